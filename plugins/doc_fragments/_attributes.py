@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This doc fragment is private to the collection: it may change at any time.
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return the changes that a run would make, without making them.
+    support: full
+    details:
+      - Check mode is the plan of the run, not applied; the diff that it shows is the diff of the run.
+  diff_mode:
+    description: Returns what changed, or in check mode would change, in diff mode.
+    support: full
+    details:
+      - A list with one entry for each plane that changes.
+  idempotent:
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation changes nothing.
+      - This assumes that nobody else changes the node meanwhile.
+    support: full
+    details:
+      - A run that changed something looks at the node again before it returns, and fails when it would change it once more.
+  platform:
+    description: Target operating systems.
+    platforms: linux
+    support: full
+"""
+
+    NODE_GROUP = r"""
+options: {}
+attributes:
+  action_group:
+    description: Use C(group/kubenode.datapath.node) or C(group/kubenode.datapath.all) in C(module_defaults) to set defaults.
+    support: full
+    membership:
+      - kubenode.datapath.all
+      - kubenode.datapath.node
+"""

@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This doc fragment is private to the collection: it may change at any time.
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  state:
+    description:
+      - With V(present), what the options describe is in force.
+      - With V(absent), what an earlier run brought is gone, and what it replaced is back.
+    type: str
+    choices: [present, absent]
+    default: present
+  immediate:
+    description:
+      - Whether the running kernel is managed.
+      - Refused in a root that is not process 1's, as in a chroot or an image build, where the kernel is another system's.
+      - At least one of O(immediate) and O(permanent) must be true.
+    type: bool
+    default: true
+  permanent:
+    description:
+      - Whether what the next boot loads is managed; the data, the unit that loads it, and its enablement.
+      - Works offline.
+    type: bool
+    default: true
+"""

@@ -1,0 +1,38 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Names that options carry, checked before they reach a file, a script or the kernel."""
+
+from __future__ import annotations
+
+import re
+
+from .problem import Invalid
+
+# include/uapi/linux/if.h: IFNAMSIZ is 16 with the final NUL.
+INTERFACE_LENGTH = 15
+# include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
+TABLE_LENGTH = 128
+
+
+def interface(option: str, given: str) -> str:
+    """A link's name that is also a plain word to nft: no quotes, braces, ``*`` (nft's wildcard), blanks or ``/``."""
+    if not re.fullmatch(r"[A-Za-z0-9_.=+@~-]{1,%d}" % INTERFACE_LENGTH, given) or given in (".", ".."):
+        raise Invalid(option, given, f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.=+@~-")
+    return given
+
+
+def table(option: str, given: str) -> str:
+    """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form)."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
+        raise Invalid(option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
+    return given
+
+
+def path(option: str, given: str) -> str:
+    """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
+    if not re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given) or {".", ".."} & set(given.split("/")):
+        raise Invalid(option, given, "an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it")
+    return given

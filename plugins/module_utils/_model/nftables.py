@@ -1,0 +1,225 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An nftables table as a value: what it means, how it reads, how it is recognised in the JSON of ``nft -j list table``.
+
+Only the statements that this collection's tables are made of are understood. Whatever else stands in a listing becomes
+``Foreign``, which equals nothing of ours, so a rule that somebody added or altered always shows as a difference.
+Counter values, handles, comments and the order of a set's elements mean nothing to a packet and are not part of the value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import typing as t
+from dataclasses import dataclass
+
+# RFC 4861 section 4 (types) and nft's names for them, which nft versions and ``-n`` print either way.
+ICMPV6_TYPES = {
+    "nd-router-solicit": 133,
+    "nd-router-advert": 134,
+    "nd-neighbor-solicit": 135,
+    "nd-neighbor-advert": 136,
+    "nd-redirect": 137,
+}
+# include/uapi/linux/netfilter_ipv6.h: the hook priorities with a name in nft's listing of an ip6 table.
+PRIORITY_NAMES = {-300: "raw", -150: "mangle", -100: "dstnat", 0: "filter", 50: "security", 100: "srcnat"}
+
+
+@dataclass(frozen=True)
+class Match:
+    """``expression`` (as nft writes it, "ip6 saddr") equals one of ``values``, in canonical spelling, sorted."""
+
+    expression: str
+    values: tuple[str, ...]
+
+    def text(self) -> str:
+        values = [f'"{value}"' if self.expression in ("iifname", "oifname") else value for value in self.values]
+        return f"{self.expression} {values[0]}" if len(values) == 1 else f"{self.expression} {{ {', '.join(values)} }}"
+
+
+@dataclass(frozen=True)
+class Mangle:
+    """``expression`` is set to ``value``; the kernel mends the checksum above it."""
+
+    expression: str
+    value: str
+
+    def text(self) -> str:
+        return f"{self.expression} set {self.value}"
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counts packets and bytes. Its readings are not part of the value."""
+
+    def text(self) -> str:
+        return "counter"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Ends the walk through the chain: "accept" or "drop"."""
+
+    name: str
+
+    def text(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something in a listing that no table of ours contains, kept as canonical JSON."""
+
+    json: str
+
+    def text(self) -> str:
+        return f"# {self.json}"
+
+
+# "dormant" and the like. Which flag it is can not be told: nft before 1.1 prints stray memory for its name.
+FLAGGED = Foreign('{"flags": true}')
+
+Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
+Rule = t.Tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain and its rules in order. ``type``, ``hook`` and ``priority`` are None for a chain that no hook calls."""
+
+    name: str
+    type: str | None
+    hook: str | None
+    priority: int | None
+    rules: tuple[Rule, ...]
+    policy: str = "accept"
+
+    def text(self) -> str:
+        priority = PRIORITY_NAMES.get(self.priority or 0, str(self.priority))
+        lines = [f"type {self.type} hook {self.hook} priority {priority}; policy {self.policy};"]
+        lines += [" ".join(statement.text() for statement in rule) for rule in self.rules]
+        return "".join([f"\tchain {self.name} {{\n", *(f"\t\t{line}\n" for line in lines), "\t}\n"])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole table. ``others`` are its flags and named objects (sets, maps, flow tables): ours have none."""
+
+    family: str
+    name: str
+    chains: frozenset[Chain]
+    others: frozenset[Foreign] = frozenset()
+
+    def text(self) -> str:
+        """The table in nft's own language and layout, base chains in the order in which a packet meets them."""
+        chains = sorted(self.chains, key=lambda chain: (HOOK_ORDER.index(chain.hook or ""), chain.name))
+        return f"table {self.family} {self.name} {{\n" + "\n".join(chain.text() for chain in chains) + "}\n"
+
+
+HOOK_ORDER = ("ingress", "prerouting", "input", "forward", "output", "postrouting", "egress", "")
+
+
+def replacement(family: str, name: str, table_text: str) -> str:
+    """The script that makes the kernel's table be ``table_text`` (nothing, if empty) in one transaction.
+
+    Declaring a table that may be there, deleting it and declaring it anew works from nft 0.9.8 to 1.1 and, unlike
+    ``flush table``, also changes a hook or a priority and removes chains; ``destroy`` is not in nft 1.0.6 and before.
+    """
+    return f"table {family} {name} {{}}\ndelete table {family} {name}\n{table_text}"
+
+
+def from_listing(listing: t.Mapping[str, t.Any]) -> Table:
+    """The table that ``nft -j list table`` printed.
+
+    Raises ValueError where the listing holds no table.
+    """
+    objects = [item for entry in listing["nftables"] for item in entry.items()]
+    tables = [body for kind, body in objects if kind == "table"]
+    if len(tables) != 1:
+        raise ValueError(f"a listing of one table holds {len(tables)}")
+    rules: dict[str, list[Rule]] = {}
+    for kind, body in objects:
+        if kind == "rule":
+            rules.setdefault(body["chain"], []).append(tuple(map(_statement, body.get("expr", ()))))
+    chains = (_chain(body, tuple(rules.get(body["name"], ()))) for kind, body in objects if kind == "chain")
+    others = [_foreign({kind: body}) for kind, body in objects if kind not in ("metainfo", "table", "chain", "rule")]
+    others += [FLAGGED] if "flags" in tables[0] else []
+    return Table(tables[0]["family"], tables[0]["name"], frozenset(chains), frozenset(others))
+
+
+def _chain(body: t.Mapping[str, t.Any], rules: tuple[Rule, ...]) -> Chain:
+    priority = body.get("prio")
+    names = {name: number for number, name in PRIORITY_NAMES.items()}
+    if isinstance(priority, str):
+        priority = names[priority] if priority in names else int(priority)
+    return Chain(body["name"], body.get("type"), body.get("hook"), priority, rules, body.get("policy", "accept"))
+
+
+def _statement(body: t.Mapping[str, t.Any]) -> Statement:
+    """One statement of a rule's ``expr``; what does not read as one of ours is Foreign."""
+    ((kind, value),) = body.items()
+    if kind == "counter" and not isinstance(value, str):  # a string names a counter object
+        return Counter()
+    if kind in ("accept", "drop"):
+        return Verdict(kind)
+    if kind == "match" and value["op"] in ("==", "in"):
+        expression, values = _expression(value["left"]), _elements(value["right"])
+        if expression and values:
+            return match(expression, *values)
+    if kind == "mangle":
+        expression, values = _expression(value["key"]), _elements(value["value"])
+        if expression and len(values) == 1:
+            return Mangle(expression, canonical(expression, values[0]))
+    return _foreign(body)
+
+
+def _expression(body: t.Any) -> str | None:
+    """``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for what we never write."""
+    if not isinstance(body, dict):
+        return None
+    if set(body) == {"meta"} and set(body["meta"]) == {"key"}:
+        return str(body["meta"]["key"])
+    if set(body) == {"payload"} and set(body["payload"]) == {"protocol", "field"}:
+        return f"{body['payload']['protocol']} {body['payload']['field']}"
+    return None
+
+
+def _elements(body: t.Any) -> list[str | int]:
+    """The right-hand side: one element or those of an anonymous set; empty for ranges, prefixes and the like."""
+    elements = body["set"] if isinstance(body, dict) and set(body) == {"set"} else body
+    elements = elements if isinstance(elements, list) else [elements]
+    return elements if all(isinstance(element, (str, int)) for element in elements) else []
+
+
+def match(expression: str, *values: str | int) -> Match:
+    """A Match of values in any spelling and order, as nft lists it: by number where the kernel knows a number."""
+    spelled = {canonical(expression, value) for value in values}
+    return Match(expression, tuple(sorted(spelled, key=lambda value: (ICMPV6_TYPES.get(value, 0), value))))
+
+
+def canonical(expression: str, value: str | int) -> str:
+    """One spelling for what nft's versions and flags spell in several: ICMPv6 types by name, addresses as in RFC 5952."""
+    text = str(value)
+    if expression == "icmpv6 type":
+        return {str(number): name for name, number in ICMPV6_TYPES.items()}.get(text, text)
+    if expression in ("ip6 saddr", "ip6 daddr"):
+        try:
+            return str(ipaddress.IPv6Address(text))
+        except ValueError:  # an operator's "@set" or "fe80::/10"
+            return text
+    return text
+
+
+def _foreign(body: t.Mapping[str, t.Any]) -> Foreign:
+    """Handles tell objects of one listing apart; as they change with every load they say nothing of meaning."""
+    return Foreign(json.dumps(_without_handles(body), sort_keys=True))
+
+
+def _without_handles(body: t.Any) -> t.Any:
+    if isinstance(body, dict):
+        return {key: _without_handles(value) for key, value in body.items() if key != "handle"}
+    return [_without_handles(value) for value in body] if isinstance(body, list) else body

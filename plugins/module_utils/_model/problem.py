@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What can go wrong, as kinds. Each carries one sentence for the operator; a module's main catches the base class once."""
+
+from __future__ import annotations
+
+
+class Problem(Exception):
+    """Base of everything the collection raises on purpose. ``str()`` is the sentence that the operator reads."""
+
+
+class Invalid(Problem):
+    """An option whose value can not be used. Raised before the node is looked at.
+
+    option: its name, with the index of a list's entry, as ``probes[1].source``.
+    given: the value as it came.
+    allowed: what would have been right, as the end of the sentence "must be ...".
+    """
+
+    def __init__(self, option: str, given: object, allowed: str) -> None:
+        super().__init__(f"{option} must be {allowed}; {given!r} was given")
+        self.option = option
+
+
+class Refusal(Problem):
+    """Somebody else runs this place, or it is the wrong place: says what was seen and what to do. Nothing was changed."""
+
+
+class Failure(Problem):
+    """The kernel, a tool or the file system said no: names the object and repeats the answer."""

@@ -1,0 +1,76 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Where the modules meet Ansible: arguments in, the loop called, results and problems out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ._converge import Guard, Outcome, Plane, Resource, converge
+from ._model.problem import Invalid, Problem
+from ._system import lock, process
+
+TWO_PLANES: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "immediate": {"type": "bool", "default": True},
+    "permanent": {"type": "bool", "default": True},
+}
+
+
+class Module(AnsibleModule):
+    """A module of this collection. ``options`` is its argument spec; all take check mode."""
+
+    def __init__(self, options: dict[str, dict[str, t.Any]]) -> None:
+        self._options = options
+        super().__init__(argument_spec=options, supports_check_mode=True)
+
+    def _load_params(self) -> None:
+        """Lists and dictionaries may come as JSON text: extra vars given as key=value, as Packer does, are strings."""
+        super()._load_params()
+        for name, spec in self._options.items():
+            if spec.get("elements") == "dict" and isinstance(self.params.get(name), str):
+                with contextlib.suppress(ValueError):  # AnsibleModule says what is wrong with it
+                    self.params[name] = json.loads(self.params[name])
+
+    @property
+    def is_present(self) -> bool:
+        return self.params["state"] == "present"
+
+    def planes(self) -> set[Plane]:
+        """The planes that the options name. Raises Invalid where they name none."""
+        planes = {plane for plane in Plane if self.params[plane.value]}
+        if not planes:
+            raise Invalid("immediate", False, "true where permanent is false, as nothing would be managed")
+        return planes
+
+    def run(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
+        """The runner that the edges are given."""
+        # Ansible reads messages of tools in the C locale, and takes a signal's number as a negative exit status.
+        return process.Completed(*self.run_command(list(argv), data=stdin, binary_data=True, handle_exceptions=False))
+
+    def converge(self, resources: t.Sequence[Resource], guards: t.Sequence[Guard]) -> Outcome:
+        """The loop, told what Ansible wants of this run."""
+        return converge(resources, self.planes(), guards=guards, check=self.check_mode, exclusive=lock.exclusive)
+
+    @contextlib.contextmanager
+    def reporting(self) -> t.Iterator[dict[str, t.Any]]:
+        """Collects the module's results, and ends it with them or with the problem that came up."""
+        result: dict[str, t.Any] = {}
+        try:
+            yield result
+        except Problem as problem:
+            self.fail_json(msg=f"{self._name.rpartition('.')[2]}: {problem}")
+        self.exit_json(**result)
+
+    def report(self, outcome: Outcome) -> dict[str, t.Any]:
+        """The part of the results that all modules share."""
+        for warning in outcome.warnings:
+            self.warn(warning)
+        return {"changed": outcome.changed, **({"diff": outcome.diff()} if self._diff else {})}

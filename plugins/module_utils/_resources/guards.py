@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What makes a node the wrong place for a wish, or one where it will not help yet. Each guard tells one such thing."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from dataclasses import dataclass
+
+from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
+from .._model.problem import Refusal
+from .._system import kernel, kubelet, tc
+
+# Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
+# clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
+HEALTH_PROBE_FILTERS = {"ipv6_hp_ingress", "ipv6_hp_egress"}
+# The same repository, bpf-prog/azure-block-iptables/pkg/bpfprogram/program.go: LSM programs that answer EPERM to new
+# nftables rules, except where the parent process is one of a few, python among them.
+HOST_ROUTING_LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
+HOST_ROUTING_PINS = tuple(
+    f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
+)
+AGENTBAKER_UNIT = "ipv6_nftables.service"
+
+
+class OwnRoot:
+    """The running kernel is changed only from the root that belongs to it."""
+
+    def inspect(self) -> t.Iterable[str]:
+        if not kernel.is_own_root():
+            raise Refusal(
+                "immediate is true, but this root is not process 1's (a chroot, or an image that is being built): the running"
+                " kernel is another system's. Nothing was changed. Set immediate to false here"
+            )
+        return ()
+
+
+class EbpfHostRouting:
+    """A node on which the platform refuses netfilter rules: a table loaded now would be missing after the next boot."""
+
+    def inspect(self) -> t.Iterable[str]:
+        pins = [path for path in HOST_ROUTING_PINS if os.path.exists(path)]
+        signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet.has_label(HOST_ROUTING_LABEL) else []
+        signs += [f"the pinned LSM program {path}" for path in pins]
+        if signs:
+            raise Refusal(
+                f"this is an eBPF host-routing node, told by {' and '.join(signs)}. AKS blocks netfilter rules here and"
+                " translates probes itself. Nothing was changed. Set state to absent for this node"
+            )
+        return ()
+
+
+@dataclass(frozen=True)
+class HealthProbeFilters:
+    """A link on which Microsoft's BPF programs already translate probes."""
+
+    interface: str
+
+    def inspect(self) -> t.Iterable[str]:
+        # In another root the links are the builder's, not the node's.
+        filters = tc.bpf_filters(self.interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        if filters:
+            raise Refusal(
+                f"{self.interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
+                " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
+            )
+        return ()
+
+
+@dataclass(frozen=True)
+class AgentBaker:
+    """A node whose image brings AgentBaker's unit: the wish has to be what that unit loads."""
+
+    wish: ProbeSnat
+
+    def inspect(self) -> t.Iterable[str]:
+        if self.wish != ProbeSnat():
+            raise Refusal(
+                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {ProbeSnat().summary()}; {self.wish.summary()} was asked"
+                " for, and the two would be in each other's way. Nothing was changed. Leave the options at their defaults on"
+                " this node, or disable that unit first"
+            )
+        return ()
+
+
+@dataclass(frozen=True)
+class ProbePath:
+    """Warns of what keeps a translated probe from passing: nothing of it is this module's to change."""
+
+    wish: ProbeSnat
+
+    def inspect(self) -> t.Iterable[str]:
+        link = self.wish.interface
+        if self.wish.priority >= CONNTRACK_PRIORITY:
+            yield (
+                f"priority {self.wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see each probe"
+                " under two addresses and not find the reply to a service's probe. Use -300."
+            )
+        if link not in kernel.ipv6_default_links():
+            yield (
+                f"The node has no IPv6 default route by {link}: replies to {self.wish.probes[0].translated} will not leave by it and"
+                " probes stay unanswered. Add one, by router advertisement or by hand."
+            )
+        if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
+            yield "net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods. Set it to 1."
+        elif kernel.setting(f"net/ipv6/conf/{link}/accept_ra") == 1 == kernel.setting(f"net/ipv6/conf/{link}/forwarding"):
+            yield (
+                f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router advertisements, and a"
+                " default route learned from one runs out. Set it to 2, or to 0 where a network daemon handles them."
+            )

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the running kernel says of itself in /proc and /sys: modules, settings, routes. Read only, no process started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def is_ready(module: str) -> bool:
+    """False where ``module`` is a loadable module that is not loaded, so that using it would load it.
+
+    A module built into the kernel stands neither in /proc/modules nor in modules.dep.
+    """
+    loaded = (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
+    if module in loaded:
+        return True
+    dependencies = _lines(f"/lib/modules/{os.uname().release}/modules.dep")
+    return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
+
+
+def setting(key: str) -> int | None:
+    """A number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None where the key is not there."""
+    lines = _lines(f"/proc/sys/{key}")
+    return int(lines[0]) if lines else None
+
+
+def ipv6_default_links() -> set[str]:
+    """The links by which the node has an IPv6 default route, in any table."""
+    links = set()
+    for line in _lines("/proc/net/ipv6_route"):
+        # destination, its prefix length, source, its prefix length, next hop, metric, references, use, flags, link
+        fields = line.split()
+        if set(fields[0]) == {"0"} and fields[1] == "00" and not int(fields[8], 16) & RTF_REJECT:
+            links.add(fields[9])
+    return links
+
+
+RTF_REJECT = 0x0200  # include/uapi/linux/route.h: the kernel's own "unreachable" entries
+
+
+def is_own_root() -> bool:
+    """False in a chroot or a container's root that is not process 1's: there, "the kernel" is somebody else's.
+
+    The file system that is mounted on / tells, rather than /proc/1/root, which needs the right to trace process 1. In a
+    plain chroot nothing is mounted on /, and in a root without /proc nothing can be told.
+    """
+    here, init = _root_mount("self"), _root_mount("1")
+    return here is not None and here == init
+
+
+def _root_mount(process: str) -> tuple[str, str] | None:
+    """The device, and the folder on it, that a process sees as /; of several mounted there the last is on top."""
+    # proc_pid_mountinfo(5): mount's number, its parent's, major:minor, folder on the device, mount point, ...
+    mounts = [line.split(" ")[2:5] for line in _lines(f"/proc/{process}/mountinfo")]
+    roots = [(device, folder) for device, folder, point in mounts if point == "/"]
+    return roots[-1] if roots else None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(errors="replace").splitlines()
+    except OSError:
+        return []

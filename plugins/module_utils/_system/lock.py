@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""One run at a time on a node: a lock that the kernel drops with its holder and that leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import typing as t
+
+from .._model.problem import Failure
+
+# In /run, which a boot empties; mode 0600, as any user who may open a file may also lock it.
+PATH = "/run/kubenode.lock"
+PATIENCE = 60.0  # seconds; a run that changes something takes well under one
+PAUSE = 0.05  # seconds
+
+
+@contextlib.contextmanager
+def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[None]:
+    """Holds the lock. Raises Failure when another run has held it for ``patience`` seconds."""
+    descriptor = _take(path, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        os.unlink(path)  # while it is still held, so that whoever waits sees that its file is gone
+        os.close(descriptor)
+
+
+def _take(path: str, deadline: float) -> int:
+    while True:
+        descriptor = _open(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise Failure(f"another run on this node holds {path}; nothing was changed. Wait for it, then run again") from None
+            time.sleep(PAUSE)
+        os.close(descriptor)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise Failure(f"{path}, the lock that keeps two runs apart: {error.strerror}; nothing was changed") from error
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether the file that was locked is still the one that others would find."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The kernel's nftables, through the ``nft`` tool. One table at a time is read and replaced; nobody else's is looked at.
+
+The tool is used rather than libnftables' Python binding, because no node image carries the binding, and rather than raw
+netlink, because nft's JSON has stayed the same from 0.9.8 to 1.1 while kernels moved.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from .._model import nftables
+from .._model.problem import Failure
+from . import kernel, process
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Make the kernel's table be ``text``, in one transaction; an empty text takes the table away."""
+
+    family: str
+    name: str
+    text: str
+
+
+class Nft:
+    """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
+        self._run = run
+        self._warn = warn
+
+    def read(self, family: str, name: str) -> nftables.Table | None:
+        """The table, or None where there is none.
+
+        Where nft is not installed, or the kernel has nf_tables as a module that nobody has loaded, no table can be
+        there, and asking would load the module.
+        """
+        if process.find("nft") is None or not kernel.is_ready("nf_tables"):
+            return None
+        listing = self._list(["-j"], family, name)
+        return _table(family, name, listing) if listing else None
+
+    def text(self, family: str, name: str) -> str:
+        """nft's own text of the table; empty where there is none."""
+        return self._list([], family, name)
+
+    def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
+        done = self._nft([*flags, "list", "table", family, name])
+        if done.rc == 0:
+            return done.stdout
+        if "No such file or directory" in done.stderr:
+            return ""
+        raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
+
+    def replace(self, operation: Replace) -> None:
+        """One ``nft -f``: the kernel takes all of it or nothing."""
+        done = self._nft(["-f", "-"], nftables.replacement(operation.family, operation.name, operation.text))
+        if done.rc != 0:
+            raise Failure(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+
+    def check(self, script: str) -> None:
+        """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables."""
+        unshare = process.find("unshare")
+        if unshare is None:
+            self._warn("The ruleset was written without a check by nft: unshare (util-linux) is not installed.")
+            return
+        done = self._nft(["-c", "-f", "-"], script, through=[unshare, "--net"])
+        if done.rc != 0 and done.stderr.startswith("unshare:"):
+            self._warn(f"The ruleset was written without a check by nft: {_complaint(done)}.")
+        elif done.rc != 0:
+            raise Failure(f"nft refused the ruleset: {_complaint(done)}")
+
+    def _nft(
+        self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()
+    ) -> process.Completed:
+        nft = process.find("nft")
+        if nft is None:
+            raise Failure("nft is not installed; kubenode.datapath.nftables_package installs it")
+        return self._run([*through, nft, *arguments], stdin)
+
+
+def _table(family: str, name: str, listing: str) -> nftables.Table:
+    """The listing as a value. nft before 1.1 prints a flagged table's flags from stray memory, at times cutting the JSON short."""
+    try:
+        return nftables.from_listing(json.loads(listing, strict=False))
+    except ValueError:
+        return nftables.Table(family, name, frozenset(), frozenset({nftables.FLAGGED}))
+
+
+def _complaint(done: process.Completed) -> str:
+    """What nft said, on one line, without the marks under the place of the error."""
+    if done.rc < 0 or done.rc > 128:
+        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that kills older ones.
+        return (
+            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 dies so where another"
+            " program, as a container with a newer nft, has made a named set or map; upgrade nftables on the node"
+        )
+    lines = (line.strip() for line in done.stderr.splitlines())
+    return "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}"
