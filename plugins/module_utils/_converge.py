@@ -28,7 +28,9 @@ class Plane(enum.Enum):
     PERMANENT = "permanent"
 
 
-Operation = t.Any  # a frozen dataclass in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
+Operation = (
+    t.Any
+)  # a frozen dataclass in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, names
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import (
@@ -190,11 +190,9 @@ def main() -> None:
         live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
         file = ManagedFile(files, path, ruleset if is_placed else None, accept=nft.check)
         unit = EnabledUnit(files, units, boot_unit.loading_table(FAMILY, table, path), wish=is_placed)
-        if wish:
-            resources = [live, file, unit]
-        else:
-            is_theirs = owner is not None and table == ProbeSnat().name
-            resources = [unit, file] if is_theirs else [unit, file, live]
+        resources: list[Resource] = [live, file, unit] if wish else [unit, file, live]
+        if wish is None and owner and table == ProbeSnat().name:
+            resources.remove(live)  # it is the owner's
 
         outcome = module.converge(resources, _guards(wish, owner, module.params["immediate"]))
         result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)

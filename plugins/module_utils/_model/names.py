@@ -27,12 +27,16 @@ def interface(option: str, given: str) -> str:
 def table(option: str, given: str) -> str:
     """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form)."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
-        raise Invalid(option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
+        raise Invalid(
+            option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _"
+        )
     return given
 
 
 def path(option: str, given: str) -> str:
     """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
     if not re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given) or {".", ".."} & set(given.split("/")):
-        raise Invalid(option, given, "an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it")
+        raise Invalid(
+            option, given, "an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it"
+        )
     return given

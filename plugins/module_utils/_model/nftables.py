@@ -84,7 +84,7 @@ class Foreign:
 FLAGGED = Foreign('{"flags": true}')
 
 Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
-Rule = t.Tuple[Statement, ...]
+Rule = tuple[Statement, ...]
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,18 @@ class ProbeSnat:
 
     def table(self) -> Table:
         """The wish as the kernel holds it. Probes are in sorted order, so that the order of a list means nothing."""
-        keep: Rule = (match("iifname", self.interface), match("icmpv6 type", *NEIGHBOUR_DISCOVERY), Counter(), Verdict("accept"))
-        inward = (_rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes)
-        outward = (_rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes)
+        keep: Rule = (
+            match("iifname", self.interface),
+            match("icmpv6 type", *NEIGHBOUR_DISCOVERY),
+            Counter(),
+            Verdict("accept"),
+        )
+        inward = (
+            _rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes
+        )
+        outward = (
+            _rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes
+        )
         prerouting = Chain("prerouting", "filter", "prerouting", self.priority, (keep, *inward))
         postrouting = Chain("postrouting", "filter", "postrouting", self.priority, tuple(outward))
         return Table("ip6", self.name, frozenset({prerouting, postrouting}))
@@ -85,9 +94,7 @@ class ProbeSnat:
         return f"table {self.name} (interface {self.interface}, priority {self.priority}, {pairs})"
 
 
-def _rewrite(
-    link: str, interface: str, field: str, old: ipaddress.IPv6Address, new: ipaddress.IPv6Address
-) -> Rule:
+def _rewrite(link: str, interface: str, field: str, old: ipaddress.IPv6Address, new: ipaddress.IPv6Address) -> Rule:
     return (match(link, interface), match(field, str(old)), Mangle(field, str(new)), Counter())
 
 
@@ -101,10 +108,18 @@ def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
         for key, address in addresses.items():
             option = f"probes[{index}].{key}"
             if address in seen:
-                raise Invalid(option, one[key], f"an address that no other entry uses, for replies to find their way; {seen[address]} has it")
+                raise Invalid(
+                    option,
+                    one[key],
+                    f"an address that no other entry uses, for replies to find their way; {seen[address]} has it",
+                )
             seen[address] = option
         if addresses["translated"].is_link_local:
-            raise Invalid(f"probes[{index}].translated", one["translated"], "an address that a router forwards, not a link-local one")
+            raise Invalid(
+                f"probes[{index}].translated",
+                one["translated"],
+                "an address that a router forwards, not a link-local one",
+            )
         probes.append(Probe(**addresses))
     return tuple(sorted(probes))
 
@@ -115,6 +130,12 @@ def _address(option: str, given: object) -> ipaddress.IPv6Address:
         address = ipaddress.IPv6Address(str(given))
     except ValueError:
         raise Invalid(option, given, allowed) from None
-    if address.is_multicast or address.is_unspecified or address.is_loopback or address.ipv4_mapped or "%" in str(given):
+    if (
+        address.is_multicast
+        or address.is_unspecified
+        or address.is_loopback
+        or address.ipv4_mapped
+        or "%" in str(given)
+    ):
         raise Invalid(option, given, allowed)
     return address

@@ -58,7 +58,10 @@ class EnabledUnit:
         # A boot must never find a link to a unit that is not there.
         steps = (*placing.steps, *linking) if self._wish else (*linking, *placing.steps)
         if steps and observed.is_managed:
-            forget, learn = Step("have systemd forget", undo=units.Reload()), Step("have systemd reload", units.Reload())
+            forget, learn = (
+                Step("have systemd forget", undo=units.Reload()),
+                Step("have systemd reload", units.Reload()),
+            )
             steps = (forget, *steps, learn)  # undone last to first: a roll-back ends with a reload as well
         was, is_ = (self._shown(link) for link in (observed.link, self.name if self._wish else ""))
         return Plan(steps, placing.before + was, placing.after + is_)
@@ -79,7 +82,10 @@ class EnabledUnit:
         if not wish:
             return [Step(f"remove {self._link}", files.Remove(self._link), back)]
         folder = Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder))
-        return [*([] if observed.has_folder else [folder]), Step(f"link {self._link}", files.Link(self._link, wish), back)]
+        return [
+            *([] if observed.has_folder else [folder]),
+            Step(f"link {self._link}", files.Link(self._link, wish), back),
+        ]
 
     def _shown(self, link: str) -> str:
         return f"# {self._link} -> {link}\n" if link else ""

@@ -78,11 +78,12 @@ class AgentBaker:
     wish: ProbeSnat
 
     def inspect(self) -> t.Iterable[str]:
-        if self.wish != ProbeSnat():
+        theirs = ProbeSnat()
+        if self.wish != theirs:
             raise Refusal(
-                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {ProbeSnat().summary()}; {self.wish.summary()} was asked"
-                " for, and the two would be in each other's way. Nothing was changed. Leave the options at their defaults on"
-                " this node, or disable that unit first"
+                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()};"
+                f" {self.wish.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
+                " Leave the options at their defaults on this node, or disable that unit first"
             )
         return ()
 
@@ -94,21 +95,26 @@ class ProbePath:
     wish: ProbeSnat
 
     def inspect(self) -> t.Iterable[str]:
-        link = self.wish.interface
+        link, translated = self.wish.interface, self.wish.probes[0].translated
+        forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
         if self.wish.priority >= CONNTRACK_PRIORITY:
             yield (
-                f"priority {self.wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see each probe"
-                " under two addresses and not find the reply to a service's probe. Use -300."
+                f"priority {self.wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
+                " each probe under two addresses and not find the reply to a service's probe. Use -300."
             )
         if link not in kernel.ipv6_default_links():
             yield (
-                f"The node has no IPv6 default route by {link}: replies to {self.wish.probes[0].translated} will not leave by it and"
-                " probes stay unanswered. Add one, by router advertisement or by hand."
+                f"The node has no IPv6 default route by {link}: replies to {translated} will not leave by it and probes"
+                " stay unanswered. Add one, by router advertisement or by hand."
             )
         if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
-            yield "net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods. Set it to 1."
-        elif kernel.setting(f"net/ipv6/conf/{link}/accept_ra") == 1 == kernel.setting(f"net/ipv6/conf/{link}/forwarding"):
             yield (
-                f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router advertisements, and a"
-                " default route learned from one runs out. Set it to 2, or to 0 where a network daemon handles them."
+                "net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods."
+                " Set it to 1."
+            )
+        elif forwarding == 1 and accept_ra == 1:
+            yield (
+                f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
+                " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
+                " daemon handles them."
             )

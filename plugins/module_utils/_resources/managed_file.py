@@ -80,7 +80,9 @@ class ManagedFile:
         return "missing" if kind == "missing" else "ours" if self._edge.is_ours(self._folder) else "theirs"
 
     def plan(self, observed: Observed) -> Plan:
-        steps = [Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over]
+        steps = [
+            Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over
+        ]
         steps += self._removal(observed) if self._wish is None else self._writing(observed, self._wish)
         before, after = _shown(observed.file, self._wish)
         return Plan(tuple(steps), before, after)
@@ -96,17 +98,20 @@ class ManagedFile:
         back = files.Remove(self.name) if observed.file is None else files.Write(self.name, observed.file)
         writing = Step(f"write {self.name}", files.Write(self.name, wish), back)
         if observed.folder == "missing":
-            return [Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)), writing]
+            return [
+                Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)),
+                writing,
+            ]
         return [writing]
 
     def _removal(self, observed: Observed) -> list[Step]:
         steps = []
         if observed.file is not None and self._is_ours(observed):
-            back = files.Write(self.name, observed.file)
-            steps.append(Step(f"remove {self.name}", files.Remove(self.name), back))
+            file = files.Remove(self.name), files.Write(self.name, observed.file)
+            steps.append(Step(f"remove {self.name}", *file))
         if observed.folder == "ours" and not observed.neighbours:
-            back = files.MakeFolder(self._folder)
-            steps.append(Step(f"remove {self._folder}", files.RemoveFolder(self._folder), back))
+            folder = files.RemoveFolder(self._folder), files.MakeFolder(self._folder)
+            steps.append(Step(f"remove {self._folder}", *folder))
         return steps
 
     def _is_ours(self, observed: Observed) -> bool:
@@ -123,7 +128,9 @@ class ManagedFile:
 def _shown(before: files.Content | None, after: files.Content | None) -> tuple[str, str]:
     """The two texts for the diff, with a line on mode and owner where these differ."""
     has_moved = before and after and (before.mode, before.owner) != (after.mode, after.owner)
-    first, second = ("" if content is None else (_rights(content) if has_moved else "") + content.text for content in (before, after))
+    first, second = (
+        "" if content is None else (_rights(content) if has_moved else "") + content.text for content in (before, after)
+    )
     return first, second
 
 

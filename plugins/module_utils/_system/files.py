@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files, folders and links on the node. Each comes or goes in one rename, so that a run killed at any moment leaves the old or the new.
+"""Files, folders and links on the node. Each comes or goes in one rename: a killed run leaves the old or the new.
 
 What is on its way lies beside its place under a name of ours (``.NAME.kubenode``); a run that was killed leaves it there
 and the next one, which sees it, takes it away. A folder that we make carries a marker inside, so that any later run
@@ -85,7 +85,7 @@ class Files:
     """The edge to the file system."""
 
     def kind(self, path: str) -> str:
-        """"missing", "file", "folder", "link" or "other"."""
+        """ "missing", "file", "folder", "link" or "other"."""
         try:
             mode = os.lstat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -129,13 +129,16 @@ def _on_its_way(path: str) -> str:
 
 
 def _write(operation: Write) -> None:
-    with _arriving(operation.path) as way:
-        with open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            os.fchmod(file.fileno(), operation.content.mode)
-            os.fchown(file.fileno(), *operation.content.owner)
-            file.write(operation.content.text)
-            file.flush()
-            os.fsync(file.fileno())
+    content = operation.content
+    with (
+        _arriving(operation.path) as way,
+        open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        os.fchmod(file.fileno(), content.mode)
+        os.fchown(file.fileno(), *content.owner)
+        file.write(content.text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _link(operation: Link) -> None:

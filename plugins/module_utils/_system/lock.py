@@ -42,7 +42,9 @@ def _take(path: str, deadline: float) -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(descriptor)
-                raise Failure(f"another run on this node holds {path}; nothing was changed. Wait for it, then run again") from None
+                raise Failure(
+                    f"another run on this node holds {path}; nothing was changed. Wait for it, then run again"
+                ) from None
             time.sleep(PAUSE)
         os.close(descriptor)
 

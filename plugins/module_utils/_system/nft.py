@@ -87,7 +87,10 @@ class Nft:
 
 
 def _table(family: str, name: str, listing: str) -> nftables.Table:
-    """The listing as a value. nft before 1.1 prints a flagged table's flags from stray memory, at times cutting the JSON short."""
+    """The listing as a value.
+
+    nft before 1.1 prints the flags of a flagged table from stray memory, which at times ends the JSON there.
+    """
     try:
         return nftables.from_listing(json.loads(listing, strict=False))
     except ValueError:

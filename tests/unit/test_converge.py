@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The loop, with resources that fail at every point."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plan, Plane, Step, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Problem, Refusal
+
+BOTH = set(Plane)
+
+
+@dataclasses.dataclass(frozen=True)
+class Put:
+    """Make the resource's value at ``key`` be ``value``."""
+
+    key: str
+    value: str
+
+
+class Shelf:
+    """A resource of keys and values that behaves; it can be told to say no, to lose a write, or to be interrupted."""
+
+    def __init__(self, name: str, wish: dict[str, str], plane: Plane = Plane.IMMEDIATE) -> None:
+        self.name = name
+        self.plane = plane
+        self.wish = wish
+        self.values = dict.fromkeys(wish, "old")
+        self.performed: list[Put] = []
+        self.says_no: set[Put] = set()
+        self.loses: set[Put] = set()
+        self.interrupts: set[Put] = set()
+
+    def observe(self) -> dict[str, str]:
+        return dict(self.values)
+
+    def plan(self, observed: dict[str, str]) -> Plan:
+        keys = [key for key in self.wish if observed[key] != self.wish[key]]
+        steps = [Step(f"put {key}", Put(key, self.wish[key]), Put(key, observed[key])) for key in keys]
+        return Plan(tuple(steps), before=f"{observed}\n", after=f"{self.wish}\n")
+
+    def perform(self, operation: Put) -> None:
+        self.performed.append(operation)
+        if operation in self.interrupts:
+            raise KeyboardInterrupt
+        if operation in self.says_no:
+            raise Failure(f"no to {operation.key}")
+        if operation not in self.loses:
+            self.values[operation.key] = operation.value
+
+
+def two_shelves() -> list[Shelf]:
+    return [Shelf("first", {"a": "1", "b": "2"}), Shelf("second", {"c": "3", "d": "4"}, Plane.PERMANENT)]
+
+
+EVERY_STEP = [(0, Put("a", "1")), (0, Put("b", "2")), (1, Put("c", "3")), (1, Put("d", "4"))]
+
+
+def test_a_run_applies_all_steps_in_order() -> None:
+    shelves = two_shelves()
+    assert converge(shelves, BOTH).changed
+    assert [operation for shelf in shelves for operation in shelf.performed] == [put for _index, put in EVERY_STEP]
+
+
+def test_an_empty_plan_performs_nothing_and_takes_no_lock() -> None:
+    shelves = two_shelves()
+    converge(shelves, BOTH)
+    for shelf in shelves:
+        shelf.performed.clear()
+
+    @contextlib.contextmanager
+    def forbidden() -> t.Iterator[None]:
+        raise AssertionError("a lock was taken for nothing")
+        yield
+
+    outcome = converge(shelves, BOTH, exclusive=forbidden)
+    assert not outcome.changed and outcome.diff() == []
+    assert not any(shelf.performed for shelf in shelves)
+
+
+def test_check_mode_performs_nothing_and_shows_the_diff_of_the_run() -> None:
+    shelves = two_shelves()
+    predicted = converge(shelves, BOTH, check=True)
+    assert not any(shelf.performed for shelf in shelves)
+    assert predicted.diff() == converge(shelves, BOTH).diff() != []
+
+
+def test_a_plane_that_is_not_asked_for_is_not_even_observed() -> None:
+    shelves = two_shelves()
+    shelves[0].observe = lambda: pytest.fail("observed")  # type: ignore[method-assign]
+    outcome = converge(shelves, {Plane.PERMANENT})
+    assert [entry["before_header"] for entry in outcome.diff()] == ["permanent: second"]
+
+
+@pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)
+def test_a_step_that_fails_undoes_all_before_it_and_is_named(index: int, put: Put) -> None:
+    shelves = two_shelves()
+    shelves[index].says_no.add(put)
+    with pytest.raises(Failure, match=f"step . of 4, put {put.key}, failed: no to {put.key}"):
+        converge(shelves, BOTH)
+    assert [shelf.values for shelf in shelves] == [{"a": "old", "b": "old"}, {"c": "old", "d": "old"}]
+
+
+@pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)
+def test_an_interrupt_undoes_all_before_it(index: int, put: Put) -> None:
+    shelves = two_shelves()
+    shelves[index].interrupts.add(put)
+    with pytest.raises(KeyboardInterrupt):
+        converge(shelves, BOTH)
+    assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
+
+
+@pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)
+def test_a_result_that_does_not_read_back_is_a_failure_and_undone(index: int, put: Put) -> None:
+    shelves = two_shelves()
+    shelves[index].loses.add(put)
+    with pytest.raises(Failure, match=f"{shelves[index].name} was applied, but does not read back"):
+        converge(shelves, BOTH)
+    assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
+
+
+@pytest.mark.parametrize(("stuck", "failing"), list(itertools.combinations(range(4), 2)), ids=str)
+def test_what_can_not_be_undone_is_said_and_the_rest_is_undone(stuck: int, failing: int) -> None:
+    shelves = two_shelves()
+    shelves[EVERY_STEP[failing][0]].says_no.add(EVERY_STEP[failing][1])
+    stuck_key = EVERY_STEP[stuck][1].key
+    shelves[EVERY_STEP[stuck][0]].says_no.add(Put(stuck_key, "old"))
+    with pytest.raises(Failure, match=f"could not all be undone. Still to undo: put {stuck_key}: no to {stuck_key}"):
+        converge(shelves, BOTH)
+    values = {key: value for shelf in shelves for key, value in shelf.values.items()}
+    assert [key for key, value in values.items() if value != "old"] == [stuck_key]
+
+
+def test_a_run_that_waited_for_another_finds_its_work_done() -> None:
+    shelves = two_shelves()
+
+    @contextlib.contextmanager
+    def behind_another_run() -> t.Iterator[None]:
+        converge(shelves, BOTH)
+        for shelf in shelves:
+            shelf.performed.clear()
+        yield
+
+    assert not converge(shelves, BOTH, exclusive=behind_another_run).changed
+    assert not any(shelf.performed for shelf in shelves)
+
+
+class Warns:
+    def inspect(self) -> t.Iterable[str]:
+        return ["the road is wet"]
+
+
+class Refuses:
+    def inspect(self) -> t.Iterable[str]:
+        raise Refusal("not here")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_guard_that_refuses_comes_before_any_change_in_check_mode_too(check: bool) -> None:
+    shelves = two_shelves()
+    with pytest.raises(Refusal, match="not here"):
+        converge(shelves, BOTH, guards=[Warns(), Refuses()], check=check)
+    assert not any(shelf.performed for shelf in shelves)
+
+
+def test_warnings_are_reported_also_when_nothing_changes() -> None:
+    assert converge([], BOTH, guards=[Warns()]).warnings == ("the road is wet",)
+
+
+def test_a_plan_that_can_not_be_made_changes_nothing() -> None:
+    shelves = two_shelves()
+
+    def no_plan(observed: dict[str, str]) -> Plan:
+        raise Problem("this can not be")
+
+    shelves[1].plan = no_plan  # type: ignore[method-assign]
+    with pytest.raises(Problem, match="this can not be"):
+        converge(shelves, BOTH)
+    assert shelves[0].performed == []

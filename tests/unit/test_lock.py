@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lock: one holder, nothing left behind, nothing taken from a holder that is alive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.lock import exclusive
+
+
+def test_the_lock_leaves_nothing(tmp_path: Path) -> None:
+    with exclusive(str(tmp_path / "lock")):
+        assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_run_is_told_to_wait(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with exclusive(path), pytest.raises(Failure, match="another run on this node holds"), exclusive(path, patience=0.1):
+        pytest.fail("two held it")
+
+
+def test_many_runs_hold_it_one_after_another(tmp_path: Path) -> None:
+    inside, most = [], []
+
+    def run() -> None:
+        with exclusive(str(tmp_path / "lock")):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.005)
+            inside.pop()
+
+    threads = [threading.Thread(target=run) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 12
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    with exclusive(str(tmp_path / "lock"), patience=0.1):
+        pass
+    assert list(tmp_path.iterdir()) == []
