@@ -1,0 +1,32 @@
+# Every target installs what it misses, once; see tests/installation.py.
+PYTHON ?= python3
+TOOLCHAIN = $(PYTHON) tests/toolchain.py
+
+.PHONY: help demo test bench lint sanity unit integration clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo:  ## show the collection at work, on nodes in namespaces of this machine (root)
+	@$(TOOLCHAIN) run python tests/demo.py
+
+test:  ## lint, sanity, unit and integration, with a summary at the end
+	@$(TOOLCHAIN) lint sanity unit integration
+
+bench:  ## measure what a run costs (root)
+	@$(TOOLCHAIN) run python -m bench
+
+lint:  ## ansible-lint, changelog, documentation, ruff, mypy
+	@$(TOOLCHAIN) lint
+
+sanity:  ## ansible-test sanity on every supported ansible-core
+	@$(TOOLCHAIN) sanity
+
+unit:  ## pure code, on the newest and on the oldest Python
+	@$(TOOLCHAIN) unit
+
+integration:  ## modules against a real kernel (root)
+	@$(TOOLCHAIN) integration
+
+clean:  ## remove what was built here; the cache in ~/.cache/kubenode-datapath stays
+	rm -rf .build .ansible

@@ -1,0 +1,344 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a cloud's metadata service says of a node's network interfaces, and which of the node's links it means.
+
+Azure answers with one JSON text. AWS and Alibaba Cloud keep a tree of small texts, with a folder for each interface's
+MAC address, in which a file is missing where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from .problem import Failure, Invalid
+
+# By cloud, in the order in which they are asked where nothing else tells which it is.
+ENDPOINTS = {
+    "azure": "http://169.254.169.254",
+    "aws": "http://169.254.169.254",
+    "alibaba": "http://100.100.100.200",
+}
+
+# The service's own tag for every machine in Azure, whatever its generation; "Microsoft Corporation" alone is any Hyper-V.
+AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
+
+# Azure's subnets of IPv6 have this length, and no other (Azure Virtual Network FAQ).
+AZURE_IPV6_PREFIX = 64
+
+SYNTHETIC = "hv_netvsc"  # Hyper-V's driver: the link that stands for an interface of Azure, with or without a VF below
+
+
+class NoMetadata(Failure):
+    """The metadata service gave nothing to go by.
+
+    is_passing: whether asking again may help.
+    tries: how often it was asked.
+    """
+
+    is_passing = True
+    tries = 1
+
+    def __str__(self) -> str:
+        return super().__str__() + (f" It was asked {self.tries} times." if self.tries > 1 else "")
+
+
+class Unreachable(NoMetadata):
+    """Nobody listens, nothing leads there, or the connection was cut."""
+
+    def __init__(self, request: str, reason: str) -> None:
+        super().__init__(
+            f"{request} failed: {reason}. The metadata service is not up, or this is not its address, or a firewall"
+            " keeps the node from it."
+        )
+
+
+class Silent(NoMetadata):
+    """The answer did not come, or not all of it in time. ``seconds``: how long it was waited for."""
+
+    def __init__(self, request: str, seconds: float, received: int) -> None:
+        came = f"{received} bytes came, but not the end" if received else "nothing came"
+        super().__init__(
+            f"{request} was not answered within {seconds:g} s: {came}. The metadata service is not up or overloaded,"
+            " or a firewall drops its packets."
+        )
+
+
+class Rejected(NoMetadata):
+    """The service answered with an HTTP status other than 200."""
+
+    def __init__(self, request: str, status: int, reason: str) -> None:
+        super().__init__(
+            f"{request} was answered with HTTP status {status} {reason}, where 200 is expected."
+            " Either the metadata service is in trouble or switched off, or this is another cloud's."
+        )
+        self.status = status
+        # Azure: 410 for up to 70 s while a machine moves, 429 and 500 (instance-metadata-service, "Errors and debugging").
+        # 404: "not found (yet)" in Microsoft's own client (cloud-init, sources/azure/imds.py), and on AWS and Alibaba Cloud
+        # while an interface is being attached.
+        self.is_passing = status in (404, 410, 429) or status >= 500
+
+
+class Garbled(NoMetadata):
+    """The service answered, but not with what its vendor documents."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        excerpt = found if len(found) <= 80 else f"{found[:80]}..."
+        super().__init__(
+            f"{what} must be {expected}; found {excerpt!r}. Something else than this cloud's metadata service"
+            " may have answered, or the answer was cut off."
+        )
+
+
+class Unidentified(NoMetadata):
+    """None of the clouds' services answered a node whose firmware does not tell its cloud."""
+
+    def __init__(self, problems: t.Mapping[str, NoMetadata]) -> None:
+        answers = " ".join(f"{cloud}: {problem}" for cloud, problem in problems.items())
+        super().__init__(f"no cloud's metadata service was found; set cloud where it is known. {answers}")
+        self.is_passing = any(problem.is_passing for problem in problems.values())
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The router of an interface's subnet, by family; None where neither the metadata nor the cloud's rules name it."""
+
+    ipv4: str | None = None
+    ipv6: str | None = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface as the cloud knows it. Addresses are in their canonical form, in the metadata's order."""
+
+    mac: str
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    gateway: Gateway = Gateway()
+    primary: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """How a cloud names the files of an interface's folder, and the headers of its tokens.
+
+    subnets, gateways: the IPv4 file and the IPv6 file; an empty name where the cloud has no such file.
+    needs_token: False where the cloud also answers those who have none.
+    """
+
+    token_header: str
+    needs_token: bool
+    ipv4: str
+    ipv6: str
+    subnets: tuple[str, str]
+    gateways: tuple[str, str]
+
+    def files(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.ipv4, self.ipv6, *self.subnets, *self.gateways)))
+
+
+TREES = {
+    # Amazon EC2 user guide, "Instance metadata categories" and "Use IMDSv2".
+    "aws": Tree(
+        token_header="X-aws-ec2-metadata-token",
+        needs_token=True,
+        ipv4="local-ipv4s",
+        ipv6="ipv6s",
+        subnets=("subnet-ipv4-cidr-block", "subnet-ipv6-cidr-blocks"),
+        gateways=("", ""),
+    ),
+    # Alibaba Cloud ECS user guide, "Instance metadata".
+    "alibaba": Tree(
+        token_header="X-aliyun-ecs-metadata-token",
+        needs_token=False,
+        ipv4="private-ipv4s",
+        ipv6="ipv6s",
+        subnets=("vswitch-cidr-block", "vswitch-ipv6-cidr-block"),
+        gateways=("gateway", "ipv6-gateway"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network link of the node, as far as it takes to find the one that the cloud means.
+
+    driver: of the device behind it, None for one that exists in the kernel alone.
+    lowers: the links that it stands on, as a bridge on its ports.
+    """
+
+    name: str
+    mac: str
+    master: str | None = None
+    driver: str | None = None
+    lowers: tuple[str, ...] = ()
+
+
+def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
+    """The link that is the interface with this MAC address, out of all that share it; None where no link has it.
+
+    A bridge, bond, VLAN or macvlan on top of it takes over its address, and so does an accelerated-networking VF below it,
+    whose master it is. Only Hyper-V's synthetic link stands on another link and is meant nevertheless.
+    """
+    nics = [link for link in links if link.mac == mac and (link.driver == SYNTHETIC or not link.lowers)]
+    names = {link.name for link in nics}
+    standing = [link for link in nics if link.master not in names]
+    return min(
+        standing, key=lambda link: (link.driver != SYNTHETIC, link.driver is None, len(link.name), link.name), default=None
+    )
+
+
+def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
+    """The cloud by what the firmware says (DMI, by file name in /sys/class/dmi/id; Xen's uuid), or None."""
+    vendor, product = facts.get("sys_vendor", ""), facts.get("product_name", "")
+    if facts.get("chassis_asset_tag") == AZURE_ASSET_TAG and vendor == "Microsoft Corporation":
+        return "azure"
+    if vendor == "Alibaba Cloud" or product == "Alibaba Cloud ECS":
+        return "alibaba"
+    # Nitro has the vendor, Xen the identifier (EC2 user guide, "Detect whether a host is an EC2 instance").
+    uuids = (facts.get("product_uuid", ""), facts.get("hypervisor_uuid", ""))
+    if vendor == "Amazon EC2" or any(uuid.lower().startswith("ec2") for uuid in uuids):
+        return "aws"
+    return None
+
+
+def address_of(endpoint: str) -> tuple[str, int]:
+    """Address and port of an endpoint. Raises Invalid.
+
+    A name is not taken: looking it up can hang for longer than any limit, and needs what a boot may not have yet.
+    """
+    match = re.fullmatch(r"http://(?:([0-9.]+)|\[([0-9a-fA-F:]+)\])(?::([0-9]{1,5}))?/?", endpoint)
+    try:
+        if match and int(match[3] or 80) < 2**16:
+            return str(ipaddress.ip_address(match[1] or match[2])), int(match[3] or 80)
+    except ValueError:
+        pass
+    raise Invalid("endpoint", endpoint, "http:// and an IP address (IPv6 in brackets), with :PORT if it is not 80")
+
+
+def azure(answer: str) -> tuple[Nic, ...]:
+    """Azure's network/interface. Raises Garbled.
+
+    The first is the primary: so does AgentBaker take it (cse_config.sh, getPrimaryNicIP). A NIC without "ipv6" has none.
+    """
+    try:
+        interfaces = json.loads(answer)
+    except (ValueError, RecursionError):
+        raise Garbled("Azure's list of interfaces", "JSON", answer) from None
+    if not isinstance(interfaces, list) or not interfaces:
+        raise Garbled("Azure's list of interfaces", "a list of at least one", answer)
+    return tuple(_azure_nic(f"interface[{index}]", one, index == 0) for index, one in enumerate(interfaces))
+
+
+def _azure_nic(what: str, one: object, primary: bool) -> Nic:
+    if not isinstance(one, dict):
+        raise Garbled(what, "an object", str(one))
+    ipv4, ipv6 = (
+        _addresses(
+            f"{what}.{family}", version, _texts(f"{what}.{family}.ipAddress", one, family, "ipAddress", "privateIpAddress")
+        )
+        for family, version in (("ipv4", 4), ("ipv6", 6))
+    )
+    bases = _texts(f"{what}.ipv4.subnet", one, "ipv4", "subnet", "address")
+    lengths = _texts(f"{what}.ipv4.subnet", one, "ipv4", "subnet", "prefix")
+    subnets4 = _networks(f"{what}.ipv4.subnet", 4, map("/".join, zip(bases, lengths)))
+    subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
+    mac = _mac(f"{what}.macAddress", one.get("macAddress"))
+    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
+
+
+def _texts(what: str, nic: t.Mapping[str, object], family: str, listed: str, key: str) -> list[str]:
+    """``nic[family][listed][...][key]``; no texts where family or list is missing, and empty ones left out."""
+    held = nic.get(family) or {}
+    entries = (held.get(listed) or []) if isinstance(held, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Garbled(what, "a list of objects", str(held))
+    texts = [entry.get(key, "") for entry in entries]
+    return [str(text) for text in texts if text != ""]
+
+
+def macs(listing: str) -> tuple[str, ...]:
+    """The folder names of a tree's list of interfaces. Raises Garbled."""
+    names = tuple(name.rstrip("/") for name in _words(listing))
+    for name in names:
+        _mac("the list of interfaces", name)
+    if not names:
+        raise Garbled("the list of interfaces", "a list of at least one MAC address", listing)
+    return names
+
+
+def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str) -> tuple[Nic, ...]:
+    """The interfaces in a tree: folder name -> file -> text, without the files that are missing. Raises Garbled.
+
+    primary: the MAC address of the node itself, which is the first interface's.
+    """
+    own = _mac("the node's mac", primary.strip())
+    return tuple(_tree_nic(TREES[cloud], name, files, own) for name, files in folders.items())
+
+
+def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str) -> Nic:
+    if not files:  # every interface is in a subnet
+        raise Garbled(f"the folder of interface {folder}", f"filled with {', '.join(names.files())}", "")
+
+    def words(name: str) -> list[str]:
+        return _words(files.get(name, ""))
+
+    ipv4 = _addresses(f"{folder}/{names.ipv4}", 4, words(names.ipv4))
+    ipv6 = _addresses(f"{folder}/{names.ipv6}", 6, words(names.ipv6))
+    subnets4, subnets6 = (
+        _networks(f"{folder}/{file}", version, words(file)) for file, version in zip(names.subnets, (4, 6))
+    )
+    router4, router6 = (
+        next(iter(_addresses(f"{folder}/{file}", version, words(file))), None)
+        for file, version in zip(names.gateways, (4, 6))
+    )
+    gateway = Gateway(router4 or _first_host(subnets4), router6)
+    mac = _mac("the list of interfaces", folder)
+    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary)
+
+
+def _words(text: str) -> list[str]:
+    """The items of a list as it comes: one in a line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
+    return re.findall(r'[^\s,"\[\]]+', text)
+
+
+def _mac(what: str, given: object) -> str:
+    """Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``."""
+    if not isinstance(given, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", given):
+        raise Garbled(what, "a MAC address", "nothing" if given is None else str(given))
+    return ":".join(re.findall("[0-9a-f]{2}", given.lower()))
+
+
+def _addresses(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address
+    return tuple(_parsed(f"{what}", f"an IPv{version} address", kind, text) for text in given)
+
+
+def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """Each subnet once. A base with host bits is taken for the subnet that it is in."""
+    kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
+    return tuple(
+        dict.fromkeys(_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
+    )
+
+
+def _parsed(what: str, expected: str, parse: t.Callable[[str], object], text: str) -> str:
+    try:
+        return str(parse(text))
+    except ValueError:
+        raise Garbled(what, expected, text) from None
+
+
+def _first_host(subnets: t.Sequence[str]) -> str | None:
+    """The router of an IPv4 subnet: base plus one, in Azure (Virtual Network FAQ) and AWS (VPC user guide, "Subnet sizing").
+
+    There is no such rule for IPv6: both clouds' routers announce themselves, from a link-local address.
+    """
+    return str(ipaddress.IPv4Network(subnets[0])[1]) if subnets else None

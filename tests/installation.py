@@ -1,0 +1,124 @@
+# Copyright (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must be on the machine before a test can run: Debian packages, interpreters, virtual environments.
+
+Only what is missing is installed. A run that finds everything in place takes a tenth of a second.
+"""
+from __future__ import annotations
+
+import fcntl
+import glob
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+# Debian packages, by what they are for.
+PYTHON = ["git", "python3-venv"]
+KERNEL = ["nftables", "iptables", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
+NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
+
+# ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
+CORES = {
+    "2.19.14": (range(11, 14), "24.2"),
+    "2.20.10": (range(12, 15), "25.2"),
+    "2.21.5": (range(12, 15), "25.2"),
+}
+TOOLS = ["ansible-lint==26.10.1", "antsibull-changelog==0.36.0", "antsibull-docs==2.28.0", "hypothesis==6.170.15",
+         "molecule==26.10.0", "mypy==2.4.1", "pyroute2==0.9.7", "pytest==9.2.0", "ruff==0.17.5"]
+
+# The least that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support it.
+OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".build/logs"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubenode-datapath"
+
+
+class NotInstalled(Exception):
+    """Something could not be installed; the text says what, and where the log is."""
+
+
+def say(text: str) -> None:
+    print(f"toolchain: {text}", flush=True)
+
+
+def step(purpose: str, *commands: list[str]) -> None:
+    """Run commands that take a while: say why, keep their output in a log, and stop at one that fails."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / "setup.log"
+    say(f"{purpose} (log: {log})")
+    started = time.monotonic()
+    with log.open("a") as sink:
+        for command in commands:
+            if subprocess.call(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink) != 0:
+                last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-8:])
+                raise NotInstalled(f"this failed: {' '.join(command)}\n{last}The whole log is {log}")
+    say(f"done in {time.monotonic() - started:.0f} s")
+
+
+def output(command: list[str]) -> str:
+    """What a command printed, though it may have failed: dpkg-query does for a package it has never heard of."""
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return os.fsdecode(done.stdout)
+
+
+def install_packages(wanted: list[str]) -> None:
+    if not shutil.which("dpkg-query"):
+        say(f"this is not Debian; these packages, or their like, must be there already: {' '.join(wanted)}")
+        return
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", *wanted]
+    known = output(query).splitlines()
+    missing = [name for name in wanted if f"{name} installed" not in known]
+    if missing:
+        root = [] if os.geteuid() == 0 else ["sudo"]
+        apt_get = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]
+        step(f"installing Debian packages: {' '.join(missing)}", [*apt_get, "update"],
+             [*apt_get, "install", "--yes", "--no-install-recommends", *missing])
+
+
+def interpreters() -> dict[int, str]:
+    """The real Python 3 interpreters of this machine, by minor version.
+
+    A pyenv shim is a shell script that fails for versions which are not active; the ELF magic tells them apart.
+    """
+    pyenv = os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv"
+    folders = [*sorted(glob.glob(f"{pyenv}/versions/3.*/bin")), *os.get_exec_path(), "/usr/local/bin", "/usr/bin"]
+    found: dict[int, str] = {}
+    for path in (path for folder in folders for path in sorted(glob.glob(f"{glob.escape(folder)}/python3.*"))):
+        name = re.fullmatch(r"python3\.(\d+)", os.path.basename(path))
+        if name and os.access(path, os.X_OK):
+            with open(path, "rb") as program:
+                if program.read(4) == b"\x7fELF":
+                    found.setdefault(int(name[1]), os.path.realpath(path))
+    return found
+
+
+def venv(python: str, requirements: list[str]) -> Path:
+    """The bin folder of a virtual environment with these requirements; made if it is not there yet."""
+    key = hashlib.sha256("\n".join([python, *requirements]).encode()).hexdigest()[:12]
+    home = CACHE / "venv" / f"{os.path.basename(python)}-{key}"
+    complete = home / "complete"
+    if not complete.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with (CACHE / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two runs of make must not build the same folder
+            if not complete.exists():
+                step(f"making a virtual environment on {python}: {' '.join(requirements)}",
+                     [python, "-m", "venv", "--clear", str(home)],
+                     [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *requirements])
+                complete.touch()
+    return home / "bin"
+
+
+def main_venv() -> Path:
+    """The environment of all tools, on the newest Python and with the newest ansible-core that runs there."""
+    pythons = interpreters()
+    for core, (minors, _pip) in reversed(CORES.items()):
+        for minor in sorted(pythons.keys() & set(minors), reverse=True):
+            return venv(pythons[minor], [f"ansible-core=={core}", *TOOLS])
+    raise NotInstalled("no Python from 3.11 to 3.14 was found; ansible-core needs one (Debian: python3)")

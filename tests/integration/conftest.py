@@ -1,0 +1,19 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all tests on a real kernel share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab import Lab, Node
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """Two nodes with a pod each, new for every test: a lab is built in a tenth of a second."""
+    with Lab("test", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]) as running:
+        yield running

@@ -1,0 +1,454 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab itself: what every other test stands on."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import Lab, LabError, Node, collection, entering
+from lab.load_balancer import LINK, PROBE_SOURCE
+from lab.machine import Machine
+from lab.namespace import FOLDERS
+from lab.node import POD_PORT, NamespaceNode
+from lab.prober import Prober
+
+BUILD_LIMIT = 1.5  # seconds for two nodes
+FREED_LIMIT = 5.0  # seconds that the kernel may take to free what a killed lab had
+
+
+def test_two_nodes_are_built_in_well_under_the_limit() -> None:
+    start = time.monotonic()
+    with Lab("quick", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]):
+        assert time.monotonic() - start < BUILD_LIMIT
+
+
+# Clean-up
+
+DOOMED = """
+import sys, threading
+from lab import Lab, Node
+
+token = sys.argv[1]
+lab = Lab(token, nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])], router_advertisements=9)
+node = lab.node("node1")
+for folder in ("/etc", "/run", "/var/lib", "/root/.ansible"):
+    node.write(f"{folder}/{token}", token)
+node.ip([f"link add name {token} type veth peer name peer0"])
+node.service(30080, [lab.pod("pod1").address])
+lab.inventory()
+for seconds in (1000, 2000):
+    threading.Thread(target=node.run, args=[["sh", "-c", f": {token}; sleep {seconds}"]], daemon=True).start()
+replaced = node.break_program("/usr/sbin/nft")
+print(*(machine.pid for machine in [lab.load_balancer, lab.client, *lab.nodes, *lab.pods]), flush=True)
+sys.stdin.read()
+"""
+
+
+def processes_in(namespaces: set[str]) -> list[str]:
+    """Processes, by number and name, that live in one of these network namespaces."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "ns/net") in namespaces:
+                found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
+        except OSError:
+            continue  # ended meanwhile, or not ours to see
+    return found
+
+
+def traces(token: str) -> list[str]:
+    """What on the host carries the token: links, mounts, and names in the folders that a lab may touch."""
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    folders = [*FOLDERS, "/root/.ansible", "/run/netns", "/tmp", "/var/tmp", "/dev/shm"]
+    names = [f"{folder}/{name}" for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
+    return [trace for trace in [*links, *mounts, *names] if token in trace]
+
+
+def test_a_killed_lab_leaves_no_process_namespace_link_mount_or_file(tmp_path: Path) -> None:
+    token = f"lab{secrets.token_hex(4)}"
+    doomed = subprocess.Popen(
+        [sys.executable, "-c", DOOMED, token],
+        env={**os.environ, "PYTHONPATH": str(collection.CHECKOUT / "tests"), "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert doomed.stdout is not None
+    pids = [int(pid) for pid in doomed.stdout.readline().split()]
+    namespaces = {entering.network_namespace(pid) for pid in pids}
+    assert len(namespaces) == 6
+    wait_until(lambda: sum("sleep" in process for process in processes_in(namespaces)) == 2)
+
+    doomed.send_signal(signal.SIGKILL)
+    doomed.communicate()
+
+    wait_until(lambda: not processes_in(namespaces))
+    assert traces(token) == []
+    assert not {LINK, "client0", "port0", "veth-pod1", "peer0"} & set(os.listdir("/sys/class/net"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + FREED_LIMIT
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_closed_lab_has_ended_its_processes() -> None:
+    with Lab("closed", nodes=[Node("node1", pods=["pod1"])]) as lab:
+        machines: list[Machine] = [lab.load_balancer, lab.client, *lab.nodes, *lab.pods]
+        namespaces = {entering.network_namespace(machine.pid) for machine in machines}
+    assert processes_in(namespaces) == []
+    with pytest.raises(LabError, match="cannot be read"):
+        machines[0].run(["true"])
+
+
+# The host is not entered
+
+
+@pytest.fixture
+def not_unshared() -> Iterator[subprocess.Popen[bytes]]:
+    """A child that is still in the host's namespaces, as a node is right after its fork."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        yield child
+        child.kill()
+
+
+def test_a_process_that_has_not_unshared_is_refused(not_unshared: subprocess.Popen[bytes]) -> None:
+    machine = Machine("early", not_unshared.pid)
+    for enter in (lambda: machine.run(["true"]), lambda: machine.socket(socket.AF_INET6, socket.SOCK_STREAM)):
+        with pytest.raises(LabError, match="refused to enter"):
+            enter()
+
+
+def test_process_1_is_refused_or_hidden() -> None:
+    with pytest.raises(LabError, match=r"refused to enter|cannot be read"):
+        Machine("process 1", 1).run(["true"])
+
+
+# What a node is
+
+
+def test_a_node_has_its_own_folders_and_links_and_the_hosts_root(lab: Lab) -> None:
+    node, other = lab.nodes
+    for folder in (*FOLDERS, "/root/.ansible"):
+        node.write(f"{folder}/lab-own", "mine")
+        assert node.read(f"{folder}/lab-own") == "mine"
+        assert not other.exists(f"{folder}/lab-own")
+        assert not os.path.exists(f"{folder}/lab-own")
+    assert set(node.run(["ls", "/sys/class/net"]).stdout.split()) == {"lo", "eth0", "veth-pod1"}
+    root = os.stat("/")
+    assert node.run(["stat", "-c", "%d:%i", "/"]).stdout.strip() == f"{root.st_dev}:{root.st_ino}"
+
+
+def test_a_node_does_not_reach_the_hosts_systemd(lab: Lab) -> None:
+    assert not lab.node("node1").exists("/run/systemd/private")
+    assert not lab.node("node1").exists("/run/dbus")
+
+
+def test_everybody_reaches_everybody_with_global_addresses(lab: Lab) -> None:
+    for pod in lab.pods:
+        assert lab.client.ping(pod.address)
+        answer = lab.client.fetch(pod.address, POD_PORT)
+        assert answer is not None
+        assert (answer.status, answer.peer) == (200, lab.client.address)
+        for node in lab.nodes:
+            assert Prober(node).icmp(pod.address, timeout=1.0, tries=1)
+
+
+def test_a_server_listens_at_once_and_its_status_can_change(lab: Lab) -> None:
+    node = lab.node("node1")
+    server = node.serve(10256, status=503)
+    for status in (503, 200):
+        server.status = status
+        answer = lab.load_balancer.probe_http(node.address, 10256)
+        assert answer is not None
+        assert (answer.status, answer.peer) == (status, PROBE_SOURCE)
+
+
+# Checksums
+
+
+def send_datagram(lab: Lab, node: NamespaceNode, spoil: int) -> bool:
+    """Send UDP by hand from the probe's address, its checksum off by ``spoil``; answer whether it was echoed."""
+    port, payload = 7, b"question"
+    with lab.load_balancer.socket(socket.AF_INET6, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LINK.encode())
+        receiver.bind((PROBE_SOURCE, 0))
+        receiver.settimeout(0.3)
+        header = struct.pack("!HHH", receiver.getsockname()[1], port, 8 + len(payload))
+        pseudo = socket.inet_pton(socket.AF_INET6, PROBE_SOURCE) + socket.inet_pton(socket.AF_INET6, node.address)
+        pseudo += struct.pack("!II", 8 + len(payload), socket.IPPROTO_UDP)
+        words = struct.unpack("!%dH" % ((len(pseudo) + 6 + len(payload)) // 2), pseudo + header + payload)
+        checksum = ~(sum(words) % 0xFFFF) & 0xFFFF  # RFC 1071
+        with lab.load_balancer.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_UDP) as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LINK.encode())
+            raw.bind((PROBE_SOURCE, 0))
+            raw.sendto(header + struct.pack("!H", (checksum + spoil) & 0xFFFF) + payload, (node.address, 0))
+        try:
+            return receiver.recv(100) == payload
+        except TimeoutError:
+            return False
+
+
+def test_a_wrong_checksum_is_noticed(lab: Lab) -> None:
+    node = lab.node("node1")
+    node.serve(7)
+    assert send_datagram(lab, node, spoil=0)
+    assert not send_datagram(lab, node, spoil=1)
+
+
+# Snapshots
+
+CHANGES = {
+    "nft": (["nft", "add", "table", "ip6", "t"], ["nft", "delete", "table", "ip6", "t"]),
+    "rules -6": (["ip", "-6", "rule", "add", "pref", "9", "lookup", "99"], ["ip", "-6", "rule", "del", "pref", "9"]),
+    "routes -4": (
+        ["ip", "route", "add", "198.51.100.0/24", "dev", "eth0", "table", "99"],
+        ["ip", "route", "flush", "table", "99"],
+    ),
+    "addresses": (
+        ["ip", "address", "add", "2001:db8::9", "dev", "lo", "nodad"],
+        ["ip", "address", "del", "2001:db8::9", "dev", "lo"],
+    ),
+    "sysctls": (
+        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=2"],
+        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=0"],
+    ),
+    "files": (["touch", "/etc/new"], ["rm", "/etc/new"]),
+}
+
+
+@pytest.mark.parametrize("part", CHANGES)
+def test_a_snapshot_tells_a_change_and_equals_the_first_when_it_is_undone(lab: Lab, part: str) -> None:
+    node = lab.node("node1")
+    before = node.snapshot()
+    assert node.snapshot() == before
+    do, undo = CHANGES[part]
+    node.run(do)
+    changed = node.snapshot()
+    assert part in {key for key in before if before[key] != changed[key]}
+    node.run(undo)
+    assert node.snapshot() == before
+
+
+FILE_CHANGES = [
+    "echo x >> /etc/hosts",
+    "chmod 0600 /etc/hosts",
+    "chown 1 /etc/hosts",
+    "rm /etc/hosts",
+    "rm -r /etc/default",
+    "rm -r /etc/default && mkdir /etc/default",
+    "mkdir -p /var/lib/a/b",
+    "ln -s nowhere /etc/systemd/system/x.service",
+    "mkfifo /run/pipe",
+]
+
+
+@pytest.mark.parametrize("change", FILE_CHANGES)
+def test_a_snapshot_tells_each_change_of_a_file(lab: Lab, change: str) -> None:
+    node = lab.node("node1")
+    before = node.snapshot()["files"]
+    node.run(["sh", "-c", change])
+    assert node.snapshot()["files"] != before
+
+
+def test_a_file_changed_and_changed_back_is_no_difference(lab: Lab) -> None:
+    node = lab.node("node1")
+    before = node.snapshot()
+    node.run(["sh", "-c", "cp -a /etc/hosts /run/h && echo x >> /etc/hosts && cat /run/h > /etc/hosts && rm /run/h"])
+    assert node.snapshot() == before
+
+
+def test_counters_and_handles_are_no_difference(lab: Lab) -> None:
+    node = lab.node("node1")
+    table = "table ip6 t { chain c { type filter hook input priority 0; counter; }; }"
+    node.run(["nft", "-f", "-"], table)
+    before = node.snapshot()
+    assert lab.client.ping(node.address)
+    assert node.snapshot() == before
+    node.run(["nft", "-f", "-"], f"delete table ip6 t\n{table}")
+    assert node.snapshot() == before
+
+
+# Programs
+
+
+def test_processes_are_counted_with_their_arguments(lab: Lab) -> None:
+    node = lab.node("node1")
+    node.run(["nft", "list", "tables"])
+    with node.count_processes() as calls:
+        node.run(["nft", "list", "tables"])
+        node.run(["sh", "-c", "ip6tables -t nat -S '' 2>/dev/null; /sbin/ip -br link"])
+        lab.node("node2").run(["nft", "list", "tables"])
+        node.snapshot()
+    node.run(["nft", "list", "tables"])
+    assert [[os.path.basename(program), *rest] for program, *rest in calls] == [
+        ["nft", "list", "tables"],
+        ["ip6tables", "-t", "nat", "-S", ""],
+        ["ip", "-br", "link"],
+    ]
+
+
+def test_a_program_that_is_counted_does_what_it_did(lab: Lab) -> None:
+    node = lab.node("node1")
+    with node.count_processes():
+        node.run(["nft", "-f", "-"], "table ip6 t {}")
+        assert "table ip6 t" in node.run(["nft", "list", "ruleset"]).stdout
+        assert "ip6tables v" in node.run(["ip6tables", "--version"]).stdout
+
+
+def test_a_replaced_program_can_call_what_was_there_before(lab: Lab) -> None:
+    node = lab.node("node1")
+    node.run(["nft", "add", "table", "ip6", "t"])
+    with (
+        node.replace_program("/usr/sbin/nft", '#!/bin/sh\necho inner\nexec @REAL@ "$@"\n'),
+        node.replace_program("/usr/sbin/nft", '#!/bin/sh\necho outer\nexec @REAL@ "$@"\n'),
+    ):
+        assert node.run(["nft", "list", "tables"]).stdout == "outer\ninner\ntable ip6 t\n"
+        assert lab.node("node2").run(["nft", "list", "tables"]).stdout == ""
+    assert node.run(["nft", "list", "tables"]).stdout == "table ip6 t\n"
+
+
+def test_a_program_breaks_at_the_call_asked_for(lab: Lab) -> None:
+    node = lab.node("node1")
+    with node.break_program("/usr/sbin/nft", call=2, action="fail"):
+        assert [node.run(["nft", "list", "tables"], check=False).returncode for _call in range(3)] == [0, 1, 0]
+    with node.break_program("/usr/sbin/nft", action="die"):
+        assert node.run(["nft", "list", "tables"], check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("action, done", [("kill caller", ""), ("run and kill caller", "table ip6 t\n")])
+def test_the_caller_of_a_program_is_killed_before_or_after_its_work(lab: Lab, action: str, done: str) -> None:
+    node = lab.node("node1")
+    with node.break_program("/usr/sbin/nft", action=action):  # type: ignore[arg-type]
+        status = node.run(["sh", "-c", "nft add table ip6 t; echo survived"], check=False)
+    wait_until(lambda: node.run(["nft", "list", "tables"]).stdout == done)
+    assert "survived" not in status.stdout
+
+
+# Files that cannot be written
+
+
+def test_a_read_only_folder_refuses_and_recovers(lab: Lab) -> None:
+    node = lab.node("node1")
+    with node.read_only("/etc"), pytest.raises(LabError, match="Read-only file system"):
+        node.write("/etc/x", "x")
+    node.write("/etc/x", "x")
+
+
+def test_a_full_folder_refuses_and_recovers(lab: Lab) -> None:
+    node = lab.node("node1")
+    before = node.snapshot()
+    with node.full("/etc/default"), pytest.raises(LabError, match="No space left"):
+        node.write("/etc/default/x", "x")
+    assert node.snapshot() == before
+
+
+# Modules
+
+DUMMY = """
+import os
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({"fail": {"type": "bool"}, "die": {"type": "bool"}}, supports_check_mode=True)
+if module.params["die"]:
+    os._exit(7)
+if module.params["fail"]:
+    module.fail_json("asked to", seen=1)
+module.exit_json(changed=False, check=module.check_mode, with_diff=module._diff, links=os.listdir("/sys/class/net"))
+"""
+
+
+@pytest.fixture
+def dummies(tmp_path: Path) -> Path:
+    modules = tmp_path / "ansible_collections/some/thing/plugins/modules"
+    modules.mkdir(parents=True)
+    (modules / "dummy.py").write_text(DUMMY)
+    return tmp_path
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("diff", [False, True])
+def test_a_module_runs_in_the_node(lab: Lab, dummies: Path, check: bool, diff: bool) -> None:
+    result = lab.node("node1").module("some.thing.dummy", check=check, diff=diff, collections=dummies)
+    assert (result["failed"], result["rc"], result["check"], result["with_diff"]) == (False, 0, check, diff)
+    assert "veth-pod1" in result["links"]
+
+
+def test_a_module_that_fails_answers_what_it_said(lab: Lab, dummies: Path) -> None:
+    result = lab.node("node1").module("some.thing.dummy", {"fail": True}, collections=dummies)
+    assert (result["failed"], result["rc"], result["msg"], result["seen"]) == (True, 1, "asked to", 1)
+
+
+def test_a_module_that_dies_is_a_failure(lab: Lab, dummies: Path) -> None:
+    result = lab.node("node1").module("some.thing.dummy", {"die": True}, collections=dummies)
+    assert (result["failed"], result["rc"]) == (True, 7)
+
+
+# The connection plugin
+
+
+def ansible(lab: Lab, inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("ansible")
+    environment = {**os.environ, **lab.ansible_environment(), "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(
+        [command, "--inventory", inventory, *arguments], env=environment, text=True, capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize("pipelining", ["true", "false"])
+def test_ansible_works_on_a_node(lab: Lab, tmp_path: Path, pipelining: str) -> None:
+    inventory = lab.write_inventory(tmp_path / "hosts.json")
+    (tmp_path / "up").write_bytes(bytes(range(256)) * 1000)
+    option = f"ansible_pipelining={pipelining}"
+    copied = ansible(
+        lab, inventory, "node1", "-e", option, "-m", "copy", "-a", f"src={tmp_path}/up dest=/etc/lab-copied"
+    )
+    assert copied.returncode == 0, copied.stdout + copied.stderr
+    assert not os.path.exists("/etc/lab-copied")
+    fetched = ansible(
+        lab,
+        inventory,
+        "node1",
+        "-e",
+        option,
+        "-m",
+        "fetch",
+        "-a",
+        f"src=/etc/lab-copied dest={tmp_path}/down flat=true",
+    )
+    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
+
+
+def test_the_connection_refuses_the_host(lab: Lab, tmp_path: Path, not_unshared: subprocess.Popen[bytes]) -> None:
+    inventory = lab.write_inventory(tmp_path / "hosts.json")
+    pid_file = tmp_path / "pid"
+    pid_file.write_text(f"{not_unshared.pid}\n")
+    refused = ansible(lab, inventory, "node1", "-e", f"lab_node_pid_file={pid_file}", "-m", "ping")
+    assert refused.returncode != 0
+    assert "refused to enter process" in refused.stdout + refused.stderr
+
+
+def test_the_connection_says_that_a_node_is_gone(lab: Lab, tmp_path: Path) -> None:
+    inventory = lab.write_inventory(tmp_path / "hosts.json")
+    lab.close()
+    gone = ansible(lab, inventory, "node1", "-m", "ping")
+    assert gone.returncode != 0
+    assert "is the lab still running?" in gone.stdout + gone.stderr

@@ -1,0 +1,577 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nftables_probe_snat on a real kernel: the twelve steps, neighbours, kills, bad places and bad input."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.node import NamespaceNode
+
+PATH = "/etc/kubenode/probe-snat.nft"
+UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
+LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
+LOCK = "/run/kubenode.lock"
+AGENTBAKER = "/etc/systemd/system/ipv6_nftables.service"
+
+# As an image of AKS loads it: another order of the set, another spelling, no policy, the flush idiom.
+AGENTBAKERS_TABLE = """
+define slb_lla = fe80::1234:5678:9abc
+define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
+table ip6 azureSLBProbe
+flush table ip6 azureSLBProbe
+table ip6 azureSLBProbe {
+  chain prerouting {
+    type filter hook prerouting priority -300
+    iifname eth0 icmpv6 type { nd-neighbor-solicit, nd-router-advert, nd-neighbor-advert } counter accept
+    iifname eth0 ip6 saddr $slb_lla ip6 saddr set $slb_gua counter
+  }
+  chain postrouting {
+    type filter hook postrouting priority -300
+    oifname eth0 ip6 daddr $slb_gua ip6 daddr set $slb_lla counter
+  }
+}
+"""
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    return lab.node("node1")
+
+
+def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
+    result = node.module("nftables_probe_snat", options, check=check)
+    assert not result["failed"], result.get("msg", result)
+    return result
+
+
+def refused(node: NamespaceNode, **options: Any) -> str:
+    """The error, in check mode and for real the same; the node is as before."""
+    before = node.snapshot()
+    errors = [node.module("nftables_probe_snat", options, check=check) for check in (True, False)]
+    assert [error["failed"] for error in errors] == [True, True], errors
+    assert errors[0]["msg"] == errors[1]["msg"]
+    assert node.snapshot() == before
+    return str(errors[1]["msg"])
+
+
+def warnings(result: dict[str, Any]) -> str:
+    return json.dumps(result.get("warnings", []))
+
+
+# The twelve steps
+
+
+def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
+    """Checked, run, checked again, run again. Gives the diff of the run."""
+    before = node.snapshot()
+    predicted = run(node, check=True, **options)
+    assert predicted["changed"]
+    assert node.snapshot() == before
+    done = run(node, **options)
+    assert done == predicted
+    after = node.snapshot()
+    assert after != before
+    for check in (True, False):
+        again = run(node, check=check, **options)
+        assert (again["changed"], again["diff"]) == (False, [])
+        assert node.snapshot() == after
+    return done
+
+
+def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    created = four_steps(node)
+    assert [entry["before"] for entry in created["diff"]] == ["", ""]
+    modified = four_steps(node, priority=-290, probes=[{"source": "fe80::10", "translated": "2001:db8:ffff::10"}])
+    assert "priority raw + 10" in node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
+    assert all("fe80::10" in entry["after"] for entry in modified["diff"])
+    four_steps(node, state="absent")
+    assert node.snapshot() == clean
+    assert not run(node, state="absent")["changed"]
+
+
+@pytest.mark.parametrize(("immediate", "permanent"), [(True, False), (False, True)])
+def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, permanent: bool) -> None:
+    clean = node.snapshot()
+    planes = {"immediate": immediate, "permanent": permanent}
+    done = four_steps(node, **planes)
+    assert len(done["diff"]) == 1
+    after = node.snapshot()
+    assert (after["nft"] == clean["nft"], after["files"] == clean["files"]) == (permanent, immediate)
+    four_steps(node, state="absent", **planes)
+    assert node.snapshot() == clean
+
+
+def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode) -> None:
+    run(node)
+    node.run(["nft", "flush", "ruleset"])
+    assert run(node, check=True)["changed"]
+    (command,) = re.findall("^ExecStart=(.*)$", node.read(UNIT), re.M)
+    node.run(["sh", "-c", command])
+    assert not run(node)["changed"]
+
+
+def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], OTHERS)
+    before = node.snapshot()["nft"]
+    run(node)
+    (command,) = re.findall("^ExecStop=-(.*)$", node.read(UNIT), re.M)
+    node.run(["sh", "-c", command])
+    assert node.snapshot()["nft"] == before
+
+
+def test_two_tables_live_side_by_side(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    other = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
+    run(node)
+    run(node, **other)
+    assert not run(node)["changed"] and not run(node, **other)["changed"]
+    run(node, state="absent")
+    assert not run(node, **other)["changed"]
+    run(node, state="absent", **other)
+    assert node.snapshot() == clean
+
+
+def test_options_may_come_as_strings(node: NamespaceNode) -> None:
+    run(node)
+    probes = json.dumps([{"source": "fe80::1234:5678:9abc", "translated": "2603:1062:0:1:fe80:1234:5678:9abc"}])
+    assert not run(node, priority="-300", immediate="true", permanent="yes", probes=probes)["changed"]
+
+
+# Meaning, not text
+
+
+def test_a_node_that_carries_agentbakers_table_has_nothing_to_change(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    assert not run(node, permanent=False)["changed"]
+
+
+def test_counters_of_an_unchanged_table_keep_counting(lab: Lab, node: NamespaceNode) -> None:
+    run(node)
+    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
+    counted = node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
+    assert re.search("counter packets [1-9]", counted)
+    assert not run(node)["changed"]
+    seen = node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
+    readings = [[int(reading) for reading in re.findall("counter packets (\\d+)", text)] for text in (counted, seen)]
+    assert all(later >= earlier for earlier, later in zip(*readings, strict=True)) and any(readings[1])
+
+
+ALTERATIONS = {
+    "a rule added": "add rule ip6 azureSLBProbe postrouting drop",
+    "a rule put first": "insert rule ip6 azureSLBProbe prerouting accept",
+    "rules gone": "flush chain ip6 azureSLBProbe prerouting",
+    "all rules gone": "flush table ip6 azureSLBProbe",
+    "a chain added": "add chain ip6 azureSLBProbe mine",
+    "a set added": "add set ip6 azureSLBProbe mine { type ipv6_addr; }",
+    "a counter added": "add counter ip6 azureSLBProbe mine",
+    "asleep": "add table ip6 azureSLBProbe { flags dormant; }",
+    "another policy": "add chain ip6 azureSLBProbe prerouting { policy drop; }",
+    "gone": "delete table ip6 azureSLBProbe",
+}
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS.values(), ids=ALTERATIONS.keys())
+def test_whatever_was_altered_is_put_right(node: NamespaceNode, alteration: str) -> None:
+    run(node)
+    good = node.snapshot()
+    node.run(["nft", alteration])
+    four_steps(node)
+    assert node.snapshot() == good
+
+
+@pytest.mark.parametrize("hook", ["type filter hook input priority raw", "type filter hook prerouting priority -299"])
+def test_another_hook_or_priority_is_put_right(node: NamespaceNode, hook: str) -> None:
+    run(node)
+    good = node.snapshot()
+    listing = node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
+    altered = listing.replace("type filter hook prerouting priority raw", hook)
+    assert altered != listing
+    node.run(["nft", "-f", "-"], f"delete table ip6 azureSLBProbe\n{altered}")
+    four_steps(node)
+    assert node.snapshot() == good
+
+
+@pytest.mark.parametrize("path", [PATH, UNIT, LINK])
+def test_a_file_that_was_removed_comes_back(node: NamespaceNode, path: str) -> None:
+    run(node)
+    good = node.snapshot()
+    node.remove(path)
+    four_steps(node)
+    assert node.snapshot() == good
+
+
+@pytest.mark.parametrize("path", [PATH, UNIT])
+def test_a_file_that_was_altered_is_put_right(node: NamespaceNode, path: str) -> None:
+    run(node)
+    good = node.snapshot()
+    node.write(path, node.read(path) + "# mine\n")
+    four_steps(node)
+    assert node.snapshot() == good
+
+
+# Neighbours
+
+OTHERS = """
+table ip6 kube-proxy {
+  comment "rules for kube-proxy"
+  set cluster-ips { type ipv6_addr; elements = { fd00::1, fd00::2 }; }
+  map service-ips { type ipv6_addr . inet_proto . inet_service : verdict; elements = { fd00::1 . tcp . 80 : goto service }; }
+  counter seen { packets 3 bytes 180 }
+  chain service { meta l4proto tcp dnat to [2001:db8:1::11]:8080; }
+  chain nat-prerouting { type nat hook prerouting priority dstnat; ip6 daddr . meta l4proto . th dport vmap @service-ips; }
+}
+table ip azureSLBProbe {
+  chain prerouting { type filter hook prerouting priority raw; iifname "x" counter packets 5 bytes 300 accept; }
+  chain postrouting { type filter hook postrouting priority raw; }
+}
+table ip6 azureSLBProbe2 { chain prerouting { type filter hook prerouting priority raw; iifname "x" counter; }; }
+table inet azureSLBProbe { flags dormant; }
+"""
+
+
+def others(node: NamespaceNode) -> str:
+    """All tables but ours, as they are listed: counters' values and all."""
+    tables = json.loads(node.run(["nft", "-j", "list", "tables"]).stdout)["nftables"]
+    names = [(one["table"]["family"], one["table"]["name"]) for one in tables if "table" in one]
+    ours = ("ip6", "azureSLBProbe")
+    return "".join(node.run(["nft", "-a", "list", "table", *name]).stdout for name in names if name != ours)
+
+
+def test_tables_of_others_survive_byte_for_byte(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], OTHERS)
+    node.run(
+        ["ip6tables-nft", "-t", "mangle", "-A", "FORWARD", "-p", "tcp", "--dport", "1", "-j", "MARK", "--set-mark", "7"]
+    )
+    node.run(["iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", "mine", "-j", "ACCEPT"])
+    before = others(node)
+    for options in ({}, {"priority": -299}, {"state": "absent"}):
+        assert run(node, **options)["changed"]
+        assert others(node) == before
+
+
+# Nothing to do
+
+
+def test_an_empty_plan_starts_one_reading_nft_and_nothing_else(node: NamespaceNode) -> None:
+    run(node)
+    with node.count_processes() as calls:
+        run(node)
+    assert [call[1:] for call in calls] == [["-j", "list", "table", "ip6", "azureSLBProbe"]]
+
+
+def test_check_mode_starts_nothing_that_changes(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], "table ip6 azureSLBProbe { chain mine { }; }")
+    with node.count_processes() as calls:
+        assert run(node, check=True)["changed"]
+    assert {call[-4] for call in calls} == {"list"}
+
+
+# Two at once, and kills
+
+
+def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _number: run(node), range(4)))
+    assert [result["changed"] for result in results].count(True) == 1
+    assert not run(node)["changed"]
+    clean_after = node.snapshot()["files"]
+    assert LOCK not in clean_after
+
+
+@pytest.mark.parametrize("action", ["kill caller", "run and kill caller"])
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
+    run(node)
+    old = node.snapshot()["nft"]
+    wish = {"priority": -290}
+    with node.break_program("/usr/sbin/nft", call=call, action=action):
+        assert node.module("nftables_probe_snat", wish)["failed"]
+    between = node.snapshot()["nft"]
+    assert run(node, **wish)["changed"]
+    new = node.snapshot()["nft"]
+    assert between in (old, new)
+    assert not run(node, **wish)["changed"]
+
+
+FILE_CALLS = ("rename", "mkdir", "symlink", "openat,open", "unlink", "fsync", "fchmod")
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("call", FILE_CALLS)
+def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
+    """The run is killed at the first such system call below /etc, at the second, and so on, until it ends unharmed."""
+    clean = node.snapshot()
+    run(node)
+    made = node.snapshot()
+    start, goal = (clean, made) if state == "present" else (made, clean)
+    for number in range(1, 30):
+        run(node, state="absent" if state == "present" else "present")
+        assert node.snapshot() == start
+        if not killed(node, call, number, state):
+            break
+        run(node, state=state)
+        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
+        assert node.snapshot() == goal
+        assert not run(node, state=state)["changed"]
+    else:
+        pytest.fail(f"still killed at {call} number {number}")
+
+
+def killed(node: NamespaceNode, call: str, number: int, state: str) -> bool:
+    """Whether a run was killed before its ``number``-th ``call`` that touches our paths."""
+    paths = [path for name in ("/etc/kubenode", PATH, UNIT, LINK) for path in (name, _on_its_way(name))]
+    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
+    result = node.module("nftables_probe_snat", {"state": state}, through=["strace", "-qq", "-o", "/dev/null", *inject])
+    return bool(result["failed"])
+
+
+def _on_its_way(path: str) -> str:
+    folder, _slash, name = path.rpartition("/")
+    return f"{folder}/.{name}.kubenode"
+
+
+# When the node says no
+
+
+@pytest.mark.parametrize("call", [2, 3])
+def test_an_nft_that_fails_midway_leaves_the_node_as_it_was(node: NamespaceNode, call: int) -> None:
+    before = node.snapshot()
+    with node.break_program("/usr/sbin/nft", call=call):
+        error = node.module("nftables_probe_snat")
+    assert error["failed"] and "broken by the lab" in error["msg"]
+    assert node.snapshot() == before
+
+
+def test_a_read_only_folder_leaves_the_node_as_it_was(node: NamespaceNode) -> None:
+    with node.read_only("/etc"):
+        before = node.snapshot()
+        error = node.module("nftables_probe_snat")
+        assert error["failed"] and "Read-only file system" in error["msg"] and "/etc/kubenode" in error["msg"]
+        assert node.snapshot() == before
+
+
+def test_a_full_file_system_leaves_the_node_as_it_was(node: NamespaceNode) -> None:
+    with node.full("/etc/kubenode"):
+        error = node.module("nftables_probe_snat")
+        assert error["failed"] and "No space left on device" in error["msg"] and PATH in error["msg"]
+        assert node.run(["ls", "-A", "/etc/kubenode"]).stdout.split() == [".filler"]
+    assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
+
+
+def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do(node: NamespaceNode) -> None:
+    predicted = run(node, check=True)
+    node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
+    assert run(node, check=True) == predicted
+    error = node.module("nftables_probe_snat")
+    assert error["failed"] and "nft is not installed" in error["msg"]
+    node.run(["umount", "/usr/sbin/nft"])
+
+
+BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
+    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("probes must be a list of at least one", {"probes": []}),
+    ("probes[0].source must be an IPv6 unicast address", {"probes": [{"source": "eth0", "translated": "2001:db8::1"}]}),
+    (
+        "probes[0].source must be an IPv6 unicast address",
+        {"probes": [{"source": "10.0.0.1", "translated": "2001:db8::1"}]},
+    ),
+    ("table must be a word", {"table": 'a"; flush ruleset; "'}),
+    ("table must be a word", {"table": "a\nflush ruleset"}),
+    ("nft could not list table ip6 chain: Error: syntax error", {"table": "chain"}),
+    ("interface must be a link's name", {"interface": "eth0 counter drop"}),
+    ("interface must be a link's name", {"interface": "averylonglinkname"}),
+    ("priority must be an integer from", {"priority": 2**31}),
+    ("path must be an absolute path", {"path": "relative"}),
+    ("path must be an absolute path", {"path": "/etc/a b"}),
+    ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
+    ("path must be a regular file's path", {"path": "/etc/systemd"}),
+    ("is not a file of kubenode.datapath", {"path": "/etc/hosts"}),
+]
+
+
+@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_a_clear_error_and_changes_nothing(
+    node: NamespaceNode, message: str, options: dict[str, Any]
+) -> None:
+    assert message in refused(node, **options)
+
+
+# Other owners
+
+
+def test_microsofts_filters_on_the_interface_refuse_present_but_not_absent(node: NamespaceNode) -> None:
+    run(node)
+    node.run(["tc", "qdisc", "add", "dev", "eth0", "clsact"])
+    # An empty program ("return 0") under the name that Microsoft's loader gives its own.
+    bytecode = "1,6 0 0 0"
+    node.run(["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", bytecode])
+    assert not run(node)["changed"]  # somebody else's program is no reason
+    attach_named_filter(node, "ipv6_hp_egress")
+    for plane in ("immediate", "permanent"):
+        assert "ipv6_hp_egress of ipv6-hp-bpf" in refused(node, **{plane: False})
+    assert run(node, state="absent")["changed"]
+
+
+def attach_named_filter(node: NamespaceNode, name: str) -> None:
+    script = f"""
+import ctypes, os, socket, struct
+program = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0; exit
+code, license = ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"GPL")
+attributes = struct.pack("IIQQIIQII", 3, 2, ctypes.addressof(code), ctypes.addressof(license), 0, 0, 0, 0, 0)
+buffer = ctypes.create_string_buffer(attributes.ljust(120, b"\\0"))
+fd = ctypes.CDLL(None, use_errno=True).syscall(321, 5, buffer, 120)  # bpf(BPF_PROG_LOAD): a classifier
+assert fd >= 0, os.strerror(ctypes.get_errno())
+def attribute(kind, data): return struct.pack("HH", 4 + len(data), kind) + data + b"\\0" * (-len(data) % 4)
+options = attribute(6, struct.pack("I", fd)) + attribute(7, b"{name}\\0") + attribute(8, struct.pack("I", 1))
+body = struct.pack("BxxxiIII", 0, socket.if_nametoindex("eth0"), 1, 0xFFFFFFF3, (1 << 16) | 0x0300)
+body += attribute(1, b"bpf\\0") + attribute(2, options)
+netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+netlink.send(struct.pack("IHHII", 16 + len(body), 44, 0x605, 1, 0) + body)
+error, = struct.unpack_from("i", netlink.recv(4096), 16)
+assert error == 0, os.strerror(-error)
+"""
+    node.run(["/usr/bin/python3", "-"], script)
+
+
+@pytest.mark.parametrize("sign", ["label", "pin"])
+def test_an_ebpf_host_routing_node_refuses_present_but_not_absent(node: NamespaceNode, sign: str) -> None:
+    run(node)
+    if sign == "label":
+        node.write("/etc/default/kubelet", "KUBELET_NODE_LABELS=kubernetes.azure.com/ebpf-host-routing=true,a=b\n")
+    else:
+        node.run(["mount", "-t", "tmpfs", "tmpfs", "/sys/fs"])
+        node.run(["mkdir", "-p", "/sys/fs/bpf/azure-block-iptables/iptables_nftables_block"])
+    for plane in ("immediate", "permanent"):
+        assert "this is an eBPF host-routing node" in refused(node, **{plane: False})
+    assert run(node, state="absent")["changed"]
+
+
+def bring_agentbaker(node: NamespaceNode) -> None:
+    node.write(AGENTBAKER, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
+    node.run(["ln", "-s", AGENTBAKER, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
+    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+
+
+def test_agentbakers_unit_stays_the_owner(node: NamespaceNode) -> None:
+    bring_agentbaker(node)
+    before = node.snapshot()
+    for state in ("present", "absent"):
+        result = run(node, state=state)
+        assert (result["changed"], result["managed_by"]) == (False, "ipv6_nftables.service")
+        assert node.snapshot() == before
+    assert "ipv6_nftables.service of the node's image is enabled" in refused(node, interface="eth1")
+
+
+def test_what_we_placed_goes_where_agentbakers_unit_has_come(node: NamespaceNode) -> None:
+    run(node)
+    bring_agentbaker(node)
+    four_steps(node)
+    assert not node.exists(PATH) and not node.exists(UNIT) and not node.exists(LINK)
+    assert "azureSLBProbe" in node.run(["nft", "list", "tables"]).stdout
+
+
+def test_a_masked_unit_is_somebodys_wish(node: NamespaceNode) -> None:
+    node.run(["ln", "-s", "/dev/null", UNIT])
+    assert "is masked" in refused(node)
+    assert run(node, permanent=False)["changed"]
+    run(node, state="absent")
+    assert node.run(["readlink", UNIT]).stdout.strip() == "/dev/null"
+
+
+ANOTHER_ROOT = """
+mount -t tmpfs tmpfs /mnt
+for entry in /*; do
+  if [ -L $entry ]; then cp -P $entry /mnt
+  elif [ -d $entry ] && [ $entry != /mnt ]; then mkdir /mnt$entry && mount --rbind $entry /mnt$entry
+  fi
+done
+"""
+
+
+def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: NamespaceNode) -> None:
+    chroot = ["chroot", "/mnt"]
+    with node.count_processes() as calls:
+        node.run(["sh", "-e", "-c", ANOTHER_ROOT])
+        before = node.snapshot()
+        for state in ("present", "absent"):
+            error = node.module("nftables_probe_snat", {"state": state}, through=chroot)
+            assert error["failed"] and "this root is not process 1's" in error["msg"]
+        assert node.snapshot() == before
+        assert node.module("nftables_probe_snat", {"immediate": False}, through=chroot)["changed"]
+    assert [call[1] for call in calls] == ["--net", "-c"]  # one check, in a network namespace of its own
+    after = node.snapshot()
+    assert after["nft"] == before["nft"] and after["files"] != before["files"]
+
+
+# What keeps a probe from passing
+
+
+def test_a_node_that_is_ready_is_not_warned_of(node: NamespaceNode) -> None:
+    assert not run(node).get("warnings")
+
+
+def test_warns_where_there_is_no_default_route(node: NamespaceNode) -> None:
+    node.run(["ip", "-6", "route", "del", "default"])
+    assert "no IPv6 default route by eth0" in warnings(run(node))
+
+
+def test_warns_where_the_default_route_leaves_by_another_link(node: NamespaceNode) -> None:
+    assert "no IPv6 default route by eth1" in warnings(run(node, interface="eth1"))
+
+
+def test_warns_where_the_node_does_not_forward(node: NamespaceNode) -> None:
+    node.set_sysctls({"net.ipv6.conf.all.forwarding": 0})
+    assert "net.ipv6.conf.all.forwarding is 0" in warnings(run(node))
+
+
+def test_warns_where_advertisements_are_ignored(node: NamespaceNode) -> None:
+    node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 1})
+    assert "net.ipv6.conf.eth0.accept_ra is 1" in warnings(run(node))
+
+
+def test_warns_of_a_priority_behind_connection_tracking(node: NamespaceNode) -> None:
+    assert "not before connection tracking" in warnings(run(node, priority=-150))
+
+
+# Through ansible-playbook, as a user runs it
+
+
+@pytest.fixture
+def play(lab: Lab, tmp_path: Any) -> Iterator[Any]:
+    inventory = lab.write_inventory(tmp_path / "inventory.json")
+
+    ansible_playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+
+    def run_play(*arguments: str, **options: Any) -> str:
+        tasks = [{"kubenode.datapath.nftables_probe_snat": options, "name": "Answer probes"}]
+        (tmp_path / "play.json").write_text(json.dumps([{"hosts": "node1", "gather_facts": False, "tasks": tasks}]))
+        command = [ansible_playbook, "-i", str(inventory), str(tmp_path / "play.json"), *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, **lab.ansible_environment()}, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    yield run_play
+
+
+def test_a_playbook_converges_in_one_run_and_undoes_in_one(lab: Lab, play: Any) -> None:
+    clean = lab.node("node1").snapshot()
+    assert "changed=1" in play("--check", "--diff") and lab.node("node1").snapshot() == clean
+    assert "changed=1" in play() and "changed=0" in play()
+    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
+    assert "changed=1" in play(state="absent") and "changed=0" in play(state="absent")
+    assert lab.node("node1").snapshot() == clean

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Debian packages for nodes that have no network: downloaded once, served from a folder on the node."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab import images
+from lab.container import SystemdNode
+from lab.entering import LabError
+
+FOLDER = "/srv/apt"
+SOURCES = "/etc/apt/sources.list.d/lab.list"
+
+
+def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES) -> list[Path]:
+    """The .deb files of ``names`` in ``suite``, with what they need and a node made of ``node_packages`` lacks.
+
+    Downloaded once, by the host's apt-get with lists and a cache of its own, into images.cache().
+    """
+    root = images.root(suite, node_packages)
+    key = hashlib.sha256(" ".join(sorted(names)).encode()).hexdigest()[:12]
+    target = images.cache() / "debs" / f"{root.name}-{key}"
+    with images.locked(target):
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+                _download(suite, names, root, Path(folder)).rename(target)
+    return sorted(target.glob("*.deb"))
+
+
+def with_version(package: Path, version: str, folder: Path) -> Path:
+    """The same package, maintainer scripts included, under another version: something to upgrade from or to."""
+    target = folder / f"{package.name.partition('_')[0]}_{version.replace(':', '%3a')}.deb"
+    with tempfile.TemporaryDirectory() as unpacked:
+        subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
+        control = Path(unpacked, "DEBIAN", "control")
+        lines = [f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
+        control.write_text("\n".join(lines) + "\n")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", unpacked, target], check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+def publish(node: SystemdNode, debs: Iterable[Path]) -> None:
+    """Make exactly these packages available to apt on the node, in place of what was published before.
+
+    The node's own index (``apt-get update``) is left as it is: it is stale now, which is a case to test.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for deb in debs:
+            shutil.copy(deb, folder)
+        Path(folder, "Packages").write_text("\n".join(_index_entry(deb) for deb in sorted(Path(folder).glob("*.deb"))))
+        node.remove(FOLDER)
+        node.copy_in(Path(folder), FOLDER)
+    node.write(SOURCES, f"deb [trusted=yes] file:{FOLDER} ./\n")
+
+
+def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Path:
+    """Let apt-get resolve against the package database of ``root``; answer the folder of what it fetched."""
+    for made in ("lists/partial", "archives/partial"):
+        (folder / made).mkdir(parents=True)
+    source = images.sources(suite)
+    if not source:
+        raise LabError(f"no mirror of Debian {suite} is known: apt on this machine names none")
+    (folder / "sources.list").write_text("".join(f"{line}\n" for line in source))
+    options = {
+        "Dir::Etc::SourceList": folder / "sources.list",
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State::Lists": folder / "lists",
+        "Dir::State::status": root / "var/lib/dpkg/status",
+        "Dir::State::extended_states": folder / "extended_states",
+        "Dir::Cache::archives": folder / "archives",
+        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::srcpkgcache": "",
+        "APT::Sandbox::User": "root",
+        "APT::Install-Recommends": "false",
+        "APT::Update::Post-Invoke-Success::": "true",
+    }
+    settings = [f"--option={name}={value}" for name, value in options.items()]
+    for command in (["update"], ["install", "--download-only", "--yes", *names]):
+        done = subprocess.run(
+            ["apt-get", "--quiet", *settings, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise LabError(f"apt-get {command[0]} for {suite} answered {done.returncode}\n{done.stdout}{done.stderr}")
+    shutil.rmtree(folder / "archives/partial")
+    return folder / "archives"
+
+
+def _index_entry(deb: Path) -> str:
+    control = subprocess.run(["dpkg-deb", "--field", deb], check=True, capture_output=True, text=True).stdout
+    digest = hashlib.sha256(deb.read_bytes()).hexdigest()
+    return f"{control}Filename: ./{deb.name}\nSize: {os.path.getsize(deb)}\nSHA256: {digest}\n"

@@ -1,0 +1,23 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the checkout is, and the tree by which Python and Ansible find it as a collection."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TREE = CHECKOUT / ".build" / "collections"
+"""For ANSIBLE_COLLECTIONS_PATH and PYTHONPATH."""
+
+
+def link() -> Path:
+    """Make TREE where it is missing: ``ansible_collections/kubenode/datapath`` is a symlink to the checkout."""
+    place = TREE / "ansible_collections" / "kubenode" / "datapath"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # another run does it at the same time
+            place.symlink_to(CHECKOUT, target_is_directory=True)
+    return TREE

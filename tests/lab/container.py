@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node that runs systemd: a container that boots, reboots, and keeps /etc and /var over it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import entering
+from lab.entering import LabError
+from lab.machine import Machine
+from lab.podman import Podman
+
+BOOT_LIMIT = 60.0  # seconds; an idle machine needs one
+_PLUG_LIMIT = 5.0  # seconds that the kernel may take to free the namespace of the boot before, with its links
+
+
+class SystemdNode(Machine):
+    """A machine that boots. Its process 1, its namespaces and its links are new after each boot.
+
+    ``plug`` is called for each boot when the network namespace is there and process 1 waits to be started: the place to
+    move links in, which a node then finds as it finds its cards. A node that reboots by itself (``systemctl reboot``)
+    does not wait; ``follow_reboot`` plugs it in as soon as it is seen.
+    """
+
+    def __init__(self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None) -> None:
+        self._podman = podman
+        self._pidfile = podman.folder / f"{name}.pid"
+        self._plug = plug
+        super().__init__(name, 0, entering.ALL)
+        podman.run(
+            "create", "--name", name, "--hostname", name, "--pidfile", f"/mnt/{name}.pid",
+            "--systemd", "always", "--privileged", "--network", "none", "--restart", "always", image, "/sbin/init",
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Process 1 of the node, as the lab sees it. Read for each command: every boot has another."""
+        try:
+            return int(self._pidfile.read_text())
+        except (OSError, ValueError) as error:
+            raise LabError(f"{self.name} is not running: {error}") from error
+
+    @pid.setter
+    def pid(self, _value: int) -> None:
+        """podman alone says which process it is."""
+
+    def start(self) -> None:
+        """Power on, with the links plugged in. Returns when process 1 is started, not when it is done."""
+        self._podman.run("init", self.name)
+        self._plug_in()
+        self._podman.run("start", self.name)
+
+    def stop(self) -> None:
+        """Shut down in order, as ``systemctl poweroff`` does."""
+        self._podman.run("stop", self.name)
+
+    def reboot(self) -> None:
+        """Shut down, boot, and wait until all units are started."""
+        self.stop()
+        self.start()
+        self.wait_until_booted()
+
+    def follow_reboot(self, before: int, timeout: float = BOOT_LIMIT) -> None:
+        """Wait until the node, whose ``pid`` was ``before``, has rebooted by itself; plug it in again."""
+        deadline = time.monotonic() + timeout
+        while not self._is_another_boot(before):
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} did not reboot within {timeout:g} s")
+            time.sleep(0.02)
+        self._plug_in()
+        self.wait_until_booted()
+
+    def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
+        """Wait until systemd has nothing left to start; answer its state, which has to be one of ``states``."""
+        deadline = time.monotonic() + timeout
+        while True:
+            # The first calls come before D-Bus: no answer then, and not the last word.
+            asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout)
+            state = asked.stdout.strip()
+            if state in states:
+                return state
+            if state == "degraded":
+                failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
+                raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} did not boot within {timeout:g} s: {state or asked.stderr.strip()}")
+            time.sleep(0.05)
+
+    def copy_in(self, source: Path, path: str) -> None:
+        """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
+        archive = subprocess.run(["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE).stdout
+        unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
+        subprocess.run(
+            entering.command(self.pid, self.namespaces, ["sh", "-c", unpack, "sh", *os.path.split(path)]),
+            check=True, input=archive, cwd="/", env=entering.ENVIRONMENT,
+        )  # fmt: skip
+
+    def _is_another_boot(self, before: int) -> bool:
+        try:
+            pid = self.pid
+            entering.refuse_host(pid)
+        except LabError:  # between two boots
+            return False
+        return pid != before
+
+    def _plug_in(self) -> None:
+        deadline = time.monotonic() + _PLUG_LIMIT
+        while True:
+            try:
+                self._plug(self)
+                return
+            except LabError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)

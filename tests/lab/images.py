@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Root folders of Debian releases, built once from packages and kept outside the checkout."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NODE_PACKAGES = ("systemd", "systemd-sysv", "dbus", "udev", "python3", "iproute2", "procps", "kmod")
+"""What a lab node needs to boot and to be managed by Ansible; nftables is the caller's choice."""
+
+RECIPE = 1
+"""Part of every key: raise it when the commands below change what comes out of them."""
+
+
+def cache() -> Path:
+    """The folder that outlives checkouts; everything in it can be deleted while no lab runs."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "kubenode-datapath"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def key(suite: str, packages: Iterable[str]) -> str:
+    """Names a root by what it is made of: ``bookworm-1f2e3d4c5b6a``."""
+    made_of = "\n".join([str(RECIPE), suite, *sorted(set(packages))])
+    return f"{suite}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Holds the right to build *target*; a second builder waits and then finds it built.
+
+    The kernel drops the lock when its holder dies, however it dies.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.parent / f".{target.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def root(suite: str, packages: Iterable[str] = (*NODE_PACKAGES, "nftables")) -> Path:
+    """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it.
+
+    A build of about half a minute goes under another name and is renamed when it is whole.
+    """
+    packages = tuple(sorted(set(packages)))
+    target = cache() / "roots" / key(suite, packages)
+    with locked(target):
+        if target.is_dir():
+            return target
+        unfinished = target.parent / f".{target.name}.unfinished"
+        remove_tree(unfinished)
+        print(f"lab: building a Debian {suite} root (kept in {target}) ...", flush=True)
+        _build(suite, packages, unfinished)
+        unfinished.rename(target)
+    return target
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a root, or half of one; never what may still be mounted below it."""
+    subprocess.run(["rm", "-rf", "--one-file-system", os.fspath(folder)], check=True)
+
+
+def sources(suite: str) -> list[str]:
+    """The apt source lines for *suite*: the host's own mirror, or none where the host is another system.
+
+    The mirror is the one that serves the host's release. The suite alone, without updates and
+    security, is what all releases have; a lab tests versions, it does not face a network.
+    """
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI) $(COMPONENT)", "Created-By: Packages"],
+        check=False, capture_output=True, text=True,
+    ).stdout
+    for line in listed.splitlines():
+        found, uri, component = line.split(maxsplit=2)
+        if found == release and component == "main":
+            return [f"deb {uri} {suite} main"]
+    return []
+
+
+def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
+    if not shutil.which("mmdebstrap"):
+        raise RuntimeError("lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
+    log = target.with_suffix(".log")
+    # A node has no way to the mirror and no resolver: what the builder's machine wrote about itself
+    # into the root (its name, its resolver, its mirror) would only make the node wait for it.
+    forget = 'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*'
+    with open(log, "w") as output:
+        built = subprocess.run(
+            ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}", "--skip=output/mknod",
+             f"--customize-hook={forget}", suite, os.fspath(target), *sources(suite)],
+            check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )
+    if built.returncode:
+        tail = "\n".join(log.read_text().splitlines()[-15:])
+        raise RuntimeError(f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}")
+    log.unlink()

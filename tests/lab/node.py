@@ -1,0 +1,203 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes and pods."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab import collection, entering, programs, snapshot
+from lab.machine import Machine
+from lab.namespace import FOLDERS, Namespace
+from lab.server import Server, Servers
+from lab.service import IP6TABLES_JUMPS, Backend, Policy, Service, ip6tables_rules, nft_ruleset
+
+POD_PORT = 8080
+"""Where each pod serves HTTP and echoes UDP."""
+
+_RUN_MODULE = str(Path(__file__).with_name("run_module.py"))
+
+# What ansible-core gives every module besides its own options (ansible/module_utils/common/parameters.py, PASS_VARS).
+_INTERNAL_ARGUMENTS = {
+    "_ansible_debug": False,
+    "_ansible_keep_remote_files": False,
+    "_ansible_no_log": False,
+    "_ansible_remote_tmp": "/root/.ansible/tmp",
+    "_ansible_selinux_special_fs": [],
+    "_ansible_shell_executable": "/bin/sh",
+    "_ansible_socket": None,
+    "_ansible_syslog_facility": "LOG_USER",
+    "_ansible_tmpdir": None,
+    "_ansible_tracebacks_for": [],
+    "_ansible_verbosity": 0,
+    "_ansible_version": "2.19.0",
+}
+
+
+class Pod(Machine):
+    """A pod: a network namespace on the host's files, behind a veth of its node."""
+
+    def __init__(self, namespace: Namespace, address: str, node: NamespaceNode) -> None:
+        super().__init__(namespace.name, namespace.pid)
+        self.address = address
+        self.node = node
+
+
+class NamespaceNode(Machine):
+    """A node that is a network and a mount namespace: its own /etc, /run and /var/lib, and the host's process 1."""
+
+    def __init__(self, namespace: Namespace, servers: Servers, address: str, ipv4: str, pod_subnet: str) -> None:
+        super().__init__(namespace.name, namespace.pid, entering.NAMESPACE_NODE)
+        self.address = address
+        self.ipv4 = ipv4
+        self.pod_subnet = pod_subnet
+        self.pods: list[Pod] = []
+        self._layers = Path(namespace.layers)
+        self._servers = servers
+        self._services: dict[str, list[Service]] = {"nftables": [], "iptables": []}
+
+    # Ansible
+
+    def module(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        check: bool = False,
+        diff: bool = True,
+        timeout: float = 60,
+        collections: Path | None = None,
+        through: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Run a module of the collection on the node, with the Python of the caller; answer its result.
+
+        ``name`` is short, or full (``namespace.collection.name``) for another collection under ``collections``.
+        ``through`` is a command that runs the one which follows it, as ``["strace", "-f"]``.
+        ``failed`` and ``rc`` (the process's own where the module gives none) are always there; a module that died
+        without a result has ``stdout`` and ``stderr`` instead.
+        """
+        namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
+        internal = {
+            **_INTERNAL_ARGUMENTS,
+            "_ansible_check_mode": check,
+            "_ansible_diff": diff,
+            "_ansible_module_name": name,
+        }
+        done = self.run(
+            [
+                *through,
+                sys.executable,
+                _RUN_MODULE,
+                f"ansible_collections.{namespace}.{package}.plugins.modules.{module}",
+            ],
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": {**internal, **(arguments or {})}}),
+            check=False,
+            timeout=timeout,
+            environment={"PYTHONPATH": str(collections or collection.link())},
+        )
+        return _result(done)
+
+    # State
+
+    def snapshot(self) -> dict[str, Any]:
+        """The node's network, and how its files differ from the host's; see lab.snapshot for what is left out.
+
+        Two snapshots that are equal mean that nothing of it changed. Folders that lab itself mounted (``limited``)
+        are not looked into.
+        """
+        return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
+
+    # Programs
+
+    def replace_program(self, path: str, script: str) -> programs.Replacement:
+        """Put a script in a program's place; ``@REAL@`` in it is the path of the program as it was."""
+        return programs.Replacement(self, {path: script})
+
+    def break_program(self, path: str, call: int = 1, action: programs.Action = "fail") -> programs.Replacement:
+        """Let the ``call``-th call from now go wrong: fail, die, kill caller, run and kill caller."""
+        return programs.broken(self, path, call, action)
+
+    def count_processes(self, names: Iterable[str] = programs.COUNTED) -> AbstractContextManager[list[list[str]]]:
+        """``with node.count_processes() as calls:`` fills ``calls`` with the argv of each program started in the block."""
+        return programs.counted(self, names)
+
+    # Files that cannot be written
+
+    @contextmanager
+    def read_only(self, folder: str) -> Iterator[None]:
+        """A folder, of which every write is refused (EROFS)."""
+        self.run(["mount", "--bind", folder, folder])
+        self.run(["mount", "-o", "remount,bind,ro", folder])
+        try:
+            yield
+        finally:
+            self.run(["umount", folder])
+
+    @contextmanager
+    def full(self, folder: str) -> Iterator[None]:
+        """An empty folder, made when missing, on a file system that is full (ENOSPC): it takes names, but not a byte."""
+        page = 4096  # the smallest tmpfs is one page, and the filler takes it
+        self.run(["mkdir", "-p", folder])
+        self.run(["mount", "-t", "tmpfs", "-o", f"size={page}", "lab-full", folder])
+        try:
+            self.write(f"{folder}/.filler", "x" * page)
+            yield
+        finally:
+            self.run(["umount", folder])
+
+    # What runs on a node
+
+    def serve(self, port: int, status: int = 200) -> Server:
+        """Serve a port of the node itself, TCP and UDP. It listens when this returns; ``status`` can be set later."""
+        return self._servers.start(self, port, status)
+
+    def service(
+        self,
+        node_port: int,
+        endpoints: Sequence[str],
+        policy: Policy = "Cluster",
+        health_check_node_port: int | None = None,
+        target_port: int = POD_PORT,
+        backend: Backend = "nftables",
+    ) -> Server | None:
+        """Add a service of type LoadBalancer (TCP and UDP), as kube-proxy on this node would.
+
+        ``endpoints`` are addresses of pods, of any node. With ``health_check_node_port`` the node itself answers 200
+        there while it has an endpoint of its own, else 503 (as pkg/proxy/healthcheck/service_health.go
+        of kubernetes does); that server is returned.
+        """
+        local = {pod.address for pod in self.pods}
+        used = tuple(address for address in endpoints if policy == "Cluster" or address in local)
+        self._services[backend].append(Service(node_port, used, target_port, policy))
+        self._load_services(backend)
+        if health_check_node_port is None:
+            return None
+        return self.serve(health_check_node_port, status=200 if local & set(endpoints) else 503)
+
+    def _load_services(self, backend: Backend) -> None:
+        services = self._services[backend]
+        if backend == "nftables":
+            self.run_from_host(["nft", "-f", "-"], nft_ruleset(services))
+            return
+        self.run_from_host(["ip6tables-nft-restore", "--noflush"], ip6tables_rules(services))
+        if len(services) == 1:
+            for chain, target in IP6TABLES_JUMPS:
+                self.run_from_host(["ip6tables-nft", "-t", "nat", "-A", chain, "-j", target])
+
+
+def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The JSON that a module printed, or how it died."""
+    try:
+        result: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        message = f"the module ended with {done.returncode} and no result"
+        return {"failed": True, "rc": done.returncode, "msg": message, "stdout": done.stdout, "stderr": done.stderr}
+    result.setdefault("failed", done.returncode != 0)
+    result.setdefault("rc", done.returncode)
+    return result

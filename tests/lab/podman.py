@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A podman of the lab's own: it shares no container, storage or state with the podman of the machine.
+
+It lives in a mount namespace that a shell holds. The shell reads a pipe whose only write end is in the lab's process;
+when that process is gone, also by SIGKILL, the shell removes all containers and their folder. Should the shell be
+killed too, the next lab finds a folder that nobody has locked and removes what is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterable
+
+from lab import entering, images
+from lab.entering import LabError
+
+_MINE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
+_CONFIGURATION = """
+# Without CAP_SYS_RESOURCE limits cannot be raised, and podman's defaults would; 0 is "no limit on processes".
+[containers]
+pids_limit = 0
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+"""
+
+# Arguments: the folder of all labs, the name of this one, containers.conf. File descriptor 8 is held while folders are
+# made, locked and judged; 9 as long as this lab lives, and by this shell alone.
+# /sys/fs/cgroup: crun refuses a host that mounts both versions of cgroup (hybrid: a tmpfs with mounts below). On an
+# ordinary host it is cgroup2 itself and stays as it is.
+# Each lab sees its folder as /mnt, in this namespace only: podman refuses run roots of more than 50 characters, and whoever
+# cleans up after another lab has to call things by the names in that lab's database.
+_HOLDER = """
+set -u
+trap '' INT TERM HUP
+cd "$1" || exit
+remove() {  # NAME: the lab whose folder is at /mnt
+  timeout 30 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null && umount --lazy /mnt && rm -rf --one-file-system "$1"
+}
+exec 8> .lock && flock 8 && mkdir "$2" && exec 9> "$2/lock" && flock --nonblock 9 || exit
+printf %s "$3" > "$2/containers.conf"
+export CONTAINERS_CONF="$PWD/$2/containers.conf"
+if [ "$(stat --file-system --format %T /sys/fs/cgroup)" = tmpfs ]; then
+  umount --recursive /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit
+fi
+for other in */; do
+  other=${other%/}
+  [ "$other" = "$2" ] || ! flock --nonblock "$other/lock" true || { mount --bind "$other" /mnt && remove "$other"; }
+done
+mount --bind "$2" /mnt && exec 8>&- || exit
+echo ready
+cat > /dev/null
+remove "$2"
+""".replace("@MINE@", " ".join(_MINE))
+
+
+class Podman:
+    """Creates, starts and stops containers whose life ends with the lab's."""
+
+    def __init__(self) -> None:
+        labs = images.cache() / "containers"
+        labs.mkdir(exist_ok=True)
+        self._shared = images.cache() / "images"  # read by all labs, written by image() alone
+        self.folder = labs / f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", _HOLDER, "sh", labs, self.folder.name, _CONFIGURATION],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=entering.ENVIRONMENT,
+            start_new_session=True,  # Ctrl-C is for the lab; the holder tidies up after it
+        )  # fmt: skip
+        assert self._holder.stdout is not None
+        said = self._holder.stdout.readline()
+        if said != "ready\n":
+            raise LabError(f"podman's place could not be made: {said}{self._holder.stdout.read()}")
+
+    def run(self, *arguments: str, stdin: int = subprocess.DEVNULL, timeout: float = 120) -> str:
+        """One podman command on the lab's own containers; answers its stdout. ``timeout`` in seconds.
+
+        podman sees ``folder`` as /mnt.
+        """
+        return self._podman([*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout)
+
+    def image(self, suite: str, packages: Iterable[str] = (*images.NODE_PACKAGES, "nftables")) -> str:
+        """The name of an image made of ``images.root(suite, packages)``, imported once for all labs (about 6 s)."""
+        packages = tuple(packages)
+        root = images.root(suite, packages)
+        name = f"localhost/kubenode-lab:{root.name}"
+        store = ["--root", str(self._shared), "--runroot", "/mnt/shared-run", "--tmpdir", "/mnt/shared-tmp"]
+        with images.locked(self._shared):
+            if name not in self._podman([*store, "images", "--format", "{{.Repository}}:{{.Tag}}"]).splitlines():
+                print(f"lab: importing {root.name} as an image ...", flush=True)
+                with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
+                    assert tar.stdout is not None
+                    self._podman([*store, "import", "-", name], tar.stdout.fileno(), timeout=600)
+        return name
+
+    def close(self) -> None:
+        """Remove all containers; they do not outlive the call."""
+        assert self._holder.stdin is not None and self._holder.stdout is not None
+        self._holder.stdin.close()
+        said = self._holder.stdout.read()
+        self._holder.wait()
+        if self.folder.exists():
+            raise LabError(f"{self.folder} could not be removed; the next lab tries again\n{said}")
+
+    def _podman(self, arguments: list[str], stdin: int = subprocess.DEVNULL, timeout: float = 120) -> str:
+        enter = ["nsenter", "--target", str(self._holder.pid), "--mount", "--"]
+        done = subprocess.run(
+            [*enter, "podman", *arguments], check=False, stdin=stdin, capture_output=True, text=True, timeout=timeout,
+            env={**entering.ENVIRONMENT, "CONTAINERS_CONF": f"{self.folder}/containers.conf"},
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise LabError(f"podman {' '.join(arguments)} answered {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout

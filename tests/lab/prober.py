@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a load balancer's probe and a client send, and whether an answer comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from lab.machine import Machine
+
+_ECHO_REQUEST, _ECHO_REPLY = 128, 129  # RFC 4443 section 4
+_T = TypeVar("_T")
+_identifiers = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a server of the lab answered. ``peer`` is the source address that the server saw."""
+
+    status: int
+    peer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Prober:
+    """Sends from one machine, by one link and from one address; ``None`` leaves the choice to the machine.
+
+    ``timeout`` is in seconds and per try. An error such as "no route to host" counts as no answer.
+    """
+
+    machine: Machine
+    link: str | None = None
+    source: str | None = None
+
+    def tcp(self, address: str, port: int, timeout: float, tries: int) -> bool:
+        """Whether a connection is accepted: what a TCP probe asks."""
+
+        def connect() -> bool:
+            with self._socket(socket.SOCK_STREAM, timeout) as connection:
+                connection.connect((address, port))
+                return True
+
+        return _first(connect, tries) is not None
+
+    def http(self, address: str, port: int, timeout: float, tries: int) -> Answer | None:
+        """GET /healthz, or None where there is no answer."""
+
+        def fetch() -> Answer:
+            with self._socket(socket.SOCK_STREAM, timeout) as connection:
+                connection.connect((address, port))
+                connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                reply = b"".join(iter(lambda: connection.recv(65535), b""))
+            head, _blank, body = reply.partition(b"\r\n\r\n")
+            if not body:
+                raise ConnectionError("closed without an answer")
+            return Answer(status=int(head.split()[1]), peer=json.loads(body)["peer"])
+
+        return _first(fetch, tries)
+
+    def udp(self, address: str, port: int, timeout: float, tries: int) -> bool:
+        """Whether a datagram comes back."""
+
+        def echo() -> bool:
+            question = os.urandom(16)
+            with self._socket(socket.SOCK_DGRAM, timeout) as datagrams:
+                datagrams.connect((address, port))
+                datagrams.send(question)
+                return _answered(datagrams, timeout, lambda data: data == question)
+
+        return _first(echo, tries) is not None
+
+    def icmp(self, address: str, timeout: float, tries: int) -> bool:
+        """Whether an ICMPv6 echo request is answered. The kernel fills in the checksum and verifies the reply's."""
+
+        def echo() -> bool:
+            tail = struct.pack("!HH", os.getpid() & 0xFFFF, next(_identifiers) & 0xFFFF) + os.urandom(16)
+            with self._socket(socket.SOCK_RAW, timeout, socket.IPPROTO_ICMPV6) as raw:
+                raw.connect((address, 0))
+                raw.send(struct.pack("!BBH", _ECHO_REQUEST, 0, 0) + tail)
+                return _answered(raw, timeout, lambda data: data[0] == _ECHO_REPLY and data[4:] == tail)
+
+        return _first(echo, tries) is not None
+
+    def _socket(self, kind: socket.SocketKind, timeout: float, protocol: int = 0) -> socket.socket:
+        opened = self.machine.socket(socket.AF_INET6, kind, protocol)
+        opened.settimeout(timeout)
+        if self.link is not None:  # before bind: a link-local address means nothing without its link
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self.link.encode())
+        if self.source is not None:
+            opened.bind((self.source, 0))
+        return opened
+
+
+def _first(attempt: Callable[[], _T], tries: int) -> _T | None:
+    """The first try that does not end in an error."""
+    for _number in range(tries):
+        try:
+            return attempt()
+        except OSError:
+            continue
+    return None
+
+
+def _answered(receiver: socket.socket, timeout: float, is_answer: Callable[[bytes], bool]) -> bool:
+    """Read until the answer is there; raises TimeoutError after ``timeout`` seconds, whatever else arrives."""
+    for left in _remaining(timeout):
+        receiver.settimeout(left)
+        if is_answer(receiver.recv(65535)):
+            return True
+    raise TimeoutError
+
+
+def _remaining(timeout: float) -> Iterator[float]:
+    """Seconds left, until there are none."""
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        yield left

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's state as plain data that can be compared: what it is made of, not when it was made.
+
+Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, times of files,
+neighbours; ansible's temporary folder and the lab's own tools; sysctls that cannot be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lab.machine import Machine
+from lab.namespace import TOOLS
+
+_SECONDS = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)")
+_READ_SYSCTLS = "cd /proc/sys/net && grep -rs . ipv4/ip_forward ipv4/conf ipv6/conf || true"
+_FAMILIES = ("-4", "-6")
+
+
+def network(machine: Machine) -> dict[str, Any]:
+    """nft's ruleset, rules and routes of both families and all tables, links, addresses and their sysctls.
+
+    Read with the host's own programs, so that no wrapper on the node is counted or in the way.
+    """
+    state: dict[str, Any] = {"nft": machine.run_from_host(["nft", "--stateless", "list", "ruleset"])}
+    for family in _FAMILIES:
+        state[f"rules {family}"] = _lines(machine.run_from_host(["ip", "-N", family, "rule"]))
+        state[f"routes {family}"] = sorted(
+            _lines(machine.run_from_host(["ip", "-N", family, "route", "show", "table", "all"]))
+        )
+    state["links"] = _lines(machine.run_from_host(["ip", "-o", "link"]))
+    state["addresses"] = _lines(machine.run_from_host(["ip", "-o", "address"]))
+    state["sysctls"] = sorted(_lines(machine.run_from_host(["sh", "-c", _READ_SYSCTLS])))
+    return state
+
+
+def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
+    """How a node's folders differ from the host's: path -> what is there, ``absent`` included.
+
+    ``layers`` holds overlay's upper folders. What lies there but equals the host's is no difference: a file that was
+    changed and changed back.
+    """
+    differences = {}
+    for folder in folders:
+        for path in _touched(layers, folder):
+            here = describe(Path(f"{layers}{path}"))
+            if here != describe(Path(path)):
+                differences[path] = here
+    return differences
+
+
+def describe(path: Path) -> str:
+    """Type, mode, owner and content of one file, folder or symlink; ``absent`` where there is none."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return "absent"
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFCHR and status.st_rdev == 0:  # overlay's mark of a deleted name
+        return "absent"
+    owner = f"{stat.filemode(status.st_mode)} {status.st_uid}:{status.st_gid}"
+    if kind == stat.S_IFREG:
+        return f"{owner} sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    if kind == stat.S_IFLNK:
+        return f"{owner} -> {os.readlink(path)}"
+    return owner
+
+
+def _lines(text: str) -> list[str]:
+    """One entry per line, in the order given: among rules of one priority it decides."""
+    return [_SECONDS.sub("", line).rstrip() for line in text.splitlines()]
+
+
+def _touched(layers: Path, folder: str) -> Iterator[str]:
+    """Paths that the node has written or deleted, and those of the host that a replaced folder hides."""
+    for current, folders, names in os.walk(f"{layers}{folder}"):
+        path = current.removeprefix(str(layers))
+        if path == TOOLS:
+            folders.clear()
+            continue
+        yield path
+        yield from (f"{path}/{name}" for name in names)
+        yield from (f"{path}/{name}" for name in folders if os.path.islink(f"{current}/{name}"))
+        if _is_opaque(current):
+            hidden = set(os.listdir(path)) - set(os.listdir(current)) if os.path.isdir(path) else set()
+            yield from (f"{path}/{name}" for name in sorted(hidden))
+
+
+def _is_opaque(folder: str) -> bool:
+    """A folder that was deleted and made anew hides all of the host's (overlayfs.rst, "Whiteouts and opaque directories")."""
+    try:
+        return os.getxattr(folder, "trusted.overlay.opaque") == b"y"
+    except OSError:
+        return False

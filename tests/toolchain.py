@@ -1,0 +1,221 @@
+# Copyright (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that `make` does: each part of the test is a list of checks, run one after another, with a summary at the end.
+
+    toolchain.py lint sanity unit integration   run these parts
+    toolchain.py run COMMAND ...                run a command with all tools and the collection in place
+
+The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
+to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import installation
+from installation import CACHE, LOGS, ROOT, say
+
+BUILD = ROOT / ".build"
+COLLECTION = BUILD / "collections/ansible_collections/kubenode/datapath"
+LEFT_OUT: list[str] = []  # what this machine cannot check; the summary repeats it
+
+
+class Check(NamedTuple):
+    name: str
+    command: list[str]
+    env: dict[str, str]
+    cwd: Path = ROOT
+
+
+def leave_out(text: str) -> None:
+    say(text)
+    LEFT_OUT.append(text)
+
+
+def environment(tools: Path) -> dict[str, str]:
+    """What a command gets: the tools first on PATH, `ansible_collections` and `lab` to import, caches in .build/."""
+    return {
+        **os.environ,
+        "PATH": f"{tools}:{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",  # nft, where a shell lacks sbin
+        "PYTHONPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
+        "PYTHONUNBUFFERED": "1",
+        "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
+        "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
+    }
+
+
+def prepare(packages: list[str]) -> None:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    COLLECTION.parent.mkdir(parents=True, exist_ok=True)
+    if not COLLECTION.is_symlink():
+        COLLECTION.symlink_to("../../../..")
+    installation.install_packages(packages)
+
+
+def lint() -> Iterator[Check]:
+    prepare(installation.PYTHON)
+    env = environment(installation.main_venv())
+    yield Check("ansible-lint", ["ansible-lint", "--nocolor", "--offline", "--profile", "production"], env)
+    yield Check("changelog", ["antsibull-changelog", "lint"], env)
+    yield Check("documentation", ["antsibull-docs", "lint-collection-docs", "--plugin-docs",
+                                  "--validate-collection-refs", "all", str(COLLECTION)],
+                {**env, "HOME": str(BUILD)})  # it logs to its user's home
+    yield Check("ruff", ["ruff", "check"], env)
+    typed = {"ansible_collections.kubenode.datapath.plugins.module_utils": "plugins/module_utils", "lab": "tests/lab"}
+    packages = [f"--package={name}" for name, folder in typed.items() if any((ROOT / folder).rglob("*.py"))]
+    yield Check("mypy", ["mypy", "--module=toolchain", *packages], env)
+
+
+def sanity() -> Iterator[Check]:
+    prepare(installation.PYTHON)
+    pythons = installation.interpreters()
+    links = private_home() / "python"
+    for minor in sorted(pythons):
+        if minor >= installation.OLDEST:
+            (links / f"python3.{minor}").unlink(missing_ok=True)
+            (links / f"python3.{minor}").symlink_to(pythons[minor])
+    env = {**os.environ, "HOME": str(links.parent), "PATH": f"{links}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    for core, (minors, _pip) in installation.CORES.items():
+        usable = sorted(pythons.keys() & set(minors))
+        if not usable:
+            leave_out(f"no sanity with ansible-core {core}: no Python 3.{minors[0]} to 3.{minors[-1]} is here")
+            continue
+        tools = installation.venv(pythons[usable[0]], [f"ansible-core=={core}"])
+        tree = BUILD / "sanity" / core / "ansible_collections/kubenode/datapath"
+        copy_sources(tree)
+        yield Check(f"ansible-core {core} on Python 3.{usable[0]}", [str(tools / "ansible-test"), "sanity"], env, tree)
+
+
+# ansible-test downloads get-pip.py from a host of its own. The pip inside every Python does the same work from the
+# package index that the machine is set up for.
+GET_PIP = """
+import subprocess, sys
+options = [word for word in sys.argv[1:] if word not in ('--no-setuptools', '--no-wheel')]
+subprocess.check_call([sys.executable, '-m', 'ensurepip'], stdout=subprocess.DEVNULL)
+subprocess.check_call([sys.executable, '-m', 'pip', 'install'] + options)
+"""
+
+
+def private_home() -> Path:
+    """A home for ansible-test, which keeps its caches there and hands nothing but HOME and PATH to pip."""
+    home = CACHE / "ansible-test-home"
+    for folder in ("python", ".config/pip", ".ansible/test/cache"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    for _minors, pip in installation.CORES.values():
+        (home / f".ansible/test/cache/get_pip_{pip.replace('.', '_')}.py").write_text(GET_PIP)
+    options = {name[4:].lower().replace("_", "-"): text for name, text in os.environ.items() if name[:4] == "PIP_"}
+    lines = [f"{name} = {text}" for name, text in {**options, "quiet": "2"}.items()]
+    home.chmod(0o700)  # the address of a package index may hold a password
+    (home / ".config/pip/pip.conf").write_text("\n".join(["[global]", *lines, ""]))
+    for settings in (Path.home() / ".config/pip", Path.home() / ".pip"):
+        if settings.is_dir() and not (home / ".pip").is_symlink():
+            (home / ".pip").symlink_to(settings)
+    return home
+
+
+def copy_sources(tree: Path) -> None:
+    """Copy what git would commit to a repository of its own: ansible-test refuses links, and asks git what is there."""
+    listed = installation.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+    unpacked = (path for path in ROOT.rglob("*") if not path.is_relative_to(BUILD))  # an archive without .git
+    names = listed.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in unpacked]
+    shutil.rmtree(tree, ignore_errors=True)
+    subprocess.run(["git", "init", "--quiet", "--template=", str(tree)], check=True)
+    for name in names:
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
+
+
+def unit() -> Iterator[Check]:
+    prepare(installation.PYTHON)
+    yield from pytest("unit", installation.main_venv())
+    python = installation.interpreters().get(installation.OLDEST)
+    if python:
+        yield from pytest("unit", installation.venv(python, installation.OLDEST_TOOLS))
+    else:
+        leave_out(f"no unit tests on Python 3.{installation.OLDEST}, the oldest on nodes: it is not here")
+
+
+def integration() -> Iterator[Check]:
+    prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+    yield from pytest("integration", installation.main_venv(), "--verbose", "--durations=10")
+
+
+def pytest(folder: str, tools: Path, *options: str) -> Iterator[Check]:
+    if any((ROOT / "tests" / folder).rglob("test_*.py")):
+        name = f"{folder} tests on {tools.parent.name.rpartition('-')[0]}"
+        yield Check(name, [str(tools / "python"), "-m", "pytest", *options, f"tests/{folder}"], environment(tools))
+    else:
+        leave_out(f"there are no {folder} tests")
+
+
+def passes(check: Check, log: Path) -> bool:
+    """Run one check and show its output, which also stays in the log.
+
+    The log is followed rather than a pipe: a daemon that a test leaves behind would keep a pipe open for ever.
+    """
+    say(f"=== {check.name}: {' '.join(check.command)}")
+    started = time.monotonic()
+    with log.open("ab") as sink, log.open("rb") as written:
+        written.seek(0, os.SEEK_END)
+        child = subprocess.Popen(check.command, cwd=check.cwd, env=check.env,
+                                 stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+        status = None
+        while status is None:
+            time.sleep(0.05)
+            status = child.poll()
+            sys.stdout.buffer.write(written.read())
+            sys.stdout.buffer.flush()
+    say(f"=== {check.name}: {'passed' if status == 0 else 'FAILED'} in {time.monotonic() - started:.1f} s")
+    return status == 0
+
+
+def run_parts(names: list[str]) -> int:
+    lines, failures = [], 0
+    for name in names:
+        log = LOGS / f"{name}.log"
+        log.unlink(missing_ok=True)
+        started = time.monotonic()
+        try:
+            failed = [check.name for check in PARTS[name]() if not passes(check, log)]
+        except installation.NotInstalled as reason:  # the other parts may do without
+            say(str(reason))
+            failed, log = ["setup"], LOGS / "setup.log"
+        failures += bool(failed)
+        verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
+        lines.append(f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}")
+    print("", *LEFT_OUT, *lines, f"{len(names) - failures} passed, {failures} failed", sep="\n", flush=True)
+    return 1 if failures else 0
+
+
+PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration}
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"] and arguments[1:]:
+        try:
+            prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+            tools = installation.main_venv()
+        except installation.NotInstalled as reason:
+            sys.exit(f"toolchain: {reason}")
+        os.chdir(ROOT)
+        os.execvpe(arguments[1], arguments[1:], environment(tools))
+    if not arguments or not set(arguments) <= set(PARTS):
+        sys.exit(__doc__)
+    return run_parts(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
