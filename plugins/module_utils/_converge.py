@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import typing as t
-from dataclasses import dataclass, field
 
 from ._model.problem import Failure, Problem
 
@@ -30,11 +29,10 @@ class Plane(enum.Enum):
 
 Operation = (
     t.Any
-)  # a frozen dataclass in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
+)  # a named tuple in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(t.NamedTuple):
     """One act on the node and the act that takes it back.
 
     summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
@@ -47,8 +45,7 @@ class Step:
     undo: Operation = None
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(t.NamedTuple):
     """How a resource gets from what was observed to what is wished. Empty, without steps, where it is there already.
 
     before, after: the resource in its user's own language (nft text, a file's text), for the diff.
@@ -82,8 +79,7 @@ class Guard(t.Protocol):
         """Returns warnings. Raises Refusal where the wish must not be carried out."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(t.NamedTuple):
     """What a run did, or in check mode would do: the plans that were not empty, in order, and what the guards warned of."""
 
     plans: tuple[tuple[Resource, Plan], ...] = ()
@@ -109,11 +105,11 @@ class Outcome:
             }
 
 
-@dataclass
 class _Journal:
     """The steps that were done, so that they can be taken back."""
 
-    done: list[tuple[Resource, Step]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.done: list[tuple[Resource, Step]] = []
 
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
         steps = [(resource, step) for resource, plan in plans for step in plan.steps]

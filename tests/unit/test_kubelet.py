@@ -31,19 +31,19 @@ def place(root: Path, name: str, text: str) -> None:
 )
 def test_a_label_is_found_in_kubelets_configuration(tmp_path: Path, name: str, text: str) -> None:
     place(tmp_path, name, text)
-    assert has_label(LABEL, str(tmp_path))
+    assert has_label(LABEL, f"{tmp_path}/")
 
 
 def test_a_label_is_found_on_kubelets_command_line_alone(tmp_path: Path) -> None:
     place(tmp_path, "proc/7/comm", "bash\n")
     place(tmp_path, "proc/7/cmdline", f"grep\0--node-labels={LABEL}\0")
-    assert not has_label(LABEL, str(tmp_path))
+    assert not has_label(LABEL, f"{tmp_path}/")
     place(tmp_path, "proc/8/comm", "kubelet\n")
     place(tmp_path, "proc/8/cmdline", f"kubelet\0--node-labels=a=b,{LABEL}\0")
-    assert has_label(LABEL, str(tmp_path))
+    assert has_label(LABEL, f"{tmp_path}/")
 
 
 @pytest.mark.parametrize("other", ["kubernetes.azure.com/ebpf-host-routing=false", f"my.{LABEL}", f"{LABEL}-ish"])
 def test_another_label_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
     place(tmp_path, "etc/default/kubelet", f"KUBELET_NODE_LABELS={other}\n")
-    assert not has_label(LABEL, str(tmp_path))
+    assert not has_label(LABEL, f"{tmp_path}/")

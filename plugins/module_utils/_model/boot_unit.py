@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import typing as t
 
 
-@dataclass(frozen=True)
-class BootUnit:
+class BootUnit(t.NamedTuple):
     """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it."""
 
     name: str

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import typing as t
 
 from .._converge import Operation, Plan, Plane, Step
 from .._model.boot_unit import BootUnit
@@ -17,8 +17,7 @@ from .._system import files, units
 from . import managed_file
 
 
-@dataclass(frozen=True)
-class Observed:
+class Observed(t.NamedTuple):
     """file: None where the operator has masked the unit. link: where the target's link points, empty for none."""
 
     file: managed_file.Observed | None

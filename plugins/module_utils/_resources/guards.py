@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import typing as t
-from dataclasses import dataclass
 
 from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
 from .._model.problem import Refusal
@@ -54,52 +53,52 @@ class EbpfHostRouting:
         return ()
 
 
-@dataclass(frozen=True)
 class HealthProbeFilters:
     """A link on which Microsoft's BPF programs already translate probes."""
 
-    interface: str
+    def __init__(self, interface: str) -> None:
+        self._interface = interface
 
     def inspect(self) -> t.Iterable[str]:
         # In another root the links are the builder's, not the node's.
-        filters = tc.bpf_filters(self.interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        filters = tc.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
         if filters:
             raise Refusal(
-                f"{self.interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
+                f"{self._interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
                 " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
             )
         return ()
 
 
-@dataclass(frozen=True)
 class AgentBaker:
     """A node whose image brings AgentBaker's unit: the wish has to be what that unit loads."""
 
-    wish: ProbeSnat
+    def __init__(self, wish: ProbeSnat) -> None:
+        self._wish = wish
 
     def inspect(self) -> t.Iterable[str]:
         theirs = ProbeSnat()
-        if self.wish != theirs:
+        if self._wish != theirs:
             raise Refusal(
                 f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()};"
-                f" {self.wish.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
+                f" {self._wish.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
                 " Leave the options at their defaults on this node, or disable that unit first"
             )
         return ()
 
 
-@dataclass(frozen=True)
 class ProbePath:
     """Warns of what keeps a translated probe from passing: nothing of it is this module's to change."""
 
-    wish: ProbeSnat
+    def __init__(self, wish: ProbeSnat) -> None:
+        self._wish = wish
 
     def inspect(self) -> t.Iterable[str]:
-        link, translated = self.wish.interface, self.wish.probes[0].translated
+        link, translated = self._wish.interface, self._wish.probes[0].translated
         forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
-        if self.wish.priority >= CONNTRACK_PRIORITY:
+        if self._wish.priority >= CONNTRACK_PRIORITY:
             yield (
-                f"priority {self.wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
+                f"priority {self._wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
                 " each probe under two addresses and not find the reply to a service's probe. Use -300."
             )
         if link not in kernel.ipv6_default_links():

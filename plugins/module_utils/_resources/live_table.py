@@ -8,15 +8,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import typing as t
 
 from .._converge import Plan, Plane, Step
 from .._model.nftables import Table
 from .._system import nft
 
 
-@dataclass(frozen=True)
-class Observed:
+class Observed(t.NamedTuple):
     """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished."""
 
     table: Table | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import typing as t
-from dataclasses import dataclass
 
 from .._converge import Plan, Plane, Step
 from .._model.problem import Invalid, Refusal
@@ -19,8 +18,7 @@ from .._system import files
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
 
-@dataclass(frozen=True)
-class Observed:
+class Observed(t.NamedTuple):
     """The file and the folder.
 
     file: None where it is missing.

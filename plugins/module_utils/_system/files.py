@@ -17,7 +17,6 @@ import os
 import shutil
 import stat
 import typing as t
-from dataclasses import dataclass
 
 from .._model.problem import Failure
 
@@ -25,8 +24,7 @@ MARKER = ".kubenode"
 MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last of its files.\n"
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(t.NamedTuple):
     """A regular file as it is or shall be. Bytes that are no UTF-8 survive in ``text`` as surrogates."""
 
     text: str
@@ -34,45 +32,39 @@ class Content:
     owner: tuple[int, int] = (0, 0)
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(t.NamedTuple):
     """Put a file in place, whole."""
 
     path: str
     content: Content
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(t.NamedTuple):
     """Put a symbolic link in place."""
 
     path: str
     target: str
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(t.NamedTuple):
     """Take a file or a link away."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class MakeFolder:
+class MakeFolder(t.NamedTuple):
     """Make a folder with our marker in it."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class RemoveFolder:
+class RemoveFolder(t.NamedTuple):
     """Take a folder with nothing but our marker away."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class Discard:
+class Discard(t.NamedTuple):
     """Take away what a killed run left on its way to ``path``."""
 
     path: str

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 
 # AKS writes KUBELET_NODE_LABELS to /etc/default/kubelet; kubeadm's drop-in and rpm distributions use the others.
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")
@@ -16,24 +16,37 @@ DROP_INS = "etc/systemd/system/kubelet.service.d"
 
 
 def has_label(label: str, root: str = "/") -> bool:
-    """Whether ``label``, as "key=value", is among the labels with which kubelet registers the node."""
+    """Whether ``label``, as "key=value", is among the labels with which kubelet registers the node.
+
+    A node runs hundreds of processes: they are looked through without pathlib, which would double a converged run's work.
+    """
     word = re.compile(rf"(?<![\w./-]){re.escape(label)}(?![\w./-])")
-    return any(word.search(text) for text in _sources(Path(root)))
+    return any(word.search(text) for text in _sources(root))
 
 
-def _sources(root: Path) -> list[str]:
-    files = [root / name for name in CONFIGURATION]
-    files += sorted((root / DROP_INS).glob("*.conf"))
-    files += [process / "cmdline" for process in _processes(root / "proc")]
+def _sources(root: str) -> list[str]:
+    files = [root + name for name in CONFIGURATION]
+    files += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
+    files += [f"{process}/cmdline" for process in _processes(f"{root}proc")]
     return [_text(file) for file in files]
 
 
-def _processes(proc: Path) -> list[Path]:
-    return [folder for folder in proc.glob("[0-9]*") if _text(folder / "comm").strip() == "kubelet"]
+def _processes(proc: str) -> list[str]:
+    """The folders of processes named kubelet."""
+    numbers = (name for name in _names(proc) if name.isdigit())
+    return [f"{proc}/{number}" for number in numbers if _text(f"{proc}/{number}/comm") == "kubelet\n"]
 
 
-def _text(file: Path) -> str:
+def _names(folder: str) -> list[str]:
     try:
-        return file.read_text(errors="replace")
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _text(file: str) -> str:
+    try:
+        with open(file, errors="replace") as lines:
+            return lines.read()
     except OSError:
         return ""

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass
 
 from .._model import nftables
 from .._model.problem import Failure
 from . import kernel, process
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(t.NamedTuple):
     """Make the kernel's table be ``text``, in one transaction; an empty text takes the table away."""
 
     family: str

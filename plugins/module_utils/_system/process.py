@@ -10,14 +10,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import typing as t
-from dataclasses import dataclass
 
 # Where a node keeps its administration tools; a login's or a cron job's PATH often lacks them.
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(t.NamedTuple):
     """A program that ended: its exit status and what it printed."""
 
     rc: int
@@ -35,7 +33,7 @@ def find(program: str) -> str | None:
 
 def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
     """The runner of programs without Ansible. The C locale keeps messages recognisable."""
-    done = subprocess.run(
+    done = subprocess.run(  # pylint: disable=ansible-bad-function  # there is no AnsibleModule at boot
         argv, input=stdin, capture_output=True, text=True, env={"PATH": SEARCH_PATH, "LC_ALL": "C"}, check=False
     )
     return Completed(done.returncode, done.stdout, done.stderr)

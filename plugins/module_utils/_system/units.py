@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from .._model.problem import Failure
@@ -19,7 +18,6 @@ FOLDER = "/etc/systemd/system"
 FOLDERS = (FOLDER, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 
 
-@dataclass(frozen=True)
 class Reload:
     """Has the running manager read its unit files again."""
 
