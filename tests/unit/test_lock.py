@@ -38,7 +38,7 @@ def test_many_runs_hold_it_one_after_another(tmp_path: Path) -> None:
             time.sleep(0.005)
             inside.pop()
 
-    threads = [threading.Thread(target=run) for _ in range(12)]
+    threads = [threading.Thread(target=run) for _number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
