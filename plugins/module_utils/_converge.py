@@ -174,7 +174,7 @@ def _execute(plans: t.Sequence[tuple[Resource, Plan]], resources: t.Sequence[Res
         journal.apply(plans)
         _prove(resources)
     except Problem as problem:
-        raise Failure(f"{problem} {journal.take_back()}") from problem
+        raise Failure(f"{str(problem).rstrip('.')}. {journal.take_back()}") from problem
     except BaseException:
         journal.take_back()
         raise

@@ -85,7 +85,22 @@ options:
       - A file that this collection did not write is not overwritten; the run is refused.
     type: path
     default: /etc/kubenode/probe-snat.nft
+  boot_condition:
+    description:
+      - What the unit asks at each boot before it loads the table.
+      - With V(none), nothing; the table is loaded.
+      - With V(imds), the cloud's metadata service; the table is loaded where it names an IPv6 address of one of the node's
+        interfaces. It is asked for up to 60 seconds. Where it has not answered by then, the unit fails, kubelet starts, and
+        systemd tries again after 10 seconds.
+      - With V(address), the addresses of O(interface); the table is loaded as soon as it has a global IPv6 address, and not
+        loaded where it has none after 30 seconds.
+      - The program that asks is O(path) with C(.pyz) appended. It needs Python on the node and nothing else.
+      - A run of this module loads the table without asking; M(kubenode.datapath.imds_info) tells what a boot would find.
+    type: str
+    choices: [imds, address, none]
+    default: none
 seealso:
+  - module: kubenode.datapath.imds_info
   - name: The table that AKS node images bring
     description: AgentBaker's ruleset, script and unit.
     link: https://github.com/Azure/AgentBaker/tree/dev/parts/linux/cloud-init/artifacts
@@ -153,11 +168,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_sna
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_file import ManagedFile
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import File, ManagedFiles
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import find
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 FAMILY = "ip6"
@@ -173,6 +190,7 @@ OPTIONS = {
         "options": {"source": {"type": "str", "required": True}, "translated": {"type": "str", "required": True}},
     },
     "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
+    "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
 }
 
 
@@ -182,20 +200,34 @@ def main() -> None:
         table = names.table("table", module.params["table"])
         path = names.path("path", module.params["path"])
         wish = ProbeSnat.from_options(module.params) if module.is_present else None
+        condition = _condition(module.params["boot_condition"], module.params["interface"], path)
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
         owner = guards.AGENTBAKER_UNIT if units.is_enabled(guards.AGENTBAKER_UNIT) else None
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         is_placed = wish is not None and owner is None
         live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
-        file = ManagedFile(files, path, ruleset if is_placed else None, accept=nft.check)
-        unit = EnabledUnit(files, units, boot_unit.loading_table(FAMILY, table, path), wish=is_placed)
-        resources: list[Resource] = [live, file, unit] if wish else [unit, file, live]
+        file = File(path, ruleset if is_placed else None, accept=nft.check)
+        program = File(_program(path), archive() if is_placed and condition else None)
+        placed = ManagedFiles(files, [file, program])
+        unit = EnabledUnit(files, units, boot_unit.loading_table(FAMILY, table, path, condition), wish=is_placed)
+        resources: list[Resource] = [live, placed, unit] if wish else [unit, placed, live]
         if wish is None and owner and table == ProbeSnat().name:
             resources.remove(live)  # it is the owner's
 
         outcome = module.converge(resources, _guards(wish, owner, module.params["immediate"]))
         result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)
+
+
+def _program(path: str) -> str:
+    """The boot program stands beside the file that it decides on."""
+    return f"{path}.pyz"
+
+
+def _condition(kind: str, interface: str, path: str) -> boot_unit.BootCondition | None:
+    if kind == "none":
+        return None
+    return boot_unit.BootCondition(kind, interface, find("python3") or "python3", _program(path))
 
 
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:

@@ -10,6 +10,18 @@ from __future__ import annotations
 import typing as t
 
 
+class BootCondition(t.NamedTuple):
+    """What a unit asks before it loads.
+
+    kind: "imds" or "address", see the boot program.
+    """
+
+    kind: str
+    interface: str
+    python: str
+    program: str
+
+
 class BootUnit(t.NamedTuple):
     """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it."""
 
@@ -18,28 +30,33 @@ class BootUnit(t.NamedTuple):
     wanted_by: str = "multi-user.target"
 
 
-def loading_table(family: str, table: str, path: str) -> BootUnit:
-    """The unit that loads ``path`` before the network and kubelet are up; stopping it removes this table alone.
+# Seconds that a unit's boot program has to learn whether the node has IPv6. kubelet waits for it that long at the most.
+DEADLINES = {"imds": 60, "address": 30}
+
+
+def loading_table(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
+    """The unit that loads ``path`` before kubelet is up; stopping it removes this table alone.
 
     Default dependencies would order it after sysinit.target, which on Ubuntu comes after the network (cloud-init) and so
     after network-pre.target: a cycle. nftables.service, where an operator uses it, flushes every table when it starts,
     stops and reloads: this unit comes after it, and goes through each of these with it, so that the table comes back.
+
+    condition: what decides at each boot whether to load; it needs the network. Where it can not tell, the unit fails, so
+        that kubelet goes on, and is tried again.
     """
     text = f"""\
 [Unit]
 Description=nftables table {family} {table} of kubenode.datapath
 DefaultDependencies=no
-After=local-fs.target systemd-modules-load.service nftables.service
+{_ordering(condition)}
 PartOf=nftables.service
 ReloadPropagatedFrom=nftables.service
-Wants=network-pre.target
-Before=network-pre.target kubelet.service shutdown.target
 Conflicts=shutdown.target
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=nft -f {path}
+{_asking(condition)}ExecStart=nft -f {path}
 ExecReload=nft -f {path}
 ExecStop=-nft delete table {family} {table}
 
@@ -47,3 +64,26 @@ ExecStop=-nft delete table {family} {table}
 WantedBy=multi-user.target
 """
     return BootUnit(f"kubenode-nft-{family}-{table}.service", text)
+
+
+def _ordering(condition: BootCondition | None) -> str:
+    if condition is None:
+        return """\
+After=local-fs.target systemd-modules-load.service nftables.service
+Wants=network-pre.target
+Before=network-pre.target kubelet.service shutdown.target"""
+    return """\
+After=local-fs.target systemd-modules-load.service nftables.service network.target
+Before=kubelet.service shutdown.target"""
+
+
+def _asking(condition: BootCondition | None) -> str:
+    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files."""
+    if condition is None:
+        return ""
+    seconds = DEADLINES[condition.kind]
+    return f"""\
+ExecCondition={condition.python} -I -B {condition.program} {condition.kind} {condition.interface} {seconds}
+Restart=on-failure
+RestartSec=10
+"""

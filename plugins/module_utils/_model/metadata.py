@@ -127,21 +127,24 @@ class Nic:
 
 @dataclass(frozen=True)
 class Tree:
-    """How a cloud names the files of an interface's folder, and the headers of its tokens.
+    """How a cloud names the files of an interface's folder, and the header of its tokens.
 
-    subnets, gateways: the IPv4 file and the IPv6 file; an empty name where the cloud has no such file.
     needs_token: False where the cloud also answers those who have none.
+    gateway4, gateway6: empty where the cloud has no such file.
     """
 
     token_header: str
     needs_token: bool
     ipv4: str
     ipv6: str
-    subnets: tuple[str, str]
-    gateways: tuple[str, str]
+    subnet4: str
+    subnet6: str
+    gateway4: str = ""
+    gateway6: str = ""
 
     def files(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.ipv4, self.ipv6, *self.subnets, *self.gateways)))
+        names = (self.ipv4, self.ipv6, self.subnet4, self.subnet6, self.gateway4, self.gateway6)
+        return tuple(name for name in names if name)
 
 
 TREES = {
@@ -151,8 +154,8 @@ TREES = {
         needs_token=True,
         ipv4="local-ipv4s",
         ipv6="ipv6s",
-        subnets=("subnet-ipv4-cidr-block", "subnet-ipv6-cidr-blocks"),
-        gateways=("", ""),
+        subnet4="subnet-ipv4-cidr-block",
+        subnet6="subnet-ipv6-cidr-blocks",
     ),
     # Alibaba Cloud ECS user guide, "Instance metadata".
     "alibaba": Tree(
@@ -160,8 +163,10 @@ TREES = {
         needs_token=False,
         ipv4="private-ipv4s",
         ipv6="ipv6s",
-        subnets=("vswitch-cidr-block", "vswitch-ipv6-cidr-block"),
-        gateways=("gateway", "ipv6-gateway"),
+        subnet4="vswitch-cidr-block",
+        subnet6="vswitch-ipv6-cidr-block",
+        gateway4="gateway",
+        gateway6="ipv6-gateway",
     ),
 }
 
@@ -191,7 +196,9 @@ def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
     names = {link.name for link in nics}
     standing = [link for link in nics if link.master not in names]
     return min(
-        standing, key=lambda link: (link.driver != SYNTHETIC, link.driver is None, len(link.name), link.name), default=None
+        standing,
+        key=lambda link: (link.driver != SYNTHETIC, link.driver is None, len(link.name), link.name),
+        default=None,
     )
 
 
@@ -240,28 +247,27 @@ def azure(answer: str) -> tuple[Nic, ...]:
 def _azure_nic(what: str, one: object, primary: bool) -> Nic:
     if not isinstance(one, dict):
         raise Garbled(what, "an object", str(one))
-    ipv4, ipv6 = (
-        _addresses(
-            f"{what}.{family}", version, _texts(f"{what}.{family}.ipAddress", one, family, "ipAddress", "privateIpAddress")
-        )
-        for family, version in (("ipv4", 4), ("ipv6", 6))
-    )
-    bases = _texts(f"{what}.ipv4.subnet", one, "ipv4", "subnet", "address")
-    lengths = _texts(f"{what}.ipv4.subnet", one, "ipv4", "subnet", "prefix")
-    subnets4 = _networks(f"{what}.ipv4.subnet", 4, map("/".join, zip(bases, lengths)))
+
+    def addresses(family: str, version: int) -> tuple[str, ...]:
+        entries = _entries(what, one, family, "ipAddress")
+        texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
+        return _addresses(f"{what}.{family}.ipAddress", version, filter(None, texts))
+
+    ipv4, ipv6 = addresses("ipv4", 4), addresses("ipv6", 6)
+    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, one, "ipv4", "subnet"))
+    subnets4 = _networks(f"{what}.ipv4.subnet", 4, bases)
     subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
     mac = _mac(f"{what}.macAddress", one.get("macAddress"))
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
 
 
-def _texts(what: str, nic: t.Mapping[str, object], family: str, listed: str, key: str) -> list[str]:
-    """``nic[family][listed][...][key]``; no texts where family or list is missing, and empty ones left out."""
+def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list[dict[str, t.Any]]:
+    """``nic[family][listed]``; empty where the family or the list is missing."""
     held = nic.get(family) or {}
     entries = (held.get(listed) or []) if isinstance(held, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise Garbled(what, "a list of objects", str(held))
-    texts = [entry.get(key, "") for entry in entries]
-    return [str(text) for text in texts if text != ""]
+        raise Garbled(f"{what}.{family}.{listed}", "a list of objects", str(held))
+    return entries
 
 
 def macs(listing: str) -> tuple[str, ...]:
@@ -287,20 +293,17 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     if not files:  # every interface is in a subnet
         raise Garbled(f"the folder of interface {folder}", f"filled with {', '.join(names.files())}", "")
 
-    def words(name: str) -> list[str]:
-        return _words(files.get(name, ""))
+    def read(
+        parse: t.Callable[[str, int, t.Iterable[str]], tuple[str, ...]], file: str, version: int
+    ) -> tuple[str, ...]:
+        return parse(f"{folder}/{file}", version, _words(files.get(file, "")))
 
-    ipv4 = _addresses(f"{folder}/{names.ipv4}", 4, words(names.ipv4))
-    ipv6 = _addresses(f"{folder}/{names.ipv6}", 6, words(names.ipv6))
-    subnets4, subnets6 = (
-        _networks(f"{folder}/{file}", version, words(file)) for file, version in zip(names.subnets, (4, 6))
-    )
-    router4, router6 = (
-        next(iter(_addresses(f"{folder}/{file}", version, words(file))), None)
-        for file, version in zip(names.gateways, (4, 6))
-    )
-    gateway = Gateway(router4 or _first_host(subnets4), router6)
+    ipv4, ipv6 = read(_addresses, names.ipv4, 4), read(_addresses, names.ipv6, 6)
+    subnets4, subnets6 = read(_networks, names.subnet4, 4), read(_networks, names.subnet6, 6)
+    routers4, routers6 = read(_addresses, names.gateway4, 4), read(_addresses, names.gateway6, 6)
+    router4 = next(iter(routers4), None) if names.gateway4 else _first_host(subnets4)
     mac = _mac("the list of interfaces", folder)
+    gateway = Gateway(router4, next(iter(routers6), None))
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary)
 
 
@@ -318,14 +321,16 @@ def _mac(what: str, given: object) -> str:
 
 def _addresses(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
     kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address
-    return tuple(_parsed(f"{what}", f"an IPv{version} address", kind, text) for text in given)
+    return tuple(_parsed(what, f"an IPv{version} address", kind, text) for text in given)
 
 
 def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
     """Each subnet once. A base with host bits is taken for the subnet that it is in."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
     return tuple(
-        dict.fromkeys(_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
+        dict.fromkeys(
+            _parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given
+        )
     )
 
 

@@ -14,13 +14,13 @@ from .._converge import Operation, Plan, Plane, Step
 from .._model.boot_unit import BootUnit
 from .._model.problem import Refusal
 from .._system import files, units
-from . import managed_file
+from . import managed_files
 
 
 class Observed(t.NamedTuple):
     """file: None where the operator has masked the unit. link: where the target's link points, empty for none."""
 
-    file: managed_file.Observed | None
+    file: managed_files.Observed | None
     link: str
     has_folder: bool
     is_managed: bool  # systemd runs here and has to be told
@@ -36,7 +36,9 @@ class EnabledUnit:
         self._edge = edge
         self._systemd = systemd
         self._wish = wish
-        self._file = managed_file.ManagedFile(edge, self.name, unit.text if wish else None, option="permanent")
+        self._file = managed_files.ManagedFiles(
+            edge, [managed_files.File(self.name, unit.text if wish else None)], option="permanent"
+        )
         self._folder = f"{units.FOLDER}/{unit.wanted_by}.wants"
         self._link = os.path.join(self._folder, unit.name)
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def ipv6_default_links() -> set[str]:
     return links
 
 
+def global_ipv6_addresses(link: str) -> list[str]:
+    """A link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
+    addresses = []
+    for line in _lines("/proc/net/if_inet6"):
+        # address in 32 hexadecimal digits, the link's index, prefix length, scope, flags, link
+        digits, _index, _length, scope, flags, name = line.split()
+        if name == link and scope == "00" and not int(flags, 16) & IFA_F_TENTATIVE:
+            addresses.append(str(ipaddress.IPv6Address(int(digits, 16))))
+    return addresses
+
+
+IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection is not through
 RTF_REJECT = 0x0200  # include/uapi/linux/route.h: the kernel's own "unreachable" entries
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A file of ours and its folder, on a real file system."""
+"""Files of ours and their folder, on a real file system."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_file import HEADING, ManagedFile
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
+    HEADING,
+    File,
+    ManagedFiles,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import MARKER, Files
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
 def hold(path: Path, text: str | None, **options: t.Any) -> bool:
-    return converge([ManagedFile(Files(), str(path), text, **options)], {Plane.PERMANENT}).changed
+    return converge([ManagedFiles(Files(), [File(str(path), text, **options)])], {Plane.PERMANENT}).changed
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
@@ -155,6 +159,28 @@ def test_the_diff_shows_rights_where_only_they_differ(tmp_path: Path) -> None:
     path = tmp_path / "file"
     hold(path, "text\n")
     path.chmod(0o600)
-    outcome = converge([ManagedFile(Files(), str(path), "text\n")], {Plane.PERMANENT}, check=True)
+    outcome = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}, check=True)
     (entry,) = outcome.diff()
     assert entry["before"].startswith("# mode 0600") and entry["after"].startswith("# mode 0644")
+
+
+def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> None:
+    one, two = (str(tmp_path / "kubenode" / name) for name in ("one", "two"))
+
+    def hold_both(first: str | None, second: str | None) -> bool:
+        files = [File(one, first), File(two, second)]
+        return converge([ManagedFiles(Files(), files)], {Plane.PERMANENT}).changed
+
+    assert hold_both("1\n", "2\n") and not hold_both("1\n", "2\n")
+    assert hold_both("1\n", None) and not hold_both("1\n", None)
+    assert set(tree(tmp_path)) == {"kubenode", f"kubenode/{MARKER}", "kubenode/one"}
+    assert hold_both(None, None) and not hold_both(None, None)
+    assert tree(tmp_path) == {}
+
+
+def test_the_diff_of_what_nobody_reads_is_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(HEADING.encode() + b"\xff\x00")
+    (entry,) = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}).diff()
+    assert entry["before"].startswith(f"# {len(HEADING) + 2} bytes, SHA-256 ")
+    assert entry["after"] == HEADING + "text\n"

@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a unit of ours asks at boot before it loads its table: has this node IPv6?
+
+Started as ``boot.pyz CONDITION INTERFACE SECONDS`` by ExecCondition= of systemd.service(5), whose exit statuses it keeps:
+0 goes on, 1 skips the unit without a failure, 255 fails it, after which systemd tries again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import typing as t
+
+from .._model.problem import Problem
+from .._system import imds, kernel
+
+YES, NO, UNKNOWN = 0, 1, 255
+REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
+PAUSE = 0.1  # seconds between two looks at the interface
+
+
+def main(arguments: t.Sequence[str] = ()) -> int:
+    condition, interface, seconds = arguments or sys.argv[1:]
+    deadline = time.monotonic() + float(seconds)
+    try:
+        has_ipv6, reason = CONDITIONS[condition](interface, deadline)
+    except Problem as problem:
+        print(f"Whether this node has IPv6 could not be told: {problem}", file=sys.stderr)
+        return UNKNOWN
+    print(f"This node has {'' if has_ipv6 else 'no '}IPv6: {reason}")
+    return YES if has_ipv6 else NO
+
+
+def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
+    """Whether the cloud gave one of the node's interfaces an IPv6 address; asked until it answers or the deadline is there."""
+    cloud = imds.cloud_by_firmware()
+
+    def ask(limit: float) -> tuple[str, tuple[imds.Nic, ...]]:
+        if cloud is None:
+            return imds.search(None, limit)
+        return cloud, imds.read(cloud, imds.ENDPOINTS[cloud], limit)
+
+    answering, nics = imds.with_retries(ask, REQUEST_LIMIT, deadline=deadline)
+    addresses = [address for nic in nics for address in nic.ipv6]
+    return bool(addresses), f"{answering}'s metadata names {', '.join(addresses) or 'no IPv6 address'}"
+
+
+def by_address(interface: str, deadline: float) -> tuple[bool, str]:
+    """Whether the interface has a global IPv6 address; waited for until the deadline, as DHCPv6 takes its time."""
+    while not kernel.global_ipv6_addresses(interface):
+        if time.monotonic() >= deadline:
+            return False, f"{interface} has no global IPv6 address"
+        time.sleep(PAUSE)
+    return True, f"{interface} has {kernel.global_ipv6_addresses(interface)[0]}"
+
+
+CONDITIONS: dict[str, t.Callable[[str, float], tuple[bool, str]]] = {"imds": by_metadata, "address": by_address}
