@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the boot unit asks before it loads: the program as the module places it, on a node without Ansible."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import Lab, Node
+from lab.metadata import Behaviour, MetadataServer
+from lab.metadata_replies import DUAL_STACK, IPV4_ONLY, NO_IPV6_KEY, Nic
+from lab.node import NamespaceNode
+
+PROGRAM = "/etc/kubenode/probe-snat.nft.pyz"
+UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
+YES, NO, UNKNOWN = 0, 1, 255
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    with Lab("boot", nodes=[Node("node1")]) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def node(running: Lab) -> NamespaceNode:
+    return running.node("node1")
+
+
+def place(node: NamespaceNode, condition: str) -> None:
+    result = node.module("nftables_probe_snat", {"boot_condition": condition, "immediate": False})
+    assert not result["failed"], result
+
+
+def ask(node: NamespaceNode, seconds: float) -> subprocess.CompletedProcess[str]:
+    """What the unit's ExecCondition= would be answered, with another deadline."""
+    (command,) = re.findall("^ExecCondition=(.*)$", node.read(UNIT), re.M)
+    *words, _deadline = shlex.split(command)
+    return node.run([*words, str(seconds)], check=False)
+
+
+METADATA = {"dual stack": (DUAL_STACK, YES), "IPv4 only": (IPV4_ONLY, NO), "no key ipv6": (NO_IPV6_KEY, NO)}
+
+
+@pytest.mark.parametrize(("nic", "status"), METADATA.values(), ids=METADATA.keys())
+def test_metadata_that_answers_decides(running: Lab, node: NamespaceNode, nic: Nic, status: int) -> None:
+    place(node, "imds")
+    with MetadataServer(running.load_balancer, nics=(nic,)):
+        done = ask(node, 10)
+    assert done.returncode == status, done
+    assert "azure's metadata names" in done.stdout
+
+
+def test_metadata_that_comes_late_is_waited_for(running: Lab, node: NamespaceNode) -> None:
+    place(node, "imds")
+    server = MetadataServer(running.load_balancer)
+    server.start(Behaviour(up_after=2.0))
+    started = time.monotonic()
+    done = ask(node, 20)
+    server.stop()
+    assert done.returncode == YES, done
+    assert 1.5 < time.monotonic() - started < 6
+
+
+FAULTS = {
+    "never": Behaviour(fault="refused"),
+    "silence": Behaviour(fault="silence"),
+    "an error page": Behaviour(fault="status", status=500),
+    "garbage": Behaviour(fault="garbage"),
+    "cut off": Behaviour(fault="truncated"),
+}
+
+
+@pytest.mark.parametrize("behaviour", FAULTS.values(), ids=FAULTS.keys())
+def test_metadata_that_is_ill_fails_at_the_deadline_and_says_why(
+    running: Lab, node: NamespaceNode, behaviour: Behaviour
+) -> None:
+    place(node, "imds")
+    server = MetadataServer(running.load_balancer)
+    server.start(behaviour)
+    started = time.monotonic()
+    done = ask(node, 3)
+    server.stop()
+    assert done.returncode == UNKNOWN, done
+    assert "could not be told" in done.stderr and "metadata" in done.stderr
+    assert 1 < time.monotonic() - started < 5
+
+
+def test_metadata_that_recovers_is_believed(running: Lab, node: NamespaceNode) -> None:
+    place(node, "imds")
+    server = MetadataServer(running.load_balancer)
+    server.start(Behaviour(fault="garbage"))
+    threading.Timer(1.0, lambda: server.change(Behaviour())).start()
+    done = ask(node, 20)
+    server.stop()
+    assert done.returncode == YES, done
+
+
+def test_an_address_decides_and_is_waited_for(node: NamespaceNode) -> None:
+    place(node, "address")
+    assert ask(node, 0).returncode == YES
+    node.ip([f"address del {node.address}/64 dev eth0"])
+    assert ask(node, 0.3).returncode == NO
+    node.run(["sh", "-c", f"(sleep 1; ip address add {node.address}/64 dev eth0 nodad) >/dev/null 2>&1 &"])
+    assert ask(node, 10).returncode == YES
+
+
+def test_the_program_needs_no_ansible_no_environment_and_the_oldest_python(node: NamespaceNode) -> None:
+    place(node, "address")
+    for python in ("/usr/bin/python3", *oldest_pythons()):
+        done = node.run(["env", "-i", python, "-I", "-S", "-B", PROGRAM, "address", "eth0", "0"], check=False)
+        assert (done.returncode, done.stderr) == (YES, "")
+    assert node.run(["find", "/etc/kubenode", "-name", "*.pyc"]).stdout == ""
+
+
+def oldest_pythons() -> list[str]:
+    return [str(path.resolve()) for path in sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python3.9"))[:1]]
+
+
+def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> None:
+    place(node, "imds")
+    assert not node.module("nftables_probe_snat", {"boot_condition": "imds", "immediate": False})["changed"]
+
+
+def test_the_program_goes_with_the_condition(node: NamespaceNode) -> None:
+    place(node, "imds")
+    place(node, "none")
+    assert not node.exists(PROGRAM) and "ExecCondition" not in node.read(UNIT)
+    result = node.module("nftables_probe_snat", {"state": "absent"})
+    assert not result["failed"] and not node.exists("/etc/kubenode")
