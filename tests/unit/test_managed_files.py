@@ -161,7 +161,7 @@ def test_the_diff_shows_rights_where_only_they_differ(tmp_path: Path) -> None:
     path.chmod(0o600)
     outcome = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}, check=True)
     (entry,) = outcome.diff()
-    assert entry["before"].startswith("# mode 0600") and entry["after"].startswith("# mode 0644")
+    assert entry["before"].startswith(f"# {path}: mode 0600") and entry["after"].startswith(f"# {path}: mode 0644")
 
 
 def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ def test_the_diff_of_what_nobody_reads_is_its_hash(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(HEADING.encode() + b"\xff\x00")
     (entry,) = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}).diff()
-    assert entry["before"].startswith(f"# {len(HEADING) + 2} bytes, SHA-256 ")
+    assert entry["before"].startswith(f"# {path}: {len(HEADING) + 2} bytes, SHA-256 ")
     assert entry["after"] == HEADING + "text\n"

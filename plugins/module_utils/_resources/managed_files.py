@@ -106,10 +106,9 @@ class ManagedFiles:
         if observed.folder == "ours" and not self._keeps_folder and not observed.has_others:
             folder = files.RemoveFolder(self._folder), files.MakeFolder(self._folder)
             steps.append(Step(f"remove {self._folder}", *folder))
-        shown = [_shown(found, file.content) for file, found in changes]
-        return Plan(
-            tuple(steps), "\n".join(before for before, _after in shown), "\n".join(after for _before, after in shown)
-        )
+        shown = [_shown(file.path, found, file.content) for file, found in changes]
+        before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
+        return Plan(tuple(steps), before, after)
 
     def _is_to_change(self, file: File, observed: Observed) -> bool:
         """A stranger's file is left where ours shall go, and refused where ours shall come."""
@@ -138,22 +137,22 @@ def _change(file: File, found: files.Content | None) -> Step:
     return Step(f"write {file.path}", files.Write(file.path, file.content), back)
 
 
-def _shown(before: files.Content | None, after: files.Content | None) -> tuple[str, str]:
+def _shown(path: str, before: files.Content | None, after: files.Content | None) -> tuple[str, str]:
     """The two texts for the diff, with a line on mode and owner where these differ."""
     has_moved = before and after and (before.mode, before.owner) != (after.mode, after.owner)
-    first, second = ((_rights(one) if has_moved and one else "") + _readable(one) for one in (before, after))
-    return first, second
+    rights = [_rights(path, one) if has_moved and one else "" for one in (before, after)]
+    return rights[0] + _readable(path, before), rights[1] + _readable(path, after)
 
 
-def _rights(content: files.Content) -> str:
-    return "# mode {:04o}, owner {}:{}\n".format(content.mode, *content.owner)
+def _rights(path: str, content: files.Content) -> str:
+    return f"# {path}: mode {content.mode:04o}, owner {content.owner[0]}:{content.owner[1]}\n"
 
 
-def _readable(content: files.Content | None) -> str:
+def _readable(path: str, content: files.Content | None) -> str:
     """A file's text, or what tells one from another where it is a program or something else that nobody reads."""
     if content is None:
         return ""
     if content.text.isascii() and "\0" not in content.text:
         return content.text
     raw = content.text.encode("utf-8", "surrogateescape")
-    return f"# {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"
+    return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Edges of a node that is nowhere. They behave: what is done to them is what they show next."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import files, packages, process
+
+
+class RootedFiles(files.Files):
+    """The real edge, on a root of its own below ``root``. What a link points to is not changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith(f"{self._root}/") else f"{self._root}{path}"
+
+    def kind(self, path: str) -> str:
+        return super().kind(self._at(path))
+
+    def read(self, path: str) -> files.Content:
+        return super().read(self._at(path))
+
+    def target(self, path: str) -> str:
+        return super().target(self._at(path))
+
+    def entries(self, folder: str) -> set[str]:
+        return super().entries(self._at(folder))
+
+    def is_left_over(self, path: str) -> bool:
+        return super().is_left_over(self._at(path))
+
+    def perform(self, operation: t.Any) -> None:
+        super().perform(operation._replace(path=self._at(operation.path)))
+
+
+class FakeUnits:
+    """systemd, or a root without it. ``loaded`` is what it knows: the files that were there at the last reload."""
+
+    def __init__(self, root: Path, is_running: bool = True) -> None:
+        self._root = root
+        self._is_running = is_running
+        self.enabled: set[str] = set()
+        self.loaded: set[str] = set()
+
+    def is_running(self) -> bool:
+        return self._is_running
+
+    def is_enabled(self, unit: str) -> bool:
+        return unit in self.enabled
+
+    def reload(self) -> None:
+        self.loaded = {f"/{path.relative_to(self._root)}" for path in self._root.glob("run/systemd/system/*/*.conf")}
+
+
+class FakePackages:
+    """A package manager, its index, and the mirror that the index was read from.
+
+    installed, index, mirror: versions by package. nft: what ``nft --version`` says by the version of its package.
+    changing: called before a package changes, as its maintainer scripts are.
+    """
+
+    name = "apt"
+
+    def __init__(self, mirror: dict[str, str], installed: dict[str, str] | None = None) -> None:
+        self.mirror = mirror
+        self.index = dict(mirror)
+        self.packages = installed or {}
+        self.dependants: list[str] = []
+        self.performed: list[t.Any] = []
+        self.fails: tuple[type, ...] = ()
+        self.changing: t.Callable[[], None] = lambda: None
+
+    def installed(self, package: str) -> str:
+        return self.packages.get(package, "")
+
+    def candidate(self, package: str) -> str:
+        return self.index.get(package, "")
+
+    def obstacle(self, package: str) -> str:
+        return "; ".join(f"{other} depends on {package}" for other in self.dependants)
+
+    def perform(self, operation: t.Any) -> None:
+        self.performed.append(operation)
+        if isinstance(operation, (packages.Install, packages.Upgrade, packages.Remove)):
+            self.changing()
+        if isinstance(operation, self.fails):
+            raise Failure("dpkg: no")
+        if isinstance(operation, packages.Refresh):
+            self.index = dict(self.mirror)
+            found = version.of_package(self.candidate(operation.package))
+            if found is None or found < operation.minimum:
+                raise Failure(f"minimum_version is {operation.minimum}, but there is {found}")
+        elif isinstance(operation, packages.Remove):
+            self.packages.pop(operation.package, None)
+        elif isinstance(operation, packages.Downgrade):
+            raise Failure(f"{operation.version} is not put back")
+        elif isinstance(operation, (packages.Install, packages.Upgrade)):
+            self.packages[operation.package] = self.index[operation.package]
+
+    def nft(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
+        """The runner, for ``nft --version``."""
+        assert list(argv[1:]) == ["--version"]
+        found = version.of_package(self.packages["nftables"])
+        return process.Completed(0, f"nftables v{found} (Lester Gooch #5)\n", "")
+
+
+class Script:
+    """A runner that knows what each command line answers, and in which order it was asked.
+
+    answers: by the words that a command line has to contain, one after the other; the last one is repeated.
+    """
+
+    def __init__(self, answers: dict[str, list[tuple[int, str, str]]]) -> None:
+        self._answers = answers
+        self.asked: list[list[str]] = []
+
+    def __call__(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
+        words = [word for word in argv[1:] if "=" not in word or word.startswith("-")]  # without env and its variables
+        self.asked.append(words)
+        for key, answers in self._answers.items():
+            if key in " ".join(words):
+                return process.Completed(*(answers.pop(0) if len(answers) > 1 else answers[0]))
+        return process.Completed(0, "", "")
