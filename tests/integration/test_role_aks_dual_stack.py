@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role aks_dual_stack as a user runs it: its playbook, on a node with metadata."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lab import Lab, Node
+from lab.metadata import Behaviour, MetadataServer
+from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
+from lab.node import NamespaceNode
+
+PLAYBOOK = "kubenode.datapath.aks_dual_stack"
+
+
+class Play(NamedTuple):
+    """A playbook run: what it printed, and how many tasks changed the node."""
+
+    output: str
+    changed: int
+    failed: bool
+
+
+class Site:
+    """A lab with metadata, and the playbook that is run against its node."""
+
+    def __init__(self, lab: Lab, metadata: MetadataServer, inventory: Path) -> None:
+        self.lab = lab
+        self.node: NamespaceNode = lab.node("node1")
+        self.metadata = metadata
+        self._inventory = inventory
+
+    def play(self, *arguments: str, **variables: str) -> Play:
+        """Run it; the namespace node has no systemd of its own and would be taken for an image."""
+        variables = {"aks_dual_stack_mode": "runtime", **variables}
+        extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+        command = [playbook, "-i", str(self._inventory), PLAYBOOK, *extra, *arguments]
+        environment = {**os.environ, **self.lab.ansible_environment()}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        changed = re.search(r"changed=(\d+)", done.stdout)
+        return Play(done.stdout + done.stderr, int(changed[1]) if changed else -1, done.returncode != 0)
+
+    def is_answered(self) -> bool:
+        return self.lab.load_balancer.probe_tcp(self.lab.pod("pod1").address, 8080)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Lab("role", nodes=[Node("node1", pods=["pod1"])]) as lab, MetadataServer(lab.load_balancer) as metadata:
+        yield Site(lab, metadata, lab.write_inventory(tmp_path / "inventory.json"))
+
+
+def four_steps(site: Site, changed: int, **variables: str) -> None:
+    """Checked, run, checked again, run again."""
+    before = site.node.snapshot()
+    predicted = site.play("--check", "--diff", **variables)
+    assert (predicted.changed, predicted.failed) == (changed, False), predicted.output
+    assert site.node.snapshot() == before
+    done = site.play("--diff", **variables)
+    assert done.output == predicted.output
+    after = site.node.snapshot()
+    for arguments in (["--check"], []):
+        again = site.play(*arguments, **variables)
+        assert (again.changed, again.failed) == (0, False), again.output
+        assert site.node.snapshot() == after
+
+
+def test_create_modify_delete_delete_again(site: Site) -> None:
+    clean = site.node.snapshot()
+    assert not site.is_answered()
+    four_steps(site, changed=1)
+    assert site.is_answered()
+    four_steps(site, changed=1, aks_dual_stack_priority="-290", aks_dual_stack_ipv6="address")
+    assert site.is_answered()
+    four_steps(site, changed=1, aks_dual_stack_state="absent")
+    assert site.node.snapshot() == clean
+    assert site.play(aks_dual_stack_state="absent").changed == 0
+
+
+@pytest.mark.parametrize("by", ["imds", "never"])
+def test_nothing_is_written_on_a_node_without_ipv6_and_what_was_is_removed(site: Site, by: str) -> None:
+    clean = site.node.snapshot()
+    site.metadata.nics = (IPV4_ONLY,)
+    assert site.play(aks_dual_stack_ipv6=by).changed == 0
+    assert site.node.snapshot() == clean
+    site.metadata.nics = (DUAL_STACK,)
+    assert site.play().changed == 1
+    site.metadata.nics = (IPV4_ONLY,)
+    assert site.play(aks_dual_stack_ipv6=by).changed == 1
+    assert site.node.snapshot() == clean
+
+
+def test_an_address_decides(site: Site) -> None:
+    site.metadata.stop()
+    site.node.ip([f"address del {site.node.address}/64 dev eth0"])
+    assert site.play(aks_dual_stack_ipv6="address").changed == 0
+    site.node.ip([f"address add {site.node.address}/64 dev eth0 nodad"])
+    assert site.play(aks_dual_stack_ipv6="address").changed == 1
+
+
+def test_metadata_that_does_not_answer_fails_the_run_and_changes_nothing(site: Site) -> None:
+    site.play()
+    before = site.node.snapshot()
+    site.metadata.change(Behaviour(fault="garbage"))
+    failed = site.play()
+    assert failed.failed and "metadata" in failed.output
+    assert site.node.snapshot() == before
+
+
+def test_a_converged_run_executes_four_modules_at_most(site: Site) -> None:
+    for variables in ({}, {"aks_dual_stack_ipv6": "address"}):
+        site.play(**variables)
+        with site.node.count_processes(names=["python3"]) as calls:
+            assert site.play(**{**variables, "aks_dual_stack_mode": "auto"}).changed >= 0
+        assert 1 <= len(calls) <= 4
+
+
+def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:
+    before = site.node.snapshot()
+    image = site.play(aks_dual_stack_mode="auto")
+    assert "An image: systemd does not run on it" in image.output and image.changed == 1
+    after = site.node.snapshot()
+    assert after["nft"] == before["nft"] and after["files"] != before["files"]
+    assert "ExecCondition=" in site.node.read("/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("ipv6", "perhaps"), ("state", "gone"), ("mode", "dream"), ("priority", "high"), ("interface", "eth0;drop")],
+)
+def test_bad_input_is_a_clear_error_and_changes_nothing(site: Site, variable: str, value: str) -> None:
+    before = site.node.snapshot()
+    failed = site.play(**{f"aks_dual_stack_{variable}": value})
+    assert failed.failed and variable in failed.output and value in failed.output
+    assert site.node.snapshot() == before
