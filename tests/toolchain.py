@@ -203,7 +203,7 @@ PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integratio
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and arguments[1:]:
         try:
-            prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+            prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.BENCH)
             tools = installation.main_venv()
         except installation.NotInstalled as reason:
             sys.exit(f"toolchain: {reason}")

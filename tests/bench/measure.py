@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How benches measure and show."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import Lab
+
+HERE = Path(__file__).parent
+
+
+def in_turn(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """What each measure gives, in ``rounds`` rounds in which they take turns, after one that does not count."""
+    taken = [{name: measure() for name, measure in measures.items()} for _round in range(rounds + 1)]
+    return {name: [one[name] for one in taken[1:]] for name in measures}
+
+
+def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """Seconds of each named task over ``rounds`` rounds, taking turns in one play; the first round does not count."""
+    listed = [{"name": name, **task} for _round in range(rounds + 1) for name, task in tasks.items()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "play.json").write_text(json.dumps([{"hosts": "nodes", "gather_facts": False, "tasks": listed}]))
+        environment = {
+            "ANSIBLE_STDOUT_CALLBACK": "durations",
+            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+            "BENCH_DURATIONS": str(folder / "durations"),
+        }
+        inventory = lab.write_inventory(folder / "inventory.json")
+        subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), str(folder / "play.json")],
+            env={**os.environ, **lab.ansible_environment(), **environment},
+            check=True,
+        )
+        lines = (folder / "durations").read_text().splitlines()
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for line in lines:
+        task, taken = line.split()
+        seconds[task].append(float(taken))
+    return {task: taken[1:] for task, taken in seconds.items()}
+
+
+def show_ratio(title: str, measured: Sequence[float], baseline: Sequence[float], target: float | None = None) -> None:
+    ratios = [one / other for one, other in zip(measured, baseline, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    wanted = f" (target: at most {target})" if target else ""
+    print(f"{title}: {middle:.2f}{wanted}, quartiles {low:.2f} to {high:.2f}, {len(ratios)} pairs")
+    show_times("measured", measured)
+    show_times("baseline", baseline)
+
+
+def show_times(name: str, seconds: Sequence[float]) -> None:
+    print(
+        f"    {name}: median {statistics.median(seconds) * 1000:.0f} ms, fastest {min(seconds) * 1000:.0f} ms",
+        flush=True,
+    )
