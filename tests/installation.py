@@ -21,6 +21,7 @@ from pathlib import Path
 PYTHON = ["git", "python3-venv"]
 KERNEL = ["nftables", "iptables", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
 NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
+TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
 BENCH = ["curl", "jq"]  # what a boot script of the usual kind is made of
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.

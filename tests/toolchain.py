@@ -146,7 +146,7 @@ def unit() -> Iterator[Check]:
 
 
 def integration() -> Iterator[Check]:
-    prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+    prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS)
     yield from pytest("integration", installation.main_venv(), "--verbose", "--durations=10")
 
 
@@ -203,7 +203,7 @@ PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integratio
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and arguments[1:]:
         try:
-            prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.BENCH)
+            prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS + installation.BENCH)
             tools = installation.main_venv()
         except installation.NotInstalled as reason:
             sys.exit(f"toolchain: {reason}")

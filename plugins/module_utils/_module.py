@@ -39,13 +39,17 @@ class Module(AnsibleModule):
                 with contextlib.suppress(ValueError):  # AnsibleModule says what is wrong with it
                     self.params[name] = json.loads(self.params[name])
 
+    def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Nothing: a result named ``path`` would make Ansible add the file's mode, owner and a state of its own."""
+        return kwargs
+
     @property
     def is_present(self) -> bool:
         return self.params["state"] == "present"
 
     def planes(self) -> set[Plane]:
-        """The planes that the options name. Raises Invalid where they name none."""
-        planes = {plane for plane in Plane if self.params[plane.value]}
+        """The planes that the options name, all where a module has no such options. Raises Invalid where they name none."""
+        planes = {plane for plane in Plane if self.params.get(plane.value, True)}
         if not planes:
             raise Invalid("immediate", False, "true where permanent is false, as nothing would be managed")
         return planes

@@ -15,6 +15,7 @@ from .._model.boot_unit import BootUnit
 from .._model.problem import Refusal
 from .._system import files, units
 from . import managed_files
+from .telling_systemd import told
 
 
 class Observed(t.NamedTuple):
@@ -58,14 +59,8 @@ class EnabledUnit:
         linking = self._linking(observed)
         # A boot must never find a link to a unit that is not there.
         steps = (*placing.steps, *linking) if self._wish else (*linking, *placing.steps)
-        if steps and observed.is_managed:
-            forget, learn = (
-                Step("have systemd forget", undo=units.Reload()),
-                Step("have systemd reload", units.Reload()),
-            )
-            steps = (forget, *steps, learn)  # undone last to first: a roll-back ends with a reload as well
         was, is_ = (self._shown(link) for link in (observed.link, self.name if self._wish else ""))
-        return Plan(steps, placing.before + was, placing.after + is_)
+        return Plan(told(steps, observed.is_managed), placing.before + was, placing.after + is_)
 
     def _plan_for_masked(self) -> Plan:
         if self._wish:

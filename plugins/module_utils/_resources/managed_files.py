@@ -96,16 +96,15 @@ class ManagedFiles:
             Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over
         ]
         if observed.folder == "missing" and self._keeps_folder:
-            folder = files.MakeFolder(self._folder), files.RemoveFolder(self._folder)
-            steps.append(Step(f"make {self._folder}", *folder))
+            steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
         changes = [(file, observed.found[file.path]) for file in self._wishes.values()]
         changes = [
             (file, found) for file, found in changes if found != file.content and self._is_to_change(file, observed)
         ]
         steps += [_change(file, found) for file, found in changes]
         if observed.folder == "ours" and not self._keeps_folder and not observed.has_others:
-            folder = files.RemoveFolder(self._folder), files.MakeFolder(self._folder)
-            steps.append(Step(f"remove {self._folder}", *folder))
+            back = files.MakeFolder(self._folder)
+            steps.append(Step(f"remove {self._folder}", files.RemoveFolder(self._folder), back))
         shown = [_shown(file.path, found, file.content) for file, found in changes]
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)

@@ -17,7 +17,7 @@ from .._model.problem import Failure
 
 # In /run, which a boot empties; mode 0600, as any user who may open a file may also lock it.
 PATH = "/run/kubenode.lock"
-PATIENCE = 60.0  # seconds; a run that changes something takes well under one
+PATIENCE = 300.0  # seconds; most runs hold it for less than one, a package's installation for minutes
 PAUSE = 0.05  # seconds
 
 
