@@ -17,7 +17,7 @@ import contextlib
 import enum
 import typing as t
 
-from ._model.problem import Failure, Problem
+from ._model.problem import Failure, Problem, Uncertain
 
 
 class Plane(enum.Enum):
@@ -37,7 +37,8 @@ class Step(t.NamedTuple):
 
     summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
     do: performed when the plan is applied; None for a step that only matters on the way back.
-    undo: performed, in reverse order, when a later step fails; None where nothing has to be taken back.
+    undo: performed, in reverse order, when a later step fails, and when this one may have been done although it failed: so it
+        must do no harm where nothing was done. None where nothing has to be taken back.
     """
 
     summary: str
@@ -106,7 +107,7 @@ class Outcome(t.NamedTuple):
 
 
 class _Journal:
-    """The steps that were done, so that they can be taken back."""
+    """The steps that were done, or may have been, so that they can be taken back."""
 
     def __init__(self) -> None:
         self.done: list[tuple[Resource, Step]] = []
@@ -114,15 +115,17 @@ class _Journal:
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
         steps = [(resource, step) for resource, plan in plans for step in plan.steps]
         for number, (resource, step) in enumerate(steps, 1):
+            self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
             try:
                 if step.do is not None:
                     resource.perform(step.do)
             except Problem as problem:
+                if not isinstance(problem, Uncertain):
+                    self.done.pop()
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {problem}") from problem
-            self.done.append((resource, step))
 
     def take_back(self) -> str:
-        """Undoes what was done, newest first. Returns the end of the error's sentence: what the node is like now."""
+        """Undoes what was done, newest first. Returns the error's last sentence: what the node is like now."""
         troubles = []
         for resource, step in reversed(self.done):
             try:

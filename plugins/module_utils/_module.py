@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ._converge import Guard, Outcome, Plane, Resource, converge
-from ._model.problem import Invalid, Problem
+from ._model.problem import Invalid, Problem, Refusal
 from ._system import lock, process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
@@ -60,7 +61,11 @@ class Module(AnsibleModule):
         return process.Completed(*self.run_command(list(argv), data=stdin, binary_data=True, handle_exceptions=False))
 
     def converge(self, resources: t.Sequence[Resource], guards: t.Sequence[Guard]) -> Outcome:
-        """The loop, told what Ansible wants of this run."""
+        """The loop, told what Ansible wants of this run. Raises Refusal where this is not root."""
+        if os.geteuid() != 0:
+            raise Refusal(
+                f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
+            )
         return converge(resources, self.planes(), guards=guards, check=self.check_mode, exclusive=lock.exclusive)
 
     @contextlib.contextmanager

@@ -27,8 +27,10 @@ requirements:
   - nftables 0.9.8 or newer on the node, unless in check mode
 notes:
   - The permanent plane is the file O(path) and the unit C(kubenode-nft-ip6-TABLE.service), enabled, which loads the file
-    before the network and kubelet are up and again whenever C(nftables.service) is started, stopped or reloaded. The unit is
-    neither started nor stopped by this module.
+    before kubelet is up. Where systemd runs, a unit that is placed is started too, so that stopping it removes the table.
+  - C(nftables.service), where it is in use, flushes every table of the node when it is started, stopped or reloaded. A drop-in
+    for it, C(nftables.service.d/kubenode-nft-ip6-TABLE.conf), has the table loaded again after each of these. This module
+    never starts, stops or reloads C(nftables.service).
   - Refused with O(state=present) on a node where Microsoft's ipv6-hp-bpf filters sit on O(interface), and on an eBPF
     host-routing node, known by kubelet's label C(kubernetes.azure.com/ebpf-host-routing=true) or by the pinned programs
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
@@ -82,7 +84,8 @@ options:
     description:
       - The file of the permanent plane, absolute, of letters, digits and C(_.=+@~:,-).
       - Its folder is made when the folder's parent is there, and removed by O(state=absent) when it was made so and is empty.
-      - A file that this collection did not write is not overwritten; the run is refused.
+      - A file that this module did not write for O(table) is not overwritten; the run is refused.
+      - When another path was in use before, its file goes.
     type: path
     default: /etc/kubenode/probe-snat.nft
   boot_condition:
@@ -133,7 +136,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ruleset:
-  description: The script that makes the kernel hold the table, as it is loaded and as O(path) holds it; empty for V(absent).
+  description: The script that makes the kernel hold the table, as it is loaded, and as O(path) holds it below a heading; empty
+    for O(state=absent).
   returned: success
   type: str
   sample: |
@@ -158,8 +162,11 @@ diff:
   elements: dict
 """
 
+import typing as t
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, names
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import BootCondition
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import (
     AZURE_SOURCE,
@@ -169,9 +176,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_sna
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import File, ManagedFiles
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import find
@@ -200,18 +206,22 @@ def main() -> None:
         table = names.table("table", module.params["table"])
         path = names.path("path", module.params["path"])
         wish = ProbeSnat.from_options(module.params) if module.is_present else None
-        condition = _condition(module.params["boot_condition"], module.params["interface"], path)
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
         owner = guards.AGENTBAKER_UNIT if units.is_enabled(guards.AGENTBAKER_UNIT) else None
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         is_placed = wish is not None and owner is None
         live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
-        file = File(path, ruleset if is_placed else None, accept=nft.check)
-        program = File(_program(path), archive() if is_placed and condition else None)
-        placed = ManagedFiles(files, [file, program])
-        unit = EnabledUnit(files, units, boot_unit.loading_table(FAMILY, table, path, condition), wish=is_placed)
-        resources: list[Resource] = [live, placed, unit] if wish else [unit, placed, live]
+        boot = BootTable(files, units, FAMILY, table, path)
+        condition = _condition(module.params, boot.program) if is_placed else None
+        placed = boot.resources(
+            ruleset if is_placed else None,
+            accept=nft,
+            starts=module.params["immediate"],
+            condition=condition,
+            program=archive() if condition else None,
+        )
+        resources: list[Resource] = [live, *placed] if wish else [*reversed(placed), live]
         if wish is None and owner and table == ProbeSnat().name:
             resources.remove(live)  # it is the owner's
 
@@ -219,15 +229,10 @@ def main() -> None:
         result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)
 
 
-def _program(path: str) -> str:
-    """The boot program stands beside the file that it decides on."""
-    return f"{path}.pyz"
-
-
-def _condition(kind: str, interface: str, path: str) -> boot_unit.BootCondition | None:
-    if kind == "none":
+def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
+    if options["boot_condition"] == "none":
         return None
-    return boot_unit.BootCondition(kind, interface, find("python3") or "python3", _program(path))
+    return BootCondition(options["boot_condition"], options["interface"], find("python3") or "python3", program)
 
 
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:

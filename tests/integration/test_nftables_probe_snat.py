@@ -22,6 +22,7 @@ from lab.node import NamespaceNode
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
+DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
 LOCK = "/run/kubenode.lock"
 AGENTBAKER = "/etc/systemd/system/ipv6_nftables.service"
 
@@ -204,7 +205,7 @@ def test_another_hook_or_priority_is_put_right(node: NamespaceNode, hook: str) -
     assert node.snapshot() == good
 
 
-@pytest.mark.parametrize("path", [PATH, UNIT, LINK])
+@pytest.mark.parametrize("path", [PATH, UNIT, LINK, DROP_IN])
 def test_a_file_that_was_removed_comes_back(node: NamespaceNode, path: str) -> None:
     run(node)
     good = node.snapshot()
@@ -213,12 +214,37 @@ def test_a_file_that_was_removed_comes_back(node: NamespaceNode, path: str) -> N
     assert node.snapshot() == good
 
 
-@pytest.mark.parametrize("path", [PATH, UNIT])
+@pytest.mark.parametrize("path", [PATH, UNIT, DROP_IN])
 def test_a_file_that_was_altered_is_put_right(node: NamespaceNode, path: str) -> None:
     run(node)
     good = node.snapshot()
     node.write(path, node.read(path) + "# mine\n")
     four_steps(node)
+    assert node.snapshot() == good
+
+
+def test_a_script_that_was_replaced_is_put_right_as_our_unit_loads_it(node: NamespaceNode) -> None:
+    run(node)
+    good = node.snapshot()
+    node.write(PATH, "flush ruleset\n")
+    four_steps(node)
+    assert node.snapshot() == good
+
+
+def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    run(node, boot_condition="address")
+    four_steps(node, path="/etc/elsewhere/probe.nft")
+    assert not node.exists("/etc/kubenode")
+    run(node, state="absent", path="/etc/never/there.nft")
+    assert node.snapshot() == clean
+
+
+def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> None:
+    run(node)
+    assert f"{PATH} is not kubenode.datapath's: its text does not begin with" in refused(node, table="other")
+    good = node.snapshot()
+    run(node, table="other", state="absent")
     assert node.snapshot() == good
 
 
@@ -291,6 +317,33 @@ def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
     assert LOCK not in clean_after
 
 
+def test_two_runs_with_different_wishes_leave_one_of_them_whole(node: NamespaceNode) -> None:
+    wishes: list[dict[str, Any]] = [{"priority": -290}, {"priority": -280}]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda wish: node.module("nftables_probe_snat", wish), wishes * 2))
+    assert not [result["msg"] for result in results if result["failed"]]
+    assert [run(node, check=True, **wish)["changed"] for wish in wishes].count(False) == 1
+
+
+def test_an_nft_that_dies_after_its_work_is_taken_back(node: NamespaceNode) -> None:
+    run(node)
+    before = node.snapshot()
+    script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && mkdir /run/died 2>/dev/null && kill -KILL $$\nexit $status\n'
+    with node.replace_program("/usr/sbin/nft", script):
+        error = node.module("nftables_probe_snat", {"priority": -290})
+    node.run(["rmdir", "/run/died"])
+    assert error["failed"] and "killed by signal 9" in error["msg"] and "was undone" in error["msg"]
+    assert node.snapshot() == before
+
+
+def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -> None:
+    before = node.snapshot()
+    script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && kill -TERM $PPID && sleep 0.3\nexit $status\n'
+    with node.replace_program("/usr/sbin/nft", script):
+        assert node.module("nftables_probe_snat")["failed"]
+    assert node.snapshot() == before
+
+
 @pytest.mark.parametrize("action", ["kill caller", "run and kill caller"])
 @pytest.mark.parametrize("call", [1, 2, 3, 4])
 def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
@@ -306,22 +359,30 @@ def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, 
     assert not run(node, **wish)["changed"]
 
 
-FILE_CALLS = ("rename", "mkdir", "symlink", "openat,open", "unlink", "fsync", "fchmod")
+# System calls by which files come and go, and in which state they do.
+FILE_CALLS = [
+    *(("present", call) for call in ("rename", "mkdir", "symlink", "openat,open", "fsync", "fchmod")),
+    *(("absent", call) for call in ("rename", "unlink,unlinkat", "rmdir", "openat,open", "fsync")),
+]
 
 
-@pytest.mark.parametrize("state", ["present", "absent"])
-@pytest.mark.parametrize("call", FILE_CALLS)
+@pytest.mark.parametrize(("state", "call"), FILE_CALLS)
 def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
     """The run is killed at the first such system call below /etc, at the second, and so on, until it ends unharmed."""
     clean = node.snapshot()
     run(node)
     made = node.snapshot()
     start, goal = (clean, made) if state == "present" else (made, clean)
-    for number in range(1, 30):
-        run(node, state="absent" if state == "present" else "present")
+    opposite = "absent" if state == "present" else "present"
+    for number in range(1, 40):
+        run(node, state=opposite)
+        node.run(["rm", "-f", LOCK])
         assert node.snapshot() == start
         if not killed(node, call, number, state):
+            assert number > 1, f"no run was killed at {call}"
             break
+        if number % 2:  # back is as good a way out as on
+            continue
         run(node, state=state)
         node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
         assert node.snapshot() == goal
@@ -332,7 +393,8 @@ def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: Namespac
 
 def killed(node: NamespaceNode, call: str, number: int, state: str) -> bool:
     """Whether a run was killed before its ``number``-th ``call`` that touches our paths."""
-    paths = [path for name in ("/etc/kubenode", PATH, UNIT, LINK) for path in (name, _on_its_way(name))]
+    places = ("/etc/kubenode", PATH, UNIT, LINK, DROP_IN, DROP_IN.rpartition("/")[0])
+    paths = [path for place in places for path in (place, _on_its_way(place))]
     inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
     result = node.module("nftables_probe_snat", {"state": state}, through=["strace", "-qq", "-o", "/dev/null", *inject])
     return bool(result["failed"])
@@ -397,8 +459,13 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("path must be an absolute path", {"path": "relative"}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
     ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
-    ("path must be a regular file's path", {"path": "/etc/systemd"}),
-    ("is not a file of kubenode.datapath", {"path": "/etc/hosts"}),
+    ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
+    ("path must be an absolute path", {"path": "/etc/.kubenode"}),
+    ("path must be an absolute path", {"path": "/etc/" + "a" * 201}),
+    ("path must be in a folder", {"path": "/etc/hosts/a"}),
+    ("/etc/systemd is not kubenode.datapath's: it is a folder", {"path": "/etc/systemd"}),
+    ("/etc/hosts is not kubenode.datapath's", {"path": "/etc/hosts"}),
+    ("priority must be an integer", {"priority": True}),
 ]
 
 
@@ -459,6 +526,41 @@ def test_an_ebpf_host_routing_node_refuses_present_but_not_absent(node: Namespac
     assert run(node, state="absent")["changed"]
 
 
+def test_a_unit_of_the_image_that_can_not_start_owns_nothing(node: NamespaceNode) -> None:
+    bring_agentbaker(node)
+    node.remove(AGENTBAKER)
+    assert run(node, check=True)["managed_by"] is None
+    node.run(["ln", "-s", "/dev/null", AGENTBAKER])
+    assert run(node)["managed_by"] is None and node.exists(UNIT)
+
+
+@pytest.mark.parametrize("path", [PATH, UNIT, LINK, DROP_IN])
+@pytest.mark.parametrize("kind", ["folder", "link", "file"])
+def test_absent_leaves_what_is_somebody_elses_and_takes_the_table(node: NamespaceNode, path: str, kind: str) -> None:
+    run(node, permanent=False)
+    node.run(["mkdir", "-p", path.rpartition("/")[0]])
+    made = {
+        "folder": ["mkdir", path],
+        "link": ["ln", "-s", "/etc/hostname", path],
+        "file": ["cp", "/etc/hostname", path],
+    }
+    node.run(made[kind])
+    files = node.snapshot()["files"]
+    assert run(node, state="absent")["changed"]
+    assert node.snapshot()["files"] == files
+    assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
+    assert path in refused(node)
+
+
+def test_a_table_that_may_be_there_but_can_not_be_seen_is_told(node: NamespaceNode) -> None:
+    run(node)
+    node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
+    node.write("/run/modules", "nf_tables 1 0 - Live 0x0\n")
+    if node.run(["mount", "--bind", "/run/modules", "/proc/modules"], check=False).returncode != 0:
+        pytest.skip("this kernel has no modules, and so no /proc/modules")
+    assert "whether the kernel holds table ip6 azureSLBProbe can not be told" in warnings(run(node, state="absent"))
+
+
 def bring_agentbaker(node: NamespaceNode) -> None:
     node.write(AGENTBAKER, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
     node.run(["ln", "-s", AGENTBAKER, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
@@ -485,7 +587,7 @@ def test_what_we_placed_goes_where_agentbakers_unit_has_come(node: NamespaceNode
 
 def test_a_masked_unit_is_somebodys_wish(node: NamespaceNode) -> None:
     node.run(["ln", "-s", "/dev/null", UNIT])
-    assert "is masked" in refused(node)
+    assert "it is a link to /dev/null and so masks a unit" in refused(node)
     assert run(node, permanent=False)["changed"]
     run(node, state="absent")
     assert node.run(["readlink", UNIT]).stdout.strip() == "/dev/null"

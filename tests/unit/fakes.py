@@ -11,7 +11,12 @@ from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import files, packages, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
+    files,
+    packages,
+    process,
+    units,
+)
 
 
 class RootedFiles(files.Files):
@@ -23,14 +28,14 @@ class RootedFiles(files.Files):
     def _at(self, path: str) -> str:
         return path if path.startswith(f"{self._root}/") else f"{self._root}{path}"
 
-    def kind(self, path: str) -> str:
-        return super().kind(self._at(path))
-
-    def read(self, path: str) -> files.Content:
+    def read(self, path: str) -> files.Found | None:
         return super().read(self._at(path))
 
-    def target(self, path: str) -> str:
-        return super().target(self._at(path))
+    def is_folder(self, path: str) -> bool:
+        return super().is_folder(self._at(path))
+
+    def is_ours(self, folder: str) -> bool:
+        return super().is_ours(self._at(folder))
 
     def entries(self, folder: str) -> set[str]:
         return super().entries(self._at(folder))
@@ -49,6 +54,7 @@ class FakeUnits:
         self._root = root
         self._is_running = is_running
         self.enabled: set[str] = set()
+        self.active: set[str] = set()
         self.loaded: set[str] = set()
 
     def is_running(self) -> bool:
@@ -57,7 +63,11 @@ class FakeUnits:
     def is_enabled(self, unit: str) -> bool:
         return unit in self.enabled
 
-    def reload(self) -> None:
+    def is_active(self, unit: str) -> bool:
+        return unit in self.active
+
+    def perform(self, operation: units.Operation) -> None:
+        assert isinstance(operation, units.Reload)
         self.loaded = {f"/{path.relative_to(self._root)}" for path in self._root.glob("run/systemd/system/*/*.conf")}
 
 

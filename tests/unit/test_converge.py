@@ -14,7 +14,12 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plan, Plane, Step, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Problem, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import (
+    Failure,
+    Problem,
+    Refusal,
+    Uncertain,
+)
 
 BOTH = set(Plane)
 
@@ -38,6 +43,7 @@ class Shelf:
         self.performed: list[Put] = []
         self.says_no: set[Put] = set()
         self.loses: set[Put] = set()
+        self.dies_after: set[Put] = set()
         self.interrupts: set[Put] = set()
 
     def observe(self) -> dict[str, str]:
@@ -56,6 +62,8 @@ class Shelf:
             raise Failure(f"no to {operation.key}")
         if operation not in self.loses:
             self.values[operation.key] = operation.value
+        if operation in self.dies_after:
+            raise Uncertain(f"killed at {operation.key}")
 
 
 def two_shelves() -> list[Shelf]:
@@ -106,6 +114,15 @@ def test_a_step_that_fails_undoes_all_before_it_and_is_named(index: int, put: Pu
     with pytest.raises(Failure, match=f"step . of 4, put {put.key}, failed: no to {put.key}"):
         converge(shelves, BOTH)
     assert [shelf.values for shelf in shelves] == [{"a": "old", "b": "old"}, {"c": "old", "d": "old"}]
+
+
+@pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)
+def test_a_step_that_failed_but_may_have_been_done_is_undone_too(index: int, put: Put) -> None:
+    shelves = two_shelves()
+    shelves[index].dies_after.add(put)
+    with pytest.raises(Failure, match=f"put {put.key}, failed: killed"):
+        converge(shelves, BOTH)
+    assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
 
 
 @pytest.mark.parametrize(("index", "put"), EVERY_STEP, ids=str)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -52,3 +54,22 @@ def test_a_lock_file_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> Non
     with exclusive(str(tmp_path / "lock"), patience=0.1):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_is_gone_or_somebody_elses_is_no_trouble_and_none_of_our_business(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with exclusive(str(path)):
+        path.unlink()
+    path.write_text("mine")
+    with pytest.raises(Failure, match="is somebody else's"), exclusive(str(path)):
+        pytest.fail("held")
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_is_an_exception_while_the_lock_is_held(tmp_path: Path, number: signal.Signals) -> None:
+    with pytest.raises(SystemExit), exclusive(str(tmp_path / "lock")):
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(number) is signal.SIG_DFL

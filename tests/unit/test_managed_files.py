@@ -16,16 +16,17 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._converge import
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
     HEADING,
-    File,
     ManagedFiles,
+    link,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import text as entry
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import MARKER, Files
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
 def hold(path: Path, text: str | None, **options: t.Any) -> bool:
-    return converge([ManagedFiles(Files(), [File(str(path), text, **options)])], {Plane.PERMANENT}).changed
+    return converge([ManagedFiles(Files(), [entry(str(path), text, **options)])], {Plane.PERMANENT}).changed
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
@@ -61,7 +62,7 @@ def test_whatever_was_altered_is_put_right(tmp_path: Path, alter: str) -> None:
     hold(path, "text\n")
     good = tree(tmp_path)
     {
-        "text": lambda: path.write_text("anything"),
+        "text": lambda: path.write_text(HEADING + "anything"),
         "mode": lambda: path.chmod(0o600),
         "owner": lambda: os.chown(path, 1, 1),
         "gone": path.unlink,
@@ -99,41 +100,84 @@ def test_a_strangers_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     path = tmp_path / "nftables.conf"
     path.write_text("flush ruleset\n")
     before = tree(tmp_path)
-    with pytest.raises(Refusal, match="is not a file of kubenode.datapath"):
+    with pytest.raises(Refusal, match="is not kubenode.datapath's: its text does not begin with"):
         hold(path, "text\n")
     assert not hold(path, None)
     assert tree(tmp_path) == before
 
 
-def test_an_empty_file_is_nobodys(tmp_path: Path) -> None:
+def test_an_empty_file_is_a_strangers(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
-    assert hold(path, "text\n") and path.read_text() == HEADING + "text\n"
+    with pytest.raises(Refusal, match="Move it away, or set path to another path"):
+        hold(path, "text\n")
+    assert not hold(path, None) and path.exists()
+
+
+def test_what_is_claimed_by_other_evidence_is_ours_whatever_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("anything")
+    claimed = [ManagedFiles(Files(), [entry(str(path), "text\n")], claimed=[str(path)])]
+    assert converge(claimed, {Plane.PERMANENT}).changed and path.read_text() == HEADING + "text\n"
+
+
+def test_one_of_ours_is_not_taken_for_another(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    hold(path, "for a\n", begins="for a\n")
+    with pytest.raises(Refusal):
+        hold(path, "for b\n", begins="for b\n")
+    assert not hold(path, None, begins="for b\n") and path.exists()
+    assert hold(path, None, begins="for a\n")
+
+
+def test_the_marker_does_not_make_an_operators_file_ours(tmp_path: Path) -> None:
+    hold(tmp_path / "kubenode" / "file", "text\n")
+    theirs = tmp_path / "kubenode" / "site"
+    theirs.write_text("mine\n")
+    with pytest.raises(Refusal):
+        hold(theirs, "text\n")
+    assert not hold(theirs, None) and theirs.read_text() == "mine\n"
+
+
+def test_a_link_comes_and_goes_and_a_strangers_stays(tmp_path: Path) -> None:
+    def hold_link(target: str, wish: bool) -> bool:
+        links = [link(str(tmp_path / "wants" / "unit"), target, wish)]
+        return converge([ManagedFiles(Files(), links)], {Plane.PERMANENT}).changed
+
+    assert hold_link("/there", True) and not hold_link("/there", True)
+    with pytest.raises(Refusal, match="it is a link to /there"):
+        hold_link("/elsewhere", True)
+    assert not hold_link("/elsewhere", False)
+    assert hold_link("/there", False) and not hold_link("/there", False)
+    assert tree(tmp_path) == {}
 
 
 def test_a_gap_two_folders_deep_is_an_error_for_present_alone(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
     with pytest.raises(
-        Invalid, match=f"path must be in a folder that is there or whose parent is; {tmp_path}/a is not"
+        Invalid, match=f"path must be in a folder that is there or whose parent is; {tmp_path}/a is no folder"
     ):
         hold(path, "text\n")
     assert not hold(path, None) and tree(tmp_path) == {}
 
 
-@pytest.mark.parametrize("kind", ["folder", "link", "below a file"])
-def test_what_is_no_regular_file_is_an_error(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["folder", "link", "below a file", "pipe"])
+def test_what_is_no_file_of_ours_is_refused_and_left_by_absent(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     if kind == "folder":
         path.mkdir()
     elif kind == "link":
         path.symlink_to("/dev/null")
+    elif kind == "pipe":
+        os.mkfifo(path)
     else:
         path.touch()
         path = path / "file"
-    before = tree(tmp_path)
-    with pytest.raises(Invalid, match="path must be"):
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises((Invalid, Refusal), match=str(path)):
         hold(path, "text\n")
-    assert tree(tmp_path) == before
+    assert not hold(path, None)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_text_that_is_not_accepted_is_not_written(tmp_path: Path) -> None:
@@ -155,20 +199,45 @@ def test_what_a_killed_run_left_is_cleared(tmp_path: Path, wish: str | None) -> 
     assert not [name for name in tree(tmp_path) if name.endswith(f"e{MARKER}")]
 
 
+def test_a_folder_that_is_reached_by_a_link_is_not_ours_to_remove(tmp_path: Path) -> None:
+    hold(tmp_path / "kubenode" / "one", "1\n")
+    (tmp_path / "way").symlink_to("kubenode")
+    hold(tmp_path / "way" / "two", "2\n")
+    assert hold(tmp_path / "way" / "two", None) and not hold(tmp_path / "way" / "two", None)
+    assert (tmp_path / "kubenode" / "one").exists()
+
+
+def test_a_write_that_may_not_have_reached_the_disk_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kubenode" / "file"
+    calls: list[int] = []
+
+    def fails_once_written(descriptor: int) -> None:
+        calls.append(descriptor)
+        if path.exists() and len(calls) == 3:  # the folder made, the file filled, the file in place
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails_once_written)
+    with pytest.raises(Failure, match="Input/output error.*What was done before it was undone"):
+        hold(path, "text\n")
+    assert tree(tmp_path) == {}
+
+
 def test_the_diff_shows_rights_where_only_they_differ(tmp_path: Path) -> None:
     path = tmp_path / "file"
     hold(path, "text\n")
     path.chmod(0o600)
-    outcome = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}, check=True)
-    (entry,) = outcome.diff()
-    assert entry["before"].startswith(f"# {path}: mode 0600") and entry["after"].startswith(f"# {path}: mode 0644")
+    outcome = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}, check=True)
+    (shown,) = outcome.diff()
+    assert shown["before"].startswith(f"# {path}: mode 0600") and shown["after"].startswith(f"# {path}: mode 0644")
 
 
 def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> None:
     one, two = (str(tmp_path / "kubenode" / name) for name in ("one", "two"))
 
     def hold_both(first: str | None, second: str | None) -> bool:
-        files = [File(one, first), File(two, second)]
+        files = [entry(one, first), entry(two, second)]
         return converge([ManagedFiles(Files(), files)], {Plane.PERMANENT}).changed
 
     assert hold_both("1\n", "2\n") and not hold_both("1\n", "2\n")
@@ -181,6 +250,6 @@ def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> Non
 def test_the_diff_of_what_nobody_reads_is_its_hash(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(HEADING.encode() + b"\xff\x00")
-    (entry,) = converge([ManagedFiles(Files(), [File(str(path), "text\n")])], {Plane.PERMANENT}).diff()
-    assert entry["before"].startswith(f"# {path}: {len(HEADING) + 2} bytes, SHA-256 ")
-    assert entry["after"] == HEADING + "text\n"
+    (shown,) = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}).diff()
+    assert shown["before"].startswith(f"# {path}: {len(HEADING) + 2} bytes, SHA-256 ")
+    assert shown["after"] == HEADING + "text\n"

@@ -13,7 +13,6 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
@@ -26,6 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.maske
     state_of,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import files, packages
+from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 UNIT = "nftables.service"
 MASK = f"/etc/systemd/system/{UNIT}"
@@ -96,7 +96,7 @@ def four_steps(node: Node, make: t.Callable[[], t.Any]) -> Outcome:
 def test_create_modify_delete_delete_again(node: Node) -> None:
     before = node.tree()
     assert four_steps(node, node.package).diff()[0]["after"] == f"nftables {OLD}\n"
-    assert node.files.kind(RECORD) == "file"
+    assert node.files.read(RECORD)
     node.manager.mirror = node.manager.index = {"nftables": NEW}
     (entry,) = four_steps(node, lambda: node.package("1.1")).diff()
     assert (entry["before"], entry["after"]) == (f"nftables {OLD}\n", f"nftables {NEW}\n")
@@ -108,7 +108,7 @@ def test_create_modify_delete_delete_again(node: Node) -> None:
 def test_what_was_there_before_is_not_ours_to_remove_even_when_we_upgraded_it(node: Node) -> None:
     node.manager.packages = {"nftables": "0.9.3-2"}
     four_steps(node, node.package)
-    assert node.files.kind(RECORD) == "missing"
+    assert node.files.read(RECORD) is None
     assert not node.run(node.package(None)).changed
     assert node.manager.packages == {"nftables": OLD}
 
@@ -174,12 +174,12 @@ def test_the_service_is_held_whenever_the_package_changes(node: Node, kind: type
     assert isinstance(node.manager.performed[-1], kind)
     assert held and all(held)
     assert not node.units.loaded
-    assert node.files.kind(os.path.dirname(HOLD)) == "missing"
+    assert not node.files.is_folder(os.path.dirname(HOLD))
 
 
 def test_without_systemd_nothing_is_held(tmp_path: Path, manager: FakePackages) -> None:
     node = Node(tmp_path, manager, is_running=False)
-    node.manager.changing = lambda: pytest.fail("held") if node.files.kind(HOLD) != "missing" else None
+    node.manager.changing = lambda: pytest.fail("held") if node.files.read(HOLD) else None
     assert node.run(node.package()).changed
 
 
@@ -232,13 +232,13 @@ def test_mask_and_unmask(node: Node) -> None:
     before = node.tree()
     (entry,) = four_steps(node, lambda: node.mask(True)).diff()
     assert entry["after"] == f"# {MASK} -> /dev/null\n"
-    assert node.files.target(MASK) == "/dev/null"
+    assert node.files.read(MASK) == files.Target("/dev/null")
     four_steps(node, lambda: node.mask(False))
     assert node.tree() == before
 
 
 def test_a_mask_of_somebody_else_satisfies_and_stays(node: Node) -> None:
-    node.files.perform(files.Link(MASK, "/dev/null"))
+    node.files.perform(files.Put(MASK, files.Target("/dev/null")))
     before = node.tree()
     for wish in (True, False):
         assert not node.run(node.mask(wish)).changed
@@ -246,7 +246,7 @@ def test_a_mask_of_somebody_else_satisfies_and_stays(node: Node) -> None:
 
 
 def test_a_unit_of_the_operator_is_not_replaced(node: Node) -> None:
-    node.files.perform(files.Write(MASK, files.Content("[Service]\n", owner=(os.getuid(), os.getgid()))))
+    node.files.perform(files.Put(MASK, files.Content("[Service]\n", owner=(os.getuid(), os.getgid()))))
     with pytest.raises(Refusal, match="Move it away, or set service to ignore"):
         node.run(node.mask(True))
     assert not node.run(node.mask(False)).changed
@@ -265,9 +265,9 @@ def test_a_unit_of_the_operator_is_not_replaced(node: Node) -> None:
 def test_a_service_that_may_flush_is_told(node: Node, enabled: bool, active: bool, masked: bool, warned: str) -> None:
     node.units.enabled = {UNIT} if enabled else set()
     if active:
-        node.files.perform(files.Link(f"/run/systemd/units/invocation:{UNIT}", "0123456789abcdef"))
+        node.units.active = {UNIT}
     if masked:
-        node.files.perform(files.Link(MASK, "/dev/null"))
+        node.files.perform(files.Put(MASK, files.Target("/dev/null")))
     assert state_of(node.files, t.cast(t.Any, node.units), UNIT) == (enabled, active, masked)
     warnings = " ".join(Harmless(node.files, t.cast(t.Any, node.units), UNIT).inspect())
     assert (warned in warnings) if warned else not warnings

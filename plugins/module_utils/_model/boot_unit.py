@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 
@@ -23,10 +24,15 @@ class BootCondition(t.NamedTuple):
 
 
 class BootUnit(t.NamedTuple):
-    """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it."""
+    """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it.
+
+    drop_in: what the unit adds to the unit ``beside`` it.
+    """
 
     name: str
     text: str
+    drop_in: str
+    beside: str = "nftables.service"
     wanted_by: str = "multi-user.target"
 
 
@@ -39,7 +45,8 @@ def loading_table(family: str, table: str, path: str, condition: BootCondition |
 
     Default dependencies would order it after sysinit.target, which on Ubuntu comes after the network (cloud-init) and so
     after network-pre.target: a cycle. nftables.service, where an operator uses it, flushes every table when it starts,
-    stops and reloads: this unit comes after it, and goes through each of these with it, so that the table comes back.
+    stops and reloads. Its drop-in has the table loaded anew after each of these, where this unit is active; a unit can not
+    ask for that by itself, as PartOf= and its like do not reach one that is active when the other is started.
 
     condition: what decides at each boot whether to load; it needs the network. Where it can not tell, the unit fails, so
         that kubelet goes on, and is tried again.
@@ -49,8 +56,6 @@ def loading_table(family: str, table: str, path: str, condition: BootCondition |
 Description=nftables table {family} {table} of kubenode.datapath
 DefaultDependencies=no
 {_ordering(condition)}
-PartOf=nftables.service
-ReloadPropagatedFrom=nftables.service
 Conflicts=shutdown.target
 
 [Service]
@@ -63,7 +68,16 @@ ExecStop=-nft delete table {family} {table}
 [Install]
 WantedBy=multi-user.target
 """
-    return BootUnit(f"kubenode-nft-{family}-{table}.service", text)
+    name = f"kubenode-nft-{family}-{table}.service"
+    anew = f"-systemctl --no-block try-reload-or-restart {name}"
+    drop_in = f"[Service]\nExecStartPost={anew}\nExecReload={anew}\nExecStopPost={anew}\n"
+    return BootUnit(name, text, drop_in)
+
+
+def loaded_path(text: str) -> str:
+    """The file that a unit of ours loads; empty where the text is no such unit's."""
+    found = re.search(r"^ExecStart=nft -f (\S+)$", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _ordering(condition: BootCondition | None) -> str:

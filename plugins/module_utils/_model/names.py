@@ -15,6 +15,8 @@ from .problem import Invalid
 INTERFACE_LENGTH = 15
 # include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
 TABLE_LENGTH = 128
+# NAME_MAX is 255; a name gets a prefix and suffixes on its way.
+NAME_LENGTH = 200
 
 
 def interface(option: str, given: str) -> str:
@@ -35,8 +37,13 @@ def table(option: str, given: str) -> str:
 
 def path(option: str, given: str) -> str:
     """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
-    if not re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given) or {".", ".."} & set(given.split("/")):
+    names = given.split("/")[1:]
+    is_plain = re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given)
+    if not is_plain or {".", ".."} & set(names) or names[-1].startswith(".") or max(map(len, names)) > NAME_LENGTH:
         raise Invalid(
-            option, given, "an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it"
+            option,
+            given,
+            f"an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it, each name of {NAME_LENGTH}"
+            " characters at most, the last not starting with a dot",
         )
     return given

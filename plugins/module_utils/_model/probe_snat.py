@@ -61,7 +61,7 @@ class ProbeSnat:
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ProbeSnat:
         """The wish in a module's options. Raises Invalid for the first option that can not be used."""
         low, high = PRIORITY_RANGE
-        if not low <= options["priority"] <= high:
+        if isinstance(options["priority"], bool) or not low <= options["priority"] <= high:
             raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
         return cls(
             names.table("table", options["table"]),

@@ -30,4 +30,8 @@ class Refusal(Problem):
 
 
 class Failure(Problem):
-    """The kernel, a tool or the file system said no: names the object and repeats the answer."""
+    """The kernel, a tool or the file system said no: names the object and repeats the answer. Nothing was done."""
+
+
+class Uncertain(Failure):
+    """An operation that ended badly and may have been done all the same, as by a tool that was killed."""

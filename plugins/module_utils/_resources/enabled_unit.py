@@ -3,91 +3,80 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of ours: its file, and the link by which its target starts it."""
+"""A systemd unit of ours: its file, the link by which its target starts it, and its drop-in for another unit."""
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 from .._converge import Operation, Plan, Plane, Step
 from .._model.boot_unit import BootUnit
-from .._model.problem import Refusal
 from .._system import files, units
 from . import managed_files
 from .telling_systemd import told
 
 
 class Observed(t.NamedTuple):
-    """file: None where the operator has masked the unit. link: where the target's link points, empty for none."""
+    """What each of the three groups observed, and what systemd, where it runs here, makes of the unit."""
 
-    file: managed_files.Observed | None
-    link: str
-    has_folder: bool
-    is_managed: bool  # systemd runs here and has to be told
+    groups: tuple[managed_files.Observed, ...]
+    is_managed: bool
+    is_active: bool
 
 
 class EnabledUnit:
-    """Holds ``unit`` placed and enabled (``wish``), or absent. Starts and stops nothing."""
+    """Holds ``unit`` placed and enabled (``wish``), or absent.
+
+    starts: whether a unit that was placed is started as well, so that systemd takes it for active from now on. One that
+        is removed is forgotten: its file is gone by then, so that no command of it is run.
+    """
 
     plane = Plane.PERMANENT
 
-    def __init__(self, edge: files.Files, systemd: units.Units, unit: BootUnit, wish: bool) -> None:
-        self.name = f"{units.FOLDER}/{unit.name}"
+    def __init__(self, edge: files.Files, systemd: units.Units, unit: BootUnit, wish: bool, starts: bool) -> None:
+        self.name = units.path_of(unit.name)
         self._edge = edge
         self._systemd = systemd
+        self._unit = unit.name
         self._wish = wish
-        self._file = managed_files.ManagedFiles(
-            edge, [managed_files.File(self.name, unit.text if wish else None)], option="permanent"
-        )
-        self._folder = f"{units.FOLDER}/{unit.wanted_by}.wants"
-        self._link = os.path.join(self._folder, unit.name)
+        self._starts = starts
+        drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
+        enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
+        # A boot must never find a link to a unit that is not there.
+        order = [
+            managed_files.text(self.name, unit.text if wish else None),
+            managed_files.text(drop_in, unit.drop_in if wish else None),
+            managed_files.link(enabling, self.name, wish),
+        ]
+        instead = "set permanent to false"
+        groups = [managed_files.ManagedFiles(edge, [entry], "permanent", instead) for entry in order]
+        self._groups = groups if wish else groups[::-1]
 
     def observe(self) -> Observed:
-        is_masked = self._edge.kind(self.name) == "link" and self._edge.target(self.name) == "/dev/null"
         return Observed(
-            None if is_masked else self._file.observe(),
-            self._edge.target(self._link) if self._edge.kind(self._link) == "link" else "",
-            self._edge.kind(self._folder) != "missing",
+            tuple(group.observe() for group in self._groups),
             self._systemd.is_running(),
+            self._systemd.is_active(self._unit),
         )
 
     def plan(self, observed: Observed) -> Plan:
-        if observed.file is None:
-            return self._plan_for_masked()
-        placing = self._file.plan(observed.file)
-        linking = self._linking(observed)
-        # A boot must never find a link to a unit that is not there.
-        steps = (*placing.steps, *linking) if self._wish else (*linking, *placing.steps)
-        was, is_ = (self._shown(link) for link in (observed.link, self.name if self._wish else ""))
-        return Plan(told(steps, observed.is_managed), placing.before + was, placing.after + is_)
+        plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
+        steps = told([step for plan in plans for step in plan.steps], observed.is_managed)
+        if steps and observed.is_managed:
+            steps += tuple(self._afterwards(observed))
+        before, after = (
+            "\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans))
+        )
+        return Plan(steps, before, after)
 
-    def _plan_for_masked(self) -> Plan:
-        if self._wish:
-            raise Refusal(
-                f"{self.name} is masked: somebody does not want it at boot. Nothing was changed."
-                " Run `systemctl unmask` on it, or set permanent to false"
-            )
-        return Plan()
-
-    def _linking(self, observed: Observed) -> list[Step]:
-        wish = self.name if self._wish else ""
-        if observed.link == wish:
-            return []
-        back = files.Link(self._link, observed.link) if observed.link else files.Remove(self._link)
-        if not wish:
-            return [Step(f"remove {self._link}", files.Remove(self._link), back)]
-        folder = Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder))
-        return [
-            *([] if observed.has_folder else [folder]),
-            Step(f"link {self._link}", files.Link(self._link, wish), back),
-        ]
-
-    def _shown(self, link: str) -> str:
-        return f"# {self._link} -> {link}\n" if link else ""
+    def _afterwards(self, observed: Observed) -> t.Iterator[Step]:
+        if self._wish and self._starts and not observed.is_active:
+            yield Step(f"start {self._unit}", units.Start(self._unit))
+        if not self._wish and observed.is_active:
+            yield Step(f"have systemd forget that {self._unit} was started", units.Stop(self._unit))
 
     def perform(self, operation: Operation) -> None:
-        if isinstance(operation, units.Reload):
-            self._systemd.reload()
+        if isinstance(operation, t.get_args(units.Operation)):
+            self._systemd.perform(operation)
         else:
             self._edge.perform(operation)

@@ -12,7 +12,7 @@ import typing as t
 
 from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
 from .._model.problem import Refusal
-from .._system import kernel, kubelet, tc
+from .._system import kernel, kubelet, rtnetlink
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
 # clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
@@ -61,7 +61,7 @@ class HealthProbeFilters:
 
     def inspect(self) -> t.Iterable[str]:
         # In another root the links are the builder's, not the node's.
-        filters = tc.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        filters = rtnetlink.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
         if filters:
             raise Refusal(
                 f"{self._interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
@@ -101,10 +101,12 @@ class ProbePath:
                 f"priority {self._wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
                 " each probe under two addresses and not find the reply to a service's probe. Use -300."
             )
-        if link not in kernel.ipv6_default_links():
+        leaves_by = rtnetlink.link_towards(translated)
+        if leaves_by != link:
+            way = f"leave by {leaves_by}" if leaves_by else "find no route"
             yield (
-                f"The node has no IPv6 default route by {link}: replies to {translated} will not leave by it and probes"
-                " stay unanswered. Add one, by router advertisement or by hand."
+                f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
+                " Add one, by router advertisement or by hand."
             )
         if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
             yield (

@@ -13,7 +13,7 @@ from .._converge import Operation, Plan, Plane, Step
 from .._model.problem import Refusal
 from .._model.version import Version, of_nft, of_package
 from .._system import files, packages, process, units
-from .managed_files import HEADING, File, ManagedFiles
+from .managed_files import HEADING, ManagedFiles, text
 from .managed_files import Observed as ObservedFiles
 from .telling_systemd import told
 
@@ -72,9 +72,9 @@ class InstalledPackage:
         self._systemd = systemd
         self._run = run
         self._minimum = minimum
-        self._record = ManagedFiles(edge, [File(RECORD, RECORD_TEXT if minimum else None)])
-        self._hold = ManagedFiles(edge, [File(HOLD, HOLD_TEXT)])
-        self._release = ManagedFiles(edge, [File(HOLD, None)])
+        self._record = ManagedFiles(edge, [text(RECORD, RECORD_TEXT if minimum else None)])
+        self._hold = ManagedFiles(edge, [text(HOLD, HOLD_TEXT)])
+        self._release = ManagedFiles(edge, [text(HOLD, None)])
         self._seen: Observed | None = None
 
     def observe(self) -> Observed:
@@ -153,7 +153,7 @@ class InstalledPackage:
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, units.Reload):
-            self._systemd.reload()
+            self._systemd.perform(operation)
         elif isinstance(operation, t.get_args(packages.Operation)):
             self._manager.perform(operation)
         else:

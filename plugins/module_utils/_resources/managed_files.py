@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files of ours, and the folder that they stand in."""
+"""Files and links of ours, and the folder that they stand in."""
 
 from __future__ import annotations
 
@@ -15,27 +15,40 @@ from .._converge import Plan, Plane, Step
 from .._model.problem import Invalid, Refusal
 from .._system import files
 
-# The first line of each file of ours: by it a file is known as ours in a folder that is not.
+# The first line of each file of ours.
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
 
-class File(t.NamedTuple):
-    """What shall stand at ``path``: ``text`` below our heading, or nothing, for None.
+class Entry(t.NamedTuple):
+    """What shall stand at ``path``, None for nothing.
 
-    accept: has the whole text checked before it is written; raises Problem where it is no good.
+    signature: what stands there is ours when its text begins so, or when it is a link that points there.
+    accept: has a text checked before it is written; raises Problem where it is no good.
     """
 
     path: str
-    text: str | None
+    wish: files.Content | files.Target | None
+    signature: str
     accept: t.Callable[[str], None] | None = None
 
-    @property
-    def content(self) -> files.Content | None:
-        return None if self.text is None else files.Content(HEADING + self.text)
+    def is_ours(self, found: files.Found) -> bool:
+        if isinstance(found, files.Content):
+            return found.text.startswith(self.signature)
+        return isinstance(found, files.Target) and found.path == self.signature
+
+
+def text(path: str, wish: str | None, begins: str = "", accept: t.Callable[[str], None] | None = None) -> Entry:
+    """A file with ``wish`` below our heading. ``begins``: how the text of ours begins, to tell it from another of ours."""
+    return Entry(path, None if wish is None else files.Content(HEADING + wish), HEADING + begins, accept)
+
+
+def link(path: str, target: str, wish: bool) -> Entry:
+    """A symbolic link."""
+    return Entry(path, files.Target(target) if wish else None, target)
 
 
 class Observed(t.NamedTuple):
-    """The files and the folder.
+    """The entries and the folder.
 
     found: what stands at each path, None for nothing.
     folder: "missing", "ours" (we made it) or "theirs".
@@ -43,53 +56,57 @@ class Observed(t.NamedTuple):
     left_over: paths where a killed run left something on its way.
     """
 
-    found: t.Mapping[str, files.Content | None]
+    found: t.Mapping[str, files.Found | None]
     folder: str
     has_others: bool
     left_over: tuple[str, ...]
 
 
 class ManagedFiles:
-    """Holds files of one folder as wished; the folder comes with the first of them and goes with the last.
+    """Holds entries of one folder as wished; the folder comes with the first of them and goes with the last.
 
-    option: the module's option that names the paths, for errors.
+    option: the module's option that these follow from, for errors. ``instead``: what the operator can do with it.
+    claimed: paths that are ours whatever stands there, by other evidence.
     """
 
     plane = Plane.PERMANENT
 
-    def __init__(self, edge: files.Files, wishes: t.Sequence[File], option: str = "path") -> None:
-        wished = [file.path for file in wishes if file.text is not None]
-        self.name = ", ".join(wished or [wishes[0].path])
+    def __init__(
+        self,
+        edge: files.Files,
+        entries: t.Sequence[Entry],
+        option: str = "path",
+        instead: str = "set path to another path",
+        claimed: t.Collection[str] = (),
+    ) -> None:
+        wished = [entry.path for entry in entries if entry.wish is not None]
+        self.name = ", ".join(wished or [entries[0].path])
         self._edge = edge
-        self._wishes = {file.path: file for file in wishes}
-        self._folder = os.path.dirname(wishes[0].path)
+        self._entries = {entry.path: entry for entry in entries}
+        self._folder = os.path.dirname(entries[0].path)
         self._keeps_folder = bool(wished)
         self._option = option
+        self._instead = instead
+        self._claimed = claimed
 
     def observe(self) -> Observed:
-        folder = self._observe_folder()
-        names = {os.path.basename(path) for path in self._wishes}
+        names = {os.path.basename(path) for path in self._entries}
         return Observed(
-            {path: self._observe_file(path) for path in self._wishes},
-            folder,
+            {path: self._edge.read(path) for path in self._entries},
+            self._observe_folder(),
             bool(self._edge.entries(self._folder) - names),
-            tuple(path for path in (self._folder, *self._wishes) if self._edge.is_left_over(path)),
+            tuple(path for path in (self._folder, *self._entries) if self._edge.is_left_over(path)),
         )
 
     def _observe_folder(self) -> str:
-        kind, parent = self._edge.kind(self._folder), os.path.dirname(self._folder)
-        path = next(iter(self._wishes))
-        if kind == "missing" and self._keeps_folder and self._edge.kind(parent) == "missing":
-            raise Invalid(self._option, path, f"in a folder that is there or whose parent is; {parent} is not")
-        if kind not in ("missing", "folder", "link"):
+        if self._edge.is_folder(self._folder):
+            return "ours" if self._edge.is_ours(self._folder) else "theirs"
+        path, parent = next(iter(self._entries)), os.path.dirname(self._folder)
+        if self._keeps_folder and self._edge.read(self._folder) is not None:
             raise Invalid(self._option, path, f"in a folder; {self._folder} is none")
-        return "missing" if kind == "missing" else "ours" if self._edge.is_ours(self._folder) else "theirs"
-
-    def _observe_file(self, path: str) -> files.Content | None:
-        kind = self._edge.kind(path)
-        if kind not in ("missing", "file"):
-            raise Invalid(self._option, path, f"a regular file's path; a {kind} is there")
-        return self._edge.read(path) if kind == "file" else None
+        if self._keeps_folder and not self._edge.is_folder(parent):
+            raise Invalid(self._option, path, f"in a folder that is there or whose parent is; {parent} is no folder")
+        return "missing"
 
     def plan(self, observed: Observed) -> Plan:
         steps = [
@@ -97,61 +114,77 @@ class ManagedFiles:
         ]
         if observed.folder == "missing" and self._keeps_folder:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
-        changes = [(file, observed.found[file.path]) for file in self._wishes.values()]
-        changes = [
-            (file, found) for file, found in changes if found != file.content and self._is_to_change(file, observed)
-        ]
-        steps += [_change(file, found) for file, found in changes]
-        if observed.folder == "ours" and not self._keeps_folder and not observed.has_others:
+        found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
+        changes = [(entry, one) for entry, one in found if self._is_to_change(entry, one)]
+        steps += [_change(entry, one) for entry, one in changes]
+        stays = observed.has_others or any(one and (entry, one) not in changes for entry, one in found)
+        if observed.folder == "ours" and not self._keeps_folder and not stays:
             back = files.MakeFolder(self._folder)
             steps.append(Step(f"remove {self._folder}", files.RemoveFolder(self._folder), back))
-        shown = [_shown(file.path, found, file.content) for file, found in changes]
+        shown = [_shown(entry.path, one, entry.wish) for entry, one in changes]
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)
 
-    def _is_to_change(self, file: File, observed: Observed) -> bool:
-        """A stranger's file is left where ours shall go, and refused where ours shall come."""
-        found = observed.found[file.path]
-        # A file that is empty is nobody's, and nothing is lost with it.
-        if found is None or observed.folder == "ours" or not found.text or found.text.startswith(HEADING):
+    def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
+        """What is a stranger's is left where ours shall go, and refused where ours shall come."""
+        if found == entry.wish:
+            return False
+        is_claimed = entry.path in self._claimed and not isinstance(found, files.Other)
+        if found is None or entry.is_ours(found) or is_claimed:
             return True
-        if file.text is not None:
+        if entry.wish is not None:
             raise Refusal(
-                f"{file.path} is not a file of kubenode.datapath: it does not start with the line {HEADING.strip()!r}."
-                f" Nothing was changed. Move it away, or set {self._option} to another path"
+                f"{entry.path} is not kubenode.datapath's: {_strangeness(entry, found)}. Nothing was changed."
+                f" Move it away, or {self._instead}"
             )
         return False
 
     def perform(self, operation: files.Operation) -> None:
-        file = self._wishes.get(operation.path)
-        if file and file.accept and isinstance(operation, files.Write) and operation.content == file.content:
-            file.accept(operation.content.text)
+        entry = self._entries.get(operation.path)
+        wish = operation.wish if isinstance(operation, files.Put) else None
+        if entry and entry.accept and isinstance(wish, files.Content) and wish == entry.wish:
+            entry.accept(wish.text)
         self._edge.perform(operation)
 
 
-def _change(file: File, found: files.Content | None) -> Step:
-    back = files.Remove(file.path) if found is None else files.Write(file.path, found)
-    if file.content is None:
-        return Step(f"remove {file.path}", files.Remove(file.path), back)
-    return Step(f"write {file.path}", files.Write(file.path, file.content), back)
+def _change(entry: Entry, found: files.Found | None) -> Step:
+    back = (
+        files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
+    )
+    if entry.wish is None:
+        return Step(f"remove {entry.path}", files.Remove(entry.path), back)
+    return Step(f"write {entry.path}", files.Put(entry.path, entry.wish), back)
 
 
-def _shown(path: str, before: files.Content | None, after: files.Content | None) -> tuple[str, str]:
-    """The two texts for the diff, with a line on mode and owner where these differ."""
-    has_moved = before and after and (before.mode, before.owner) != (after.mode, after.owner)
-    rights = [_rights(path, one) if has_moved and one else "" for one in (before, after)]
-    return rights[0] + _readable(path, before), rights[1] + _readable(path, after)
+def _strangeness(entry: Entry, found: files.Found) -> str:
+    if isinstance(found, files.Content):
+        return f"its text does not begin with {entry.signature!r}"
+    if isinstance(found, files.Target):
+        return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
+    return f"it is a {found.kind}"
 
 
-def _rights(path: str, content: files.Content) -> str:
-    return f"# {path}: mode {content.mode:04o}, owner {content.owner[0]}:{content.owner[1]}\n"
+def _shown(path: str, before: files.Found | None, after: files.Found | None) -> tuple[str, str]:
+    """The two states for the diff, with a line on mode and owner where these differ."""
+    contents = [one for one in (before, after) if isinstance(one, files.Content)]
+    has_moved = len({(one.mode, one.owner) for one in contents}) == 2
+    first, second = ((_rights(path, one) if has_moved else "") + _readable(path, one) for one in (before, after))
+    return first, second
 
 
-def _readable(path: str, content: files.Content | None) -> str:
-    """A file's text, or what tells one from another where it is a program or something else that nobody reads."""
-    if content is None:
+def _rights(path: str, found: files.Found | None) -> str:
+    if not isinstance(found, files.Content):
         return ""
-    if content.text.isascii() and "\0" not in content.text:
-        return content.text
-    raw = content.text.encode("utf-8", "surrogateescape")
+    return f"# {path}: mode {found.mode:04o}, owner {found.owner[0]}:{found.owner[1]}\n"
+
+
+def _readable(path: str, found: files.Found | None) -> str:
+    """A file's text, or what tells one from another where it is a program or something else that nobody reads."""
+    if isinstance(found, files.Target):
+        return f"# {path} -> {found.path}\n"
+    if not isinstance(found, files.Content):
+        return ""
+    if found.text.isascii() and "\0" not in found.text:
+        return found.text
+    raw = found.text.encode("utf-8", "surrogateescape")
     return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

@@ -12,11 +12,11 @@ import typing as t
 from .._converge import Operation, Plan, Plane, Step
 from .._model.problem import Refusal
 from .._system import files, units
-from .managed_files import File, ManagedFiles
+from .managed_files import ManagedFiles, text
 from .managed_files import Observed as ObservedFiles
 from .telling_systemd import told
 
-NOWHERE = "/dev/null"
+MASK = files.Target("/dev/null")
 NOTE = "# {unit} is masked by kubenode.datapath, which unmasks it with state=absent.\n"
 
 
@@ -29,12 +29,12 @@ class State(t.NamedTuple):
 
 
 def state_of(edge: files.Files, systemd: units.Units, unit: str) -> State:
-    """Told by files, without a call to systemd: it keeps a link to the invocation of each unit that is active."""
+    """Told by files, without a call to systemd."""
     masks = (f"{folder}/{unit}" for folder in (units.FOLDER, "/run/systemd/system"))
     return State(
         has_links=systemd.is_enabled(unit),
-        active=edge.kind(f"/run/systemd/units/invocation:{unit}") != "missing",
-        masked=any(edge.kind(path) == "link" and edge.target(path) == NOWHERE for path in masks),
+        active=systemd.is_active(unit),
+        masked=any(edge.read(path) == MASK for path in masks),
     )
 
 
@@ -58,10 +58,9 @@ class Harmless:
 
 
 class Observed(t.NamedTuple):
-    """kind, target: of what stands in the unit's place in units.FOLDER. note: ours, where we masked it."""
+    """found: what stands in the unit's place in units.FOLDER. note: ours, where we masked it."""
 
-    kind: str
-    target: str
+    found: files.Found | None
     note: ObservedFiles
     is_managed: bool  # systemd runs here and has to be told
 
@@ -76,51 +75,46 @@ class MaskedUnit:
     plane = Plane.PERMANENT
 
     def __init__(self, edge: files.Files, systemd: units.Units, unit: str, wish: bool) -> None:
-        self.name = f"{units.FOLDER}/{unit}"
+        self.name = units.path_of(unit)
         self._edge = edge
         self._systemd = systemd
         self._wish = wish
         self._note_path = f"{self.name}.d/masked-by-kubenode"
-        note = File(self._note_path, NOTE.format(unit=unit) if wish else None)
-        self._note = ManagedFiles(edge, [note], option="service")
+        note = text(self._note_path, NOTE.format(unit=unit) if wish else None)
+        self._note = ManagedFiles(edge, [note], "service", "set service to ignore")
 
     def observe(self) -> Observed:
-        kind = self._edge.kind(self.name)
-        target = self._edge.target(self.name) if kind == "link" else ""
-        return Observed(kind, target, self._note.observe(), self._systemd.is_running())
+        return Observed(self._edge.read(self.name), self._note.observe(), self._systemd.is_running())
 
     def plan(self, observed: Observed) -> Plan:
         steps = self._masking(observed) if self._wish else self._unmasking(observed)
         if not steps:
             return Plan()
-        return Plan(told(steps, observed.is_managed), self._shown(_is_masked(observed)), self._shown(self._wish))
+        before, after = self._shown(observed.found == MASK), self._shown(self._wish)
+        return Plan(told(steps, observed.is_managed), before, after)
 
     def _masking(self, observed: Observed) -> list[Step]:
-        if _is_masked(observed):
+        if observed.found == MASK:
             return []
-        if observed.kind != "missing":
+        if observed.found is not None:
             raise Refusal(
-                f"service is masked, but {self.name} is there, a {observed.kind} that somebody put there. Nothing was"
-                " changed. Move it away, or set service to ignore"
+                f"service is masked, but {self.name} is there, which somebody put there. Nothing was changed."
+                " Move it away, or set service to ignore"
             )
-        mask = Step(f"mask {self.name}", files.Link(self.name, NOWHERE), files.Remove(self.name))
+        mask = Step(f"mask {self.name}", files.Put(self.name, MASK), files.Remove(self.name))
         return [*self._note.plan(observed.note).steps, mask]
 
     def _unmasking(self, observed: Observed) -> list[Step]:
         noted = self._note.plan(observed.note).steps
-        if not _is_masked(observed) or observed.note.found[self._note_path] is None:
+        if observed.found != MASK or observed.note.found[self._note_path] is None:
             return list(noted)
-        return [Step(f"unmask {self.name}", files.Remove(self.name), files.Link(self.name, NOWHERE)), *noted]
+        return [Step(f"unmask {self.name}", files.Remove(self.name), files.Put(self.name, MASK)), *noted]
 
     def _shown(self, is_masked: bool) -> str:
-        return f"# {self.name} -> {NOWHERE}\n" if is_masked else ""
+        return f"# {self.name} -> {MASK.path}\n" if is_masked else ""
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, units.Reload):
-            self._systemd.reload()
+            self._systemd.perform(operation)
         else:
             self._edge.perform(operation)
-
-
-def _is_masked(observed: Observed) -> bool:
-    return observed.target == NOWHERE

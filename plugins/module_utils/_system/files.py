@@ -7,7 +7,7 @@
 
 What is on its way lies beside its place under a name of ours (``.NAME.kubenode``); a run that was killed leaves it there
 and the next one, which sees it, takes it away. A folder that we make carries a marker inside, so that any later run
-knows that it may go with its last file, and that the files in it are ours.
+knows that it may go with its last file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import stat
 import typing as t
 
-from .._model.problem import Failure
+from .._model.problem import Failure, Uncertain
 
 MARKER = ".kubenode"
 MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last of its files.\n"
@@ -32,18 +32,26 @@ class Content(t.NamedTuple):
     owner: tuple[int, int] = (0, 0)
 
 
-class Write(t.NamedTuple):
-    """Put a file in place, whole."""
+class Target(t.NamedTuple):
+    """A symbolic link as it is or shall be, by where it points."""
 
     path: str
-    content: Content
 
 
-class Link(t.NamedTuple):
-    """Put a symbolic link in place."""
+class Other(t.NamedTuple):
+    """Something that is never ours: "folder", or "device or the like"."""
+
+    kind: str
+
+
+Found = t.Union[Content, Target, Other]
+
+
+class Put(t.NamedTuple):
+    """Put a file or a link in place, whole."""
 
     path: str
-    target: str
+    wish: Content | Target
 
 
 class Remove(t.NamedTuple):
@@ -70,62 +78,82 @@ class Discard(t.NamedTuple):
     path: str
 
 
-Operation = t.Union[Write, Link, Remove, MakeFolder, RemoveFolder, Discard]
+Operation = t.Union[Put, Remove, MakeFolder, RemoveFolder, Discard]
 
 
 class Files:
-    """The edge to the file system."""
+    """The edge to the file system. What it answers with an error becomes a Failure that names the path."""
 
-    def kind(self, path: str) -> str:
-        """ "missing", "file", "folder", "link" or "other"."""
-        try:
-            mode = os.lstat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            return "missing"
-        kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
-        return next((name for is_kind, name in kinds if is_kind(mode)), "other")
+    def read(self, path: str) -> Found | None:
+        """What stands at a path; None for nothing."""
+        with _answering(path):
+            try:
+                mode = os.lstat(path).st_mode
+                if stat.S_ISLNK(mode):
+                    return Target(os.readlink(path))
+                return _content(path) if stat.S_ISREG(mode) else Other(_kind(mode))
+            except (FileNotFoundError, NotADirectoryError):  # also where another run has just taken it away
+                return None
 
-    def read(self, path: str) -> Content:
-        """A regular file's content."""
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            status = os.fstat(file.fileno())
-            return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
-
-    def target(self, path: str) -> str:
-        """Where a link points."""
-        return os.readlink(path)
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder, or a link to one."""
+        return os.path.isdir(path)
 
     def is_ours(self, folder: str) -> bool:
-        """Whether we made the folder."""
-        return self.kind(os.path.join(folder, MARKER)) == "file"
+        """Whether we made the folder. One that is reached by a link was somebody else's idea."""
+        return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
 
     def entries(self, folder: str) -> set[str]:
         """The names in a folder, our marker and what is on its way left out; empty for a missing one."""
-        names = os.listdir(folder) if self.kind(folder) == "folder" else []
-        return {name for name in names if name != MARKER and not (name.startswith(".") and name.endswith(MARKER))}
+        with _answering(folder):
+            try:
+                names = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+        return {name for name in names if not (name.startswith(".") and name.endswith(MARKER))}
 
     def is_left_over(self, path: str) -> bool:
         """Whether a killed run left something on its way to ``path``."""
-        return self.kind(_on_its_way(path)) != "missing"
+        return os.path.lexists(_on_its_way(path))
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation. Raises Failure with what the file system answered."""
-        try:
+        """Does one operation. Raises Failure; Uncertain where it may have been done nevertheless."""
+        with _answering(operation.path):
             _PERFORM[type(operation)](operation)
-        except OSError as error:
-            raise Failure(f"{operation.path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _answering(path: str, kind: type[Failure] = Failure) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{path}: {error.strerror}") from error
+
+
+def _content(path: str) -> Content:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        status = os.fstat(file.fileno())
+        return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
+
+
+def _kind(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "device or the like"
 
 
 def _on_its_way(path: str) -> str:
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
 
 
-def _write(operation: Write) -> None:
-    content = operation.content
-    with (
-        _arriving(operation.path) as way,
-        open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
+def _put(operation: Put) -> None:
+    with _arriving(operation.path) as way:
+        if isinstance(operation.wish, Target):
+            os.symlink(operation.wish.path, way)
+        else:
+            _write(way, operation.wish)
+
+
+def _write(way: str, content: Content) -> None:
+    with open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
         os.fchmod(file.fileno(), content.mode)
         os.fchown(file.fileno(), *content.owner)
         file.write(content.text)
@@ -133,12 +161,9 @@ def _write(operation: Write) -> None:
         os.fsync(file.fileno())
 
 
-def _link(operation: Link) -> None:
-    with _arriving(operation.path) as way:
-        os.symlink(operation.target, way)
-
-
 def _make_folder(operation: MakeFolder) -> None:
+    if os.path.isdir(operation.path):  # taking back what was not done
+        return
     with _arriving(operation.path) as way:
         os.mkdir(way)
         os.chmod(way, 0o755)  # not what the caller's umask left of it
@@ -161,14 +186,15 @@ def _arriving(path: str) -> t.Iterator[str]:
 
 
 def _remove(operation: Remove) -> None:
-    os.unlink(operation.path)
+    with contextlib.suppress(FileNotFoundError):  # taking back what was not done
+        os.unlink(operation.path)
     _settle(operation.path)
 
 
 def _remove_folder(operation: RemoveFolder) -> None:
     way = _on_its_way(operation.path)
     _discard_at(way)
-    if set(os.listdir(operation.path)) - {MARKER}:
+    if not os.path.isdir(operation.path) or set(os.listdir(operation.path)) - {MARKER}:
         return  # somebody put a file there meanwhile: the folder is his now
     os.rename(operation.path, way)
     _discard_at(way)
@@ -188,16 +214,16 @@ def _discard_at(way: str) -> None:
 
 def _settle(path: str) -> None:
     """A rename survives a power cut only when its folder has reached the disk (fsync(2))."""
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with _answering(path, Uncertain):
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 _PERFORM: dict[type, t.Callable[[t.Any], None]] = {
-    Write: _write,
-    Link: _link,
+    Put: _put,
     Remove: _remove,
     MakeFolder: _make_folder,
     RemoveFolder: _remove_folder,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the running kernel says of itself in /proc and /sys: modules, settings, routes. Read only, no process started."""
+"""What the running kernel says of itself in /proc and /sys: modules, settings, addresses. Read only, no process started."""
 
 from __future__ import annotations
 
@@ -17,28 +17,21 @@ def is_ready(module: str) -> bool:
 
     A module built into the kernel stands neither in /proc/modules nor in modules.dep.
     """
-    loaded = (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
-    if module in loaded:
+    if is_loaded(module):
         return True
     dependencies = _lines(f"/lib/modules/{os.uname().release}/modules.dep")
     return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
+
+
+def is_loaded(module: str) -> bool:
+    """Whether ``module`` is loaded as a module; one that is built in is not."""
+    return module in (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
 
 
 def setting(key: str) -> int | None:
     """A number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None where the key is not there."""
     lines = _lines(f"/proc/sys/{key}")
     return int(lines[0]) if lines else None
-
-
-def ipv6_default_links() -> set[str]:
-    """The links by which the node has an IPv6 default route, in any table."""
-    links = set()
-    for line in _lines("/proc/net/ipv6_route"):
-        # destination, its prefix length, source, its prefix length, next hop, metric, references, use, flags, link
-        fields = line.split()
-        if set(fields[0]) == {"0"} and fields[1] == "00" and not int(fields[8], 16) & RTF_REJECT:
-            links.add(fields[9])
-    return links
 
 
 def global_ipv6_addresses(link: str) -> list[str]:
@@ -53,7 +46,6 @@ def global_ipv6_addresses(link: str) -> list[str]:
 
 
 IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection is not through
-RTF_REJECT = 0x0200  # include/uapi/linux/route.h: the kernel's own "unreachable" entries
 
 
 def is_own_root() -> bool:

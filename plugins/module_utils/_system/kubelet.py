@@ -21,7 +21,8 @@ def has_label(label: str, root: str = "/") -> bool:
     A node runs hundreds of processes: they are looked through without pathlib, which would double a converged run's work.
     """
     word = re.compile(rf"(?<![\w./-]){re.escape(label)}(?![\w./-])")
-    return any(word.search(text) for text in _sources(root))
+    lines = (line for text in _sources(root) for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return any(word.search(line) for line in lines)
 
 
 def _sources(root: str) -> list[str]:

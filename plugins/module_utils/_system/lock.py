@@ -10,6 +10,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
+import stat
+import sys
+import threading
 import time
 import typing as t
 
@@ -19,17 +23,43 @@ from .._model.problem import Failure
 PATH = "/run/kubenode.lock"
 PATIENCE = 300.0  # seconds; most runs hold it for less than one, a package's installation for minutes
 PAUSE = 0.05  # seconds
+ENDINGS = (signal.SIGHUP, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[None]:
-    """Holds the lock. Raises Failure when another run has held it for ``patience`` seconds."""
+    """Holds the lock; a signal to end raises meanwhile, so that what was done can be taken back.
+
+    Raises Failure when another run has held it for ``patience`` seconds.
+    """
     descriptor = _take(path, time.monotonic() + patience)
+    try:
+        with _raising_signals():
+            yield
+    finally:
+        if _is_at(descriptor, path):
+            os.unlink(path)  # while it is still held, so that whoever waits sees that its file is gone
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _raising_signals() -> t.Iterator[None]:
+    """A connection that breaks sends SIGHUP, a time limit SIGTERM: both would end the run between two steps."""
+    if threading.current_thread() is not threading.main_thread():  # where alone Python lets handlers be set
+        yield
+        return
+
+    def end(number: int, _frame: object) -> t.NoReturn:
+        for ending in ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)  # what is taken back now is taken back whole
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in ENDINGS}
     try:
         yield
     finally:
-        os.unlink(path)  # while it is still held, so that whoever waits sees that its file is gone
-        os.close(descriptor)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _take(path: str, deadline: float) -> int:
@@ -51,9 +81,14 @@ def _take(path: str, deadline: float) -> int:
 
 def _open(path: str) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise Failure(f"{path}, the lock that keeps two runs apart: {error.strerror}; nothing was changed") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
+        os.close(descriptor)
+        raise Failure(f"{path}, where the lock that keeps two runs apart goes, is somebody else's; nothing was changed")
+    return descriptor
 
 
 def _is_at(descriptor: int, path: str) -> bool:

@@ -12,10 +12,11 @@ netlink, because nft's JSON has stayed the same from 0.9.8 to 1.1 while kernels 
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from .._model import nftables
-from .._model.problem import Failure
+from .._model.problem import Failure, Uncertain
 from . import kernel, process
 
 
@@ -25,6 +26,10 @@ class Replace(t.NamedTuple):
     family: str
     name: str
     text: str
+
+
+# unshare without the right to a namespace; nft whose netlink the kernel does not speak.
+NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
 
 
 class Nft:
@@ -37,10 +42,14 @@ class Nft:
     def read(self, family: str, name: str) -> nftables.Table | None:
         """The table, or None where there is none.
 
-        Where nft is not installed, or the kernel has nf_tables as a module that nobody has loaded, no table can be
-        there, and asking would load the module.
+        None as well where the kernel has nf_tables as a module that nobody has loaded: there is no table, and asking would
+        load it. Where nft is not installed there is no telling, and None for want of better.
         """
-        if process.find("nft") is None or not kernel.is_ready("nf_tables"):
+        if not kernel.is_ready("nf_tables"):
+            return None
+        if process.find("nft") is None:
+            if kernel.is_loaded("nf_tables"):
+                self._warn(f"nft is not installed: whether the kernel holds table {family} {name} can not be told.")
             return None
         listing = self._list(["-j"], family, name)
         return _table(family, name, listing) if listing else None
@@ -61,16 +70,21 @@ class Nft:
         """One ``nft -f``: the kernel takes all of it or nothing."""
         done = self._nft(["-f", "-"], nftables.replacement(operation.family, operation.name, operation.text))
         if done.rc != 0:
-            raise Failure(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+            kind = Uncertain if _was_killed(done) else Failure
+            raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
 
     def check(self, script: str) -> None:
-        """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables."""
+        """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables.
+
+        Warns where that can not be had: without unshare, without the right to it, or with a kernel that is not the node's.
+        """
         unshare = process.find("unshare")
-        if unshare is None:
-            self._warn("The ruleset was written without a check by nft: unshare (util-linux) is not installed.")
+        if unshare is None or not kernel.is_ready("nf_tables"):
+            lack = "the kernel has not loaded nf_tables" if unshare else "unshare (util-linux) is not installed"
+            self._warn(f"The ruleset was written without a check by nft: {lack}.")
             return
         done = self._nft(["-c", "-f", "-"], script, through=[unshare, "--net"])
-        if done.rc != 0 and done.stderr.startswith("unshare:"):
+        if done.rc != 0 and NO_CHECK.search(done.stderr):
             self._warn(f"The ruleset was written without a check by nft: {_complaint(done)}.")
         elif done.rc != 0:
             raise Failure(f"nft refused the ruleset: {_complaint(done)}")
@@ -95,13 +109,22 @@ def _table(family: str, name: str, listing: str) -> nftables.Table:
         return nftables.Table(family, name, frozenset(), frozenset({nftables.FLAGGED}))
 
 
+def _was_killed(done: process.Completed) -> bool:
+    return done.rc < 0 or done.rc > 128
+
+
 def _complaint(done: process.Completed) -> str:
     """What nft said, on one line, without the marks under the place of the error."""
-    if done.rc < 0 or done.rc > 128:
+    if _was_killed(done):
         # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that kills older ones.
         return (
             f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 dies so where another"
             " program, as a container with a newer nft, has made a named set or map; upgrade nftables on the node"
         )
     lines = (line.strip() for line in done.stderr.splitlines())
-    return "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}"
+    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}"
+    if "Operation not permitted" in complaint:
+        complaint += (
+            ". Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
+        )
+    return complaint

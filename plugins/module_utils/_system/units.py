@@ -8,18 +8,45 @@
 from __future__ import annotations
 
 import os
+import typing as t
 from pathlib import Path
 
 from .._model.problem import Failure
 from . import process
 
 FOLDER = "/etc/systemd/system"
-# Where a unit may have been enabled, systemd.unit(5).
-FOLDERS = (FOLDER, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
+# Where a unit may be and may have been enabled, first come first served, systemd.unit(5).
+FOLDERS = (
+    FOLDER,
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
 
 
-class Reload:
-    """Has the running manager read its unit files again."""
+class Reload(t.NamedTuple):
+    """Have the running manager read its unit files again."""
+
+
+class Start(t.NamedTuple):
+    """Start a unit, without waiting for it."""
+
+    unit: str
+
+
+class Stop(t.NamedTuple):
+    """Stop a unit."""
+
+    unit: str
+
+
+Operation = t.Union[Reload, Start, Stop]
+
+
+def path_of(unit: str) -> str:
+    """Where the administrator's file of a unit stands."""
+    return f"{FOLDER}/{unit}"
 
 
 class Units:
@@ -29,7 +56,10 @@ class Units:
         self._run = run
 
     def is_enabled(self, unit: str) -> bool:
-        """Whether a link in some target's or unit's .wants or .requires names the unit."""
+        """Whether the unit is there, not masked, and named by a link in some target's or unit's .wants or .requires."""
+        found = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
+        if not found or not found[0].is_file():  # missing, masked by a link to /dev/null, or a link to nowhere
+            return False
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
@@ -37,8 +67,14 @@ class Units:
         """Whether systemd manages this root (sd_booted(3))."""
         return os.path.isdir("/run/systemd/system")
 
-    def reload(self) -> None:
-        """``systemctl daemon-reload``; starts and stops nothing."""
-        done = self._run([process.find("systemctl") or "systemctl", "daemon-reload"], None)
+    def is_active(self, unit: str) -> bool:
+        """Whether the unit was started and not stopped: systemd keeps a link to each such unit's invocation."""
+        return os.path.lexists(f"/run/systemd/units/invocation:{unit}")
+
+    def perform(self, operation: Operation) -> None:
+        """Does one operation. Raises Failure with what systemctl answered."""
+        arguments = {Reload: ["daemon-reload"], Start: ["--no-block", "start"], Stop: ["stop"]}[type(operation)]
+        command = [process.find("systemctl") or "systemctl", *arguments, *operation]
+        done = self._run(command, None)
         if done.rc != 0:
-            raise Failure(f"systemctl daemon-reload: {done.stderr.strip() or done.rc}")
+            raise Failure(f"{' '.join(command[1:])}: {done.stderr.strip() or done.rc}")

@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A table that the next boot loads: its script, the program that asks before, where one does, and the unit."""
+
+from __future__ import annotations
+
+from .._converge import Resource
+from .._model import boot_unit
+from .._model.problem import Invalid
+from .._system import files, nft, units
+from .enabled_unit import EnabledUnit
+from .managed_files import HEADING, Entry, ManagedFiles, text
+
+
+class BootTable:
+    """Where a table's permanent plane lives. ``path``: of its script; a boot program stands beside it.
+
+    Raises Invalid for a path among systemd's own files.
+    """
+
+    def __init__(self, edge: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
+        if path.startswith(f"{units.FOLDER}/"):
+            raise Invalid("path", path, f"outside {units.FOLDER}, where systemd keeps its own")
+        self._edge = edge
+        self._systemd = systemd
+        self._family = family
+        self._table = table
+        self._path = path
+
+    @property
+    def program(self) -> str:
+        return _program(self._path)
+
+    def resources(
+        self,
+        script: str | None,
+        accept: nft.Nft,
+        starts: bool,
+        condition: boot_unit.BootCondition | None = None,
+        program: str | None = None,
+    ) -> list[Resource]:
+        """What holds it at ``script``, None for gone, in the order in which it comes.
+
+        accept: has the script checked. starts: see EnabledUnit. condition, program: what asks at boot, and its archive.
+        """
+        unit = boot_unit.loading_table(self._family, self._table, self._path, condition)
+        previous = self._previous_path(unit.name)
+        claimed = (previous, _program(previous)) if previous else ()
+        placed = ManagedFiles(self._edge, self._entries(self._path, script, program, accept), claimed=claimed)
+        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=script is not None, starts=starts)
+        if previous in ("", self._path):
+            return [placed, enabled]
+        left = ManagedFiles(self._edge, self._entries(previous, None, None, accept), claimed=claimed)
+        return [placed, enabled, left]
+
+    def _previous_path(self, unit: str) -> str:
+        """The script that our unit loads as it stands on the node: it is ours, whatever is in it."""
+        found = self._edge.read(units.path_of(unit))
+        is_ours = isinstance(found, files.Content) and found.text.startswith(HEADING)
+        return boot_unit.loaded_path(found.text) if isinstance(found, files.Content) and is_ours else ""
+
+    def _entries(self, path: str, script: str | None, program: str | None, accept: nft.Nft) -> list[Entry]:
+        """Each begins with the table's name, so that one table's call never takes another's file for its own."""
+        named = f"# For table {self._family} {self._table}.\n"
+        return [
+            text(path, script, f"table {self._family} {self._table} {{}}\n", accept.check),
+            text(_program(path), program and named + program, named),
+        ]
+
+
+def _program(path: str) -> str:
+    return f"{path}.pyz"
