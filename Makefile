@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity unit integration clean
+.PHONY: help demo test bench lint sanity unit integration molecule clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -10,8 +10,8 @@ help:  ## this list
 demo:  ## show the collection at work, on nodes in namespaces of this machine (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
-test:  ## lint, sanity, unit and integration, with a summary at the end
-	@$(TOOLCHAIN) lint sanity unit integration
+test:  ## lint, sanity, unit, integration and molecule, with a summary at the end
+	@$(TOOLCHAIN) lint sanity unit integration molecule
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench
@@ -27,6 +27,9 @@ unit:  ## pure code, on the newest and on the oldest Python
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
+
+molecule:  ## each role on a node that boots, from nothing to absent (root)
+	@$(TOOLCHAIN) molecule
 
 clean:  ## remove what was built here; the cache in ~/.cache/kubenode-datapath stays
 	rm -rf .build .ansible

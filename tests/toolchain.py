@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another, with a summary at the end.
 
-    toolchain.py lint sanity unit integration   run these parts
-    toolchain.py run COMMAND ...                run a command with all tools and the collection in place
+    toolchain.py lint sanity unit integration molecule   run these parts
+    toolchain.py run COMMAND ...                         run a command with all tools and the collection in place
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
 to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
@@ -150,6 +150,13 @@ def integration() -> Iterator[Check]:
     yield from pytest("integration", installation.main_venv(), "--verbose", "--durations=10")
 
 
+def molecule() -> Iterator[Check]:
+    prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+    tools = installation.main_venv()
+    for scenario in sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")):
+        yield Check(scenario, ["molecule", "test", "-s", scenario], {**environment(tools), "NO_COLOR": "1"})
+
+
 def pytest(folder: str, tools: Path, *options: str) -> Iterator[Check]:
     if any((ROOT / "tests" / folder).rglob("test_*.py")):
         name = f"{folder} tests on {tools.parent.name.rpartition('-')[0]}"
@@ -197,7 +204,7 @@ def run_parts(names: list[str]) -> int:
     return 1 if failures else 0
 
 
-PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration}
+PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration, "molecule": molecule}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,13 +1,17 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A little cloud of network namespaces for tests, demos and benchmarks of kubenode.datapath.
+"""A little cloud for tests, demos and benchmarks of kubenode.datapath.
 
-    with Lab("demo", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]) as lab:
+    with Lab("demo", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"], system="bookworm")]) as lab:
         lab.node("node1").module("nftables_probe_snat", {"interface": "eth0"})
         assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
 
-Needs root, and on the host: iproute2, nft, util-linux, bash, procps; overlayfs, veth and bridge in the kernel.
+A node is a few namespaces on the host's files, built in a tenth of a second, or runs systemd, boots in a second and
+reboots. ``python -m lab`` keeps a lab for tools that come and go.
+
+Needs root, and on the host: iproute2, nft, util-linux, bash, procps; overlayfs, veth and bridge in the kernel. For nodes
+that run systemd: podman, mmdebstrap.
 """
 
 from __future__ import annotations

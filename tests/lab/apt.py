@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,7 +22,9 @@ FOLDER = "/srv/apt"
 SOURCES = "/etc/apt/sources.list.d/lab.list"
 
 
-def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES) -> list[Path]:
+def packages(
+    suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES
+) -> list[Path]:
     """The .deb files of ``names`` in ``suite``, with what they need and a node made of ``node_packages`` lacks.
 
     Downloaded once, by the host's apt-get with lists and a cache of its own, into images.cache().
@@ -42,9 +45,9 @@ def with_version(package: Path, version: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as unpacked:
         subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
         control = Path(unpacked, "DEBIAN", "control")
-        lines = [f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
-        control.write_text("\n".join(lines) + "\n")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", unpacked, target], check=True, stdout=subprocess.DEVNULL)
+        control.write_text(re.sub(r"^Version:.*$", f"Version: {version}", control.read_text(), flags=re.MULTILINE))
+        build = ["dpkg-deb", "--root-owner-group", "--build", unpacked, str(target)]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     return target
 
 
@@ -59,7 +62,8 @@ def publish(node: SystemdNode, debs: Iterable[Path]) -> None:
         Path(folder, "Packages").write_text("\n".join(_index_entry(deb) for deb in sorted(Path(folder).glob("*.deb"))))
         node.remove(FOLDER)
         node.copy_in(Path(folder), FOLDER)
-    node.write(SOURCES, f"deb [trusted=yes] file:{FOLDER} ./\n")
+    # "copy:" and not "file:", whose index apt links to and so can never be stale.
+    node.write(SOURCES, f"deb [trusted=yes] copy:{FOLDER} ./\n")
 
 
 def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Path:
@@ -86,7 +90,11 @@ def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Pat
     settings = [f"--option={name}={value}" for name, value in options.items()]
     for command in (["update"], ["install", "--download-only", "--yes", *names]):
         done = subprocess.run(
-            ["apt-get", "--quiet", *settings, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            ["apt-get", "--quiet", *settings, *command],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
         )
         if done.returncode != 0:
             raise LabError(f"apt-get {command[0]} for {suite} answered {done.returncode}\n{done.stdout}{done.stderr}")

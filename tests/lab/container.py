@@ -8,34 +8,39 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import entering
+from lab import adhoc, entering, kubelet, snapshot
 from lab.entering import LabError
-from lab.machine import Machine
+from lab.node import ClusterNode
 from lab.podman import Podman
 
 BOOT_LIMIT = 60.0  # seconds; an idle machine needs one
+_CLEANUP_LIMIT = 30.0  # seconds; it takes a tenth
 _PLUG_LIMIT = 5.0  # seconds that the kernel may take to free the namespace of the boot before, with its links
 
 
-class SystemdNode(Machine):
-    """A machine that boots. Its process 1, its namespaces and its links are new after each boot.
+class SystemdNode(ClusterNode):
+    """A node that boots, in a cloud or by itself. Its process 1, its namespaces and its links are new after each boot.
 
     ``plug`` is called for each boot when the network namespace is there and process 1 waits to be started: the place to
     move links in, which a node then finds as it finds its cards. A node that reboots by itself (``systemctl reboot``)
     does not wait; ``follow_reboot`` plugs it in as soon as it is seen.
     """
 
-    def __init__(self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None) -> None:
+    def __init__(
+        self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None
+    ) -> None:
         self._podman = podman
-        self._pidfile = podman.folder / f"{name}.pid"
+        # podman writes it anew for each boot.
+        self.pid_file = podman.folder / f"{name}.pid"
         self._plug = plug
         super().__init__(name, 0, entering.ALL)
         podman.run(
-            "create", "--name", name, "--hostname", name, "--pidfile", f"/mnt/{name}.pid",
+            "create", "--name", name, "--hostname", name,
+            "--pidfile", f"/mnt/{name}.pid", "--conmon-pidfile", f"/mnt/{name}.conmon",
             "--systemd", "always", "--privileged", "--network", "none", "--restart", "always", image, "/sbin/init",
         )  # fmt: skip
 
@@ -43,13 +48,9 @@ class SystemdNode(Machine):
     def pid(self) -> int:
         """Process 1 of the node, as the lab sees it. Read for each command: every boot has another."""
         try:
-            return int(self._pidfile.read_text())
+            return int(self.pid_file.read_text())
         except (OSError, ValueError) as error:
             raise LabError(f"{self.name} is not running: {error}") from error
-
-    @pid.setter
-    def pid(self, _value: int) -> None:
-        """podman alone says which process it is."""
 
     def start(self) -> None:
         """Power on, with the links plugged in. Returns when process 1 is started, not when it is done."""
@@ -58,8 +59,19 @@ class SystemdNode(Machine):
         self._podman.run("start", self.name)
 
     def stop(self) -> None:
-        """Shut down in order, as ``systemctl poweroff`` does."""
+        """Shut down in order, as ``systemctl poweroff`` does.
+
+        conmon, which watches over the container, becomes ``podman container cleanup`` when that ends, and this does not
+        wait for podman stop: on a busy machine it would tear down the next boot between init and start.
+        """
+        watcher = Path("/proc", self.pid_file.with_suffix(".conmon").read_text())
         self._podman.run("stop", self.name)
+        deadline = time.monotonic() + _CLEANUP_LIMIT
+        while watcher.exists():
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} is down, but podman still tidies up after {_CLEANUP_LIMIT:g} s")
+            time.sleep(0.01)
+        self.pid_file.unlink(missing_ok=True)  # the number may soon be anybody's
 
     def reboot(self) -> None:
         """Shut down, boot, and wait until all units are started."""
@@ -93,9 +105,35 @@ class SystemdNode(Machine):
                 raise LabError(f"{self.name} did not boot within {timeout:g} s: {state or asked.stderr.strip()}")
             time.sleep(0.05)
 
+    def module(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        check: bool = False,
+        diff: bool = True,
+        timeout: float = 60,
+    ) -> dict[str, Any]:
+        """Run a module by Ansible itself, in a second or two."""
+        return adhoc.run(self, f"kubenode.datapath.{name}", arguments or {}, check, diff, timeout)
+
+    def snapshot(self) -> dict[str, Any]:
+        """As of every node; its packages, and its files as they are. Units that are enabled are links among them."""
+        root = Path("/proc", str(self.pid), "root")
+        return {**snapshot.network(self), "files": snapshot.tree(root), "packages": snapshot.packages(root)}
+
+    def place_kubelet_stand_in(self) -> None:
+        """Let the node have a kubelet.service, which records at each start what was there."""
+        kubelet.place(self)
+
+    def kubelet_starts(self) -> list[kubelet.Start]:
+        """All starts of all boots, the newest last."""
+        return kubelet.starts(self)
+
     def copy_in(self, source: Path, path: str) -> None:
         """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
-        archive = subprocess.run(["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE).stdout
+        archive = subprocess.run(
+            ["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE
+        ).stdout
         unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
         subprocess.run(
             entering.command(self.pid, self.namespaces, ["sh", "-c", unpack, "sh", *os.path.split(path)]),

@@ -18,6 +18,9 @@ from pathlib import Path
 NODE_PACKAGES = ("systemd", "systemd-sysv", "dbus", "udev", "python3", "iproute2", "procps", "kmod")
 """What a lab node needs to boot and to be managed by Ansible; nftables is the caller's choice."""
 
+USUAL_PACKAGES = (*NODE_PACKAGES, "nftables")
+"""What a root is made of where the caller does not say."""
+
 RECIPE = 1
 """Part of every key: raise it when the commands below change what comes out of them."""
 
@@ -48,7 +51,7 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
-def root(suite: str, packages: Iterable[str] = (*NODE_PACKAGES, "nftables")) -> Path:
+def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
     """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it.
 
     A build of about half a minute goes under another name and is renamed when it is whole.
@@ -80,7 +83,9 @@ def sources(suite: str) -> list[str]:
     release = platform.freedesktop_os_release().get("VERSION_CODENAME")
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI) $(COMPONENT)", "Created-By: Packages"],
-        check=False, capture_output=True, text=True,
+        check=False,
+        capture_output=True,
+        text=True,
     ).stdout
     for line in listed.splitlines():
         found, uri, component = line.split(maxsplit=2)
@@ -91,18 +96,33 @@ def sources(suite: str) -> list[str]:
 
 def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
     if not shutil.which("mmdebstrap"):
-        raise RuntimeError("lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
+        raise RuntimeError(
+            "lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap"
+        )
     log = target.with_suffix(".log")
     # A node has no way to the mirror and no resolver: what the builder's machine wrote about itself
     # into the root (its name, its resolver, its mirror) would only make the node wait for it.
     forget = 'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*'
     with open(log, "w") as output:
         built = subprocess.run(
-            ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}", "--skip=output/mknod",
-             f"--customize-hook={forget}", suite, os.fspath(target), *sources(suite)],
-            check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            [
+                "mmdebstrap",
+                "--variant=minbase",
+                f"--include={','.join(packages)}",
+                "--skip=output/mknod",
+                f"--customize-hook={forget}",
+                suite,
+                os.fspath(target),
+                *sources(suite),
+            ],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     if built.returncode:
         tail = "\n".join(log.read_text().splitlines()[-15:])
-        raise RuntimeError(f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}")
+        raise RuntimeError(
+            f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}"
+        )
     log.unlink()

@@ -28,8 +28,13 @@ class Machine:
 
     def __init__(self, name: str, pid: int, namespaces: Sequence[str] = entering.NETWORK_ONLY) -> None:
         self.name = name
-        self.pid = pid
         self.namespaces = tuple(namespaces)
+        self._pid = pid
+
+    @property
+    def pid(self) -> int:
+        """The process that holds the machine's namespaces."""
+        return self._pid
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}, process {self.pid}>"

@@ -43,13 +43,15 @@ WELL = Behaviour()
 class MetadataServer:
     """The service that one machine offers to its neighbours, from ``start()`` to ``stop()``.
 
-    ``nics`` is what it knows; ``requests`` what it was asked, in order. Both may be read and set at any time.
+    ``nics`` is what it knows, ``own`` what it tells the one with that IPv4 address instead; ``requests`` is what it was
+    asked, in order. All may be read and set at any time.
     """
 
     def __init__(self, machine: Machine, cloud: Cloud | None = None, nics: tuple[Nic, ...] = (DUAL_STACK,)) -> None:
         self.machine = machine
         self.cloud: Cloud = cloud or Azure()
         self.nics = nics
+        self.own: dict[str, tuple[Nic, ...]] = {}
         self.requests: list[Request] = []
         self.behaviour = WELL
         self._listener: _Listener | None = None
@@ -138,7 +140,8 @@ class _Connection(http.server.BaseHTTPRequestHandler):
         elif behaviour.fault == "garbage":
             self._send(Reply(200, GARBAGE, "application/json"))
         else:
-            self._send(service.cloud.reply(request, service.nics), halve=behaviour.fault == "truncated")
+            nics = service.own.get(self.client_address[0], service.nics)
+            self._send(service.cloud.reply(request, nics), halve=behaviour.fault == "truncated")
 
     do_PUT = do_GET
 

@@ -11,7 +11,9 @@ so nothing is to be cleaned up.
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 from lab import entering
 from lab.entering import LabError
@@ -43,8 +45,7 @@ for conf in all default; do
 done
 """
 
-# A new namespace may inherit these from the host (net.core.devconf_inherit_init_net): say what a node has.
-_NODE_NETWORK = """
+FORWARDING_NETWORK = f"""{_NETWORK}
 echo 1 > all/forwarding
 cd /proc/sys/net/ipv4/conf
 for conf in all default; do
@@ -52,12 +53,15 @@ for conf in all default; do
   echo 0 > $conf/rp_filter
 done
 """
+"""A shell script: what a node's network is before it has links. A new namespace may inherit these settings from the host
+(net.core.devconf_inherit_init_net), so all are said."""
 
 # The layers lie on a tmpfs that is mounted at /run and then covered by /run's own overlay. File descriptor 3 keeps
 # the host's /run as its lower folder; 4 keeps the tmpfs reachable, for the lab as /proc/PID/fd/4 (see LAYERS).
 # /run/systemd and /run/dbus go: systemctl on a node would talk to process 1 of the host.
 # ~/.ansible is ansible's own temporary folder; the mount point is the only thing that may be new on the host.
 _NODE_FOLDERS = """
+set -eu
 exec 3< /run
 mkdir -p /root/.ansible
 mount -t tmpfs -o mode=0700 lab /root/.ansible
@@ -102,6 +106,8 @@ class Namespace:
             env=entering.ENVIRONMENT,
             start_new_session=True,  # Ctrl-C is for the lab; the holder waits for its end
         )
+        self._pid_memory = os.fdopen(os.memfd_create(f"{name}.pid"), "w")
+        print(self.pid, file=self._pid_memory, flush=True)
 
     @classmethod
     def network(cls, name: str) -> Namespace:
@@ -110,8 +116,8 @@ class Namespace:
 
     @classmethod
     def node(cls, name: str) -> Namespace:
-        """A network that forwards, and FOLDERS of its own above the host's."""
-        return cls(name, ["--net", "--mount"], _NETWORK + _NODE_NETWORK + _NODE_FOLDERS + _HOLD)
+        """A network, and FOLDERS of its own above the host's."""
+        return cls(name, ["--net", "--mount"], _NODE_FOLDERS + _HOLD)
 
     @property
     def pid(self) -> int:
@@ -124,6 +130,11 @@ class Namespace:
         Overlay keeps a deleted name as a character device 0:0 (Documentation/filesystems/overlayfs.rst).
         """
         return f"/proc/{self.pid}/fd/4/upper"
+
+    @property
+    def pid_file(self) -> Path:
+        """A file with the pid that goes away with the lab's process: it lives in memory and has no name on any disk."""
+        return Path(f"/proc/{os.getpid()}/fd/{self._pid_memory.fileno()}")
 
     def wait(self) -> None:
         """Return when the process itself has said that it stands in its own namespaces."""
@@ -144,3 +155,4 @@ class Namespace:
         self.end()
         self._holder.stdout.close()
         self._holder.wait()
+        self._pid_memory.close()

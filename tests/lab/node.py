@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 from lab import collection, entering, programs, snapshot
 from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
+from lab.place import Place
 from lab.server import Server, Servers
 from lab.service import IP6TABLES_JUMPS, Backend, Policy, Service, ip6tables_rules, nft_ruleset
 
@@ -44,27 +46,46 @@ _INTERNAL_ARGUMENTS = {
 class Pod(Machine):
     """A pod: a network namespace on the host's files, behind a veth of its node."""
 
-    def __init__(self, namespace: Namespace, address: str, node: NamespaceNode) -> None:
+    def __init__(self, namespace: Namespace, address: str, node: ClusterNode) -> None:
         super().__init__(namespace.name, namespace.pid)
         self.address = address
         self.node = node
 
+    @property
+    def link(self) -> str:
+        """The node's end of the pod's link."""
+        return f"veth-{self.name}"
 
-class NamespaceNode(Machine):
-    """A node that is a network and a mount namespace: its own /etc, /run and /var/lib, and the host's process 1."""
 
-    def __init__(self, namespace: Namespace, servers: Servers, address: str, ipv4: str, pod_subnet: str) -> None:
-        super().__init__(namespace.name, namespace.pid, entering.NAMESPACE_NODE)
-        self.address = address
-        self.ipv4 = ipv4
-        self.pod_subnet = pod_subnet
-        self.pods: list[Pod] = []
-        self._layers = Path(namespace.layers)
+class ClusterNode(Machine, abc.ABC):
+    """What a node is to the cloud, to Ansible and to a test, whatever it is made of."""
+
+    pid_file: Path
+    """Has the pid by which Ansible enters the node."""
+
+    place: Place
+    pods: list[Pod]
+
+    def join(self, place: Place, servers: Servers) -> None:
+        """Become part of a cloud. A node by itself has no address and serves nothing."""
+        self.place = place
+        self.pods = []
         self._servers = servers
-        self._services: dict[str, list[Service]] = {"nftables": [], "iptables": []}
+        self.forget_services()
 
-    # Ansible
+    @property
+    def address(self) -> str:
+        return self.place.address
 
+    @property
+    def ipv4(self) -> str:
+        return self.place.ipv4
+
+    @property
+    def pod_subnet(self) -> str:
+        return self.place.pod_subnet
+
+    @abc.abstractmethod
     def module(
         self,
         name: str,
@@ -72,46 +93,18 @@ class NamespaceNode(Machine):
         check: bool = False,
         diff: bool = True,
         timeout: float = 60,
-        collections: Path | None = None,
-        through: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Run a module of the collection on the node, with the Python of the caller; answer its result.
+        """Run a module of the collection on the node; answer its result.
 
-        ``name`` is short, or full (``namespace.collection.name``) for another collection under ``collections``.
-        ``through`` is a command that runs the one which follows it, as ``["strace", "-f"]``.
-        ``failed`` and ``rc`` (the process's own where the module gives none) are always there; a module that died
-        without a result has ``stdout`` and ``stderr`` instead.
+        ``failed`` and ``rc`` (the process's own where the module gives none) are always there.
         """
-        namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
-        internal = {
-            **_INTERNAL_ARGUMENTS,
-            "_ansible_check_mode": check,
-            "_ansible_diff": diff,
-            "_ansible_module_name": name,
-        }
-        done = self.run(
-            [
-                *through,
-                sys.executable,
-                _RUN_MODULE,
-                f"ansible_collections.{namespace}.{package}.plugins.modules.{module}",
-            ],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": {**internal, **(arguments or {})}}),
-            check=False,
-            timeout=timeout,
-            environment={"PYTHONPATH": str(collections or collection.link())},
-        )
-        return _result(done)
 
-    # State
-
+    @abc.abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """The node's network, and how its files differ from the host's; see lab.snapshot for what is left out.
+        """The node's network and its files; see lab.snapshot for what is left out.
 
-        Two snapshots that are equal mean that nothing of it changed. Folders that lab itself mounted (``limited``)
-        are not looked into.
+        Equal snapshots mean that none of it changed. What is mounted by ``read_only`` and ``full`` is not looked into.
         """
-        return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
 
     # Programs
 
@@ -131,13 +124,13 @@ class NamespaceNode(Machine):
 
     @contextmanager
     def read_only(self, folder: str) -> Iterator[None]:
-        """A folder, of which every write is refused (EROFS)."""
+        """A folder in which every write is refused (EROFS)."""
         self.run(["mount", "--bind", folder, folder])
         self.run(["mount", "-o", "remount,bind,ro", folder])
         try:
             yield
         finally:
-            self.run(["umount", folder])
+            self.run(["umount", "--lazy", folder])
 
     @contextmanager
     def full(self, folder: str) -> Iterator[None]:
@@ -149,9 +142,9 @@ class NamespaceNode(Machine):
             self.write(f"{folder}/.filler", "x" * page)
             yield
         finally:
-            self.run(["umount", folder])
+            self.run(["umount", "--lazy", folder])
 
-    # What runs on a node
+    # What runs on a node, until it reboots
 
     def serve(self, port: int, status: int = 200) -> Server:
         """Serve a port of the node itself, TCP and UDP. It listens when this returns; ``status`` can be set later."""
@@ -180,6 +173,11 @@ class NamespaceNode(Machine):
             return None
         return self.serve(health_check_node_port, status=200 if local & set(endpoints) else 503)
 
+    def forget_services(self) -> None:
+        """Stop all servers: they listen in the network of a boot, as the rules of a service are in its kernel."""
+        self._servers.stop_all(self)
+        self._services: dict[Backend, list[Service]] = {"nftables": [], "iptables": []}
+
     def _load_services(self, backend: Backend) -> None:
         services = self._services[backend]
         if backend == "nftables":
@@ -189,6 +187,56 @@ class NamespaceNode(Machine):
         if len(services) == 1:
             for chain, target in IP6TABLES_JUMPS:
                 self.run_from_host(["ip6tables-nft", "-t", "nat", "-A", chain, "-j", target])
+
+
+class NamespaceNode(ClusterNode):
+    """A node that is a network and a mount namespace: its own /etc, /run and /var/lib, and the host's process 1."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        super().__init__(namespace.name, namespace.pid, entering.NAMESPACE_NODE)
+        self.pid_file = namespace.pid_file
+        self._layers = Path(namespace.layers)
+
+    def module(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        check: bool = False,
+        diff: bool = True,
+        timeout: float = 60,
+        collections: Path | None = None,
+        through: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Run a module with the Python of the caller and without Ansible's controller: in a fraction of the time.
+
+        ``name`` may be full (``namespace.collection.name``), for another collection under ``collections``.
+        ``through`` is a command that runs the one which follows it, as ``["strace", "-f"]``.
+        A module that died without a result has ``stdout`` and ``stderr`` instead.
+        """
+        namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
+        internal = {
+            **_INTERNAL_ARGUMENTS,
+            "_ansible_check_mode": check,
+            "_ansible_diff": diff,
+            "_ansible_module_name": name,
+        }
+        done = self.run(
+            [
+                *through,
+                sys.executable,
+                _RUN_MODULE,
+                f"ansible_collections.{namespace}.{package}.plugins.modules.{module}",
+            ],
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": {**internal, **(arguments or {})}}),
+            check=False,
+            timeout=timeout,
+            environment={"PYTHONPATH": str(collections or collection.link())},
+        )
+        return _result(done)
+
+    def snapshot(self) -> dict[str, Any]:
+        """As of every node; its files by how they differ from the host's."""
+        return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
 
 
 def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ set -u
 trap '' INT TERM HUP
 cd "$1" || exit
 remove() {  # NAME: the lab whose folder is at /mnt
-  timeout 30 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null && umount --lazy /mnt && rm -rf --one-file-system "$1"
+  timeout 30 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
+  umount --lazy /mnt && rm -rf --one-file-system "$1"
 }
 exec 8> .lock && flock 8 && mkdir "$2" && exec 9> "$2/lock" && flock --nonblock 9 || exit
 printf %s "$3" > "$2/containers.conf"
@@ -50,7 +51,8 @@ if [ "$(stat --file-system --format %T /sys/fs/cgroup)" = tmpfs ]; then
 fi
 for other in */; do
   other=${other%/}
-  [ "$other" = "$2" ] || ! flock --nonblock "$other/lock" true || { mount --bind "$other" /mnt && remove "$other"; }
+  [ "$other" != "$2" ] && flock --nonblock "$other/lock" true && mount --bind "$other" /mnt || continue
+  remove "$other" || umount --lazy /mnt
 done
 mount --bind "$2" /mnt && exec 8>&- || exit
 echo ready
@@ -83,9 +85,11 @@ class Podman:
 
         podman sees ``folder`` as /mnt.
         """
-        return self._podman([*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout)
+        return self._podman(
+            [*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout
+        )
 
-    def image(self, suite: str, packages: Iterable[str] = (*images.NODE_PACKAGES, "nftables")) -> str:
+    def image(self, suite: str, packages: Iterable[str] = images.USUAL_PACKAGES) -> str:
         """The name of an image made of ``images.root(suite, packages)``, imported once for all labs (about 6 s)."""
         packages = tuple(packages)
         root = images.root(suite, packages)
@@ -99,6 +103,11 @@ class Podman:
                     self._podman([*store, "import", "-", name], tar.stdout.fileno(), timeout=600)
         return name
 
+    @property
+    def holder(self) -> int:
+        """The process that holds the mount namespace, and cleans up."""
+        return self._holder.pid
+
     def close(self) -> None:
         """Remove all containers; they do not outlive the call."""
         assert self._holder.stdin is not None and self._holder.stdout is not None
@@ -109,6 +118,8 @@ class Podman:
             raise LabError(f"{self.folder} could not be removed; the next lab tries again\n{said}")
 
     def _podman(self, arguments: list[str], stdin: int = subprocess.DEVNULL, timeout: float = 120) -> str:
+        if self._holder.poll() is not None:
+            raise LabError("podman's place is gone: the shell that held its mount namespace has ended")
         enter = ["nsenter", "--target", str(self._holder.pid), "--mount", "--"]
         done = subprocess.run(
             [*enter, "podman", *arguments], check=False, stdin=stdin, capture_output=True, text=True, timeout=timeout,

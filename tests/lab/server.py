@@ -28,6 +28,7 @@ class Server:
     """One port of a machine, TCP and UDP. ``status`` is what the next HTTP request is answered with."""
 
     def __init__(self, machine: Machine, port: int, status: int) -> None:
+        self.machine = machine
         self.port = port
         self.status = status
         self.tcp = _bound(machine, socket.SOCK_STREAM, port)
@@ -81,6 +82,10 @@ class Servers:
         self._selector.unregister(server.tcp)
         self._selector.unregister(server.udp)
         server.close()
+
+    def stop_all(self, machine: Machine) -> None:
+        for server in [server for server in self._servers if server.machine is machine]:
+            self.stop(server)
 
     def close(self) -> None:
         self._wake.close()

@@ -4,7 +4,7 @@
 """A node's state as plain data that can be compared: what it is made of, not when it was made.
 
 Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, times of files,
-neighbours; ansible's temporary folder and the lab's own tools; sysctls that cannot be read.
+neighbours, numbers of links; ansible's temporary folder and the lab's own tools; sysctls that cannot be read; VOLATILE.
 """
 
 from __future__ import annotations
@@ -22,7 +22,18 @@ from lab.namespace import TOOLS
 
 _SECONDS = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)")
 _READ_SYSCTLS = "cd /proc/sys/net && grep -rs . ipv4/ip_forward ipv4/conf ipv6/conf || true"
+_LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
+_FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
+
+KEPT = ("/etc", "/run/systemd/system", "/var/lib")
+"""What ``tree`` looks into: what outlives a boot, and units that are changed until the next one."""
+
+VOLATILE = (
+    "/etc/.pwd.lock", "/etc/ld.so.cache", "/etc/machine-id", "/etc/mtab", "/etc/resolv.conf", "/var/lib/dbus/machine-id",
+    "/var/lib/apt/extended_states", "/var/lib/apt/lists", "/var/lib/apt/periodic", "/var/lib/dpkg", "/var/lib/systemd",
+)  # fmt: skip
+"""What ``tree`` leaves out, with all below: the notes of systemd and of a package manager. ``packages`` tells what is there."""
 
 
 def network(machine: Machine) -> dict[str, Any]:
@@ -36,8 +47,8 @@ def network(machine: Machine) -> dict[str, Any]:
         state[f"routes {family}"] = sorted(
             _lines(machine.run_from_host(["ip", "-N", family, "route", "show", "table", "all"]))
         )
-    state["links"] = _lines(machine.run_from_host(["ip", "-o", "link"]))
-    state["addresses"] = _lines(machine.run_from_host(["ip", "-o", "address"]))
+    state["links"] = _unnumbered(machine.run_from_host(["ip", "-o", "link"]))
+    state["addresses"] = _unnumbered(machine.run_from_host(["ip", "-o", "address"]))
     state["sysctls"] = sorted(_lines(machine.run_from_host(["sh", "-c", _READ_SYSCTLS])))
     return state
 
@@ -55,6 +66,39 @@ def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
             if here != describe(Path(path)):
                 differences[path] = here
     return differences
+
+
+def tree(root: Path) -> dict[str, str]:
+    """The files of a node that shares none with the host: path -> what is there. ``root`` is the node's, seen from here."""
+    found = {}
+    for kept in KEPT:
+        for current, folders, names in os.walk(f"{root}{kept}"):
+            path = current.removeprefix(str(root))
+            folders[:] = [name for name in folders if f"{path}/{name}" not in VOLATILE]
+            for name in [*folders, *names]:
+                if f"{path}/{name}" not in VOLATILE:
+                    found[f"{path}/{name}"] = describe(Path(current, name))
+    return found
+
+
+def packages(root: Path) -> list[str]:
+    """What somebody had dpkg install, as name=version.
+
+    Packages that came along for others are left out: apt leaves them behind when the others go (``apt autoremove``).
+    """
+    automatic = {entry["Package"] for entry in _stanzas(root / "var/lib/apt/extended_states") if entry["Auto"] == "1"}
+    return [
+        f"{entry['Package']}={entry['Version']}"
+        for entry in _stanzas(root / "var/lib/dpkg/status")
+        if entry["Status"].endswith(" installed") and entry["Package"] not in automatic
+    ]
+
+
+def _stanzas(path: Path) -> Iterator[dict[str, str]]:
+    """Of a file of dpkg or apt; none where there is no such file."""
+    for stanza in path.read_text().split("\n\n") if path.exists() else ():
+        if stanza.strip():
+            yield dict(_FIELD.findall(stanza))
 
 
 def describe(path: Path) -> str:
@@ -77,6 +121,11 @@ def describe(path: Path) -> str:
 def _lines(text: str) -> list[str]:
     """One entry per line, in the order given: among rules of one priority it decides."""
     return [_SECONDS.sub("", line).rstrip() for line in text.splitlines()]
+
+
+def _unnumbered(text: str) -> list[str]:
+    """Without the numbers that the kernel gives to links and namespaces: each boot has others."""
+    return sorted(_LINK_NUMBERS.sub("", line) for line in _lines(text))
 
 
 def _touched(layers: Path, folder: str) -> Iterator[str]:

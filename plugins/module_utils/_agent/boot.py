@@ -29,9 +29,9 @@ def main(arguments: t.Sequence[str] = ()) -> int:
     try:
         has_ipv6, reason = CONDITIONS[condition](interface, deadline)
     except Problem as problem:
-        print(f"Whether this node has IPv6 could not be told: {problem}", file=sys.stderr)
+        sys.stderr.write(f"Whether this node has IPv6 could not be told: {problem}\n")
         return UNKNOWN
-    print(f"This node has {'' if has_ipv6 else 'no '}IPv6: {reason}")
+    sys.stdout.write(f"This node has {'' if has_ipv6 else 'no '}IPv6: {reason}\n")
     return YES if has_ipv6 else NO
 
 

@@ -160,16 +160,16 @@ class _Stream:
         self._request = request
         self._deadline = time.monotonic() + timeout
         self._held = b""
-        self._connection: socket.socket | None = None
+        self._connection = socket.socket()
 
     def open(self, host: str, port: int, message: bytes) -> None:
+        self._connection.close()
         self._connection = socket.create_connection((host, port), self._left())
         self._connection.settimeout(self._left())
         self._connection.sendall(message)
 
     def close(self) -> None:
-        if self._connection:
-            self._connection.close()
+        self._connection.close()
 
     def until(self, mark: bytes) -> bytes:
         """What comes before ``mark``."""
@@ -195,7 +195,6 @@ class _Stream:
 
     def _receive(self) -> bool:
         """False at the end of the stream."""
-        assert self._connection
         self._connection.settimeout(self._left())
         came = self._connection.recv(65536)
         self._held += came

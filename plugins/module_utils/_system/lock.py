@@ -12,7 +12,6 @@ import fcntl
 import os
 import signal
 import stat
-import sys
 import threading
 import time
 import typing as t
@@ -52,7 +51,7 @@ def _raising_signals() -> t.Iterator[None]:
     def end(number: int, _frame: object) -> t.NoReturn:
         for ending in ENDINGS:
             signal.signal(ending, signal.SIG_IGN)  # what is taken back now is taken back whole
-        sys.exit(128 + number)
+        raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, end) for number in ENDINGS}
     try:

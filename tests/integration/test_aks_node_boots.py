@@ -1,0 +1,255 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profile aks_dual_stack through real boots: systemd, metadata that comes, stays away and lies, and other owners."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab import Lab, Node
+from lab.container import SystemdNode
+from lab.metadata import WELL, Behaviour
+
+TABLE = "ip6 azureSLBProbe"
+UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
+DEADLINE = 60.0  # seconds that the boot program asks
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    """One node without nftables; its apt finds it in a repository on the node."""
+    node = Node("node1", pods=["pod1"], system="bookworm", without=["nftables"])
+    with Lab("aks", nodes=[node], metadata=True) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def play(running: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int]:
+    """Runs the playbook and gives the number of tasks that changed the node."""
+    inventory = running.write_inventory(tmp_path_factory.mktemp("aks") / "inventory.json")
+    ansible_playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+
+    def run(**variables: str) -> int:
+        extra = [word for name, value in variables.items() for word in ("-e", f"aks_dual_stack_{name}={value}")]
+        command = [ansible_playbook, "-i", str(inventory), "kubenode.datapath.aks_dual_stack", *extra]
+        environment = {**os.environ, **running.ansible_environment()}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (changed,) = re.findall(r"changed=(\d+)", done.stdout)
+        return int(changed)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def bare(running: Lab) -> dict[str, object]:
+    """The node as it came."""
+    running.node("node1").place_kubelet_stand_in()
+    state: dict[str, object] = running.node("node1").snapshot()
+    return state
+
+
+@pytest.fixture
+def node(running: Lab, bare: dict[str, object], play: Callable[..., int]) -> Iterator[SystemdNode]:
+    """A node to which the profile was applied."""
+    play()
+    node: SystemdNode = running.node("node1")
+    yield node
+    running.metadata.change(WELL)
+
+
+def has_table(node: SystemdNode) -> bool:
+    return f"table {TABLE}\n" in node.run(["nft", "list", "tables"]).stdout
+
+
+def state_of(node: SystemdNode, unit: str = UNIT) -> str:
+    return node.run(["systemctl", "is-active", unit], check=False).stdout.strip()
+
+
+def eventually(holds: Callable[[], bool], limit: float = 5.0) -> bool:
+    deadline = time.monotonic() + limit
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
+    running: Lab, bare: dict[str, object], play: Callable[..., int]
+) -> None:
+    node = running.node("node1")
+    pod = running.pod("pod1").address
+    assert not running.load_balancer.probe_tcp(pod, 8080)
+    assert play() == 2  # the package and the table
+    assert running.load_balancer.probe_tcp(pod, 8080)
+    assert play() == 0
+    assert eventually(lambda: state_of(node) == "active")
+    assert state_of(node, "nftables.service") == "inactive"
+    assert play(state="absent") == 2
+    assert node.snapshot() == bare
+    assert state_of(node) == "inactive"
+    assert play(state="absent") == 0
+
+
+def test_the_table_is_there_before_kubelet_at_each_boot_and_a_later_run_finds_it(
+    running: Lab, node: SystemdNode, play: Callable[..., int]
+) -> None:
+    for _boot in range(2):
+        node.reboot()
+        assert TABLE in node.kubelet_starts()[-1].tables
+        assert running.load_balancer.probe_tcp(running.pod("pod1").address, 8080)
+        assert play() == 0
+
+
+def test_stopping_the_unit_removes_our_table_alone(node: SystemdNode) -> None:
+    node.run(["nft", "add table inet mine"])
+    node.run(["systemctl", "stop", UNIT])
+    assert node.run(["nft", "list", "tables"]).stdout == "table inet mine\n"
+    node.run(["systemctl", "start", UNIT])
+    assert has_table(node)
+    node.run(["nft", "delete table inet mine"])
+
+
+@pytest.mark.parametrize(
+    "events", [["start"], ["start", "reload"], ["start", "restart"], ["start", "stop"]], ids=" ".join
+)
+@pytest.mark.parametrize("booted", [False, True])
+def test_whatever_happens_to_nftables_service_our_table_comes_back(
+    node: SystemdNode, events: list[str], booted: bool
+) -> None:
+    if booted:
+        node.reboot()
+    eventually(lambda: state_of(node) == "active")
+    for event in events:
+        node.run(["systemctl", event, "nftables.service"])
+        assert eventually(lambda: has_table(node)), event
+    node.run(["systemctl", "stop", "nftables.service"])
+
+
+def test_a_node_that_enables_nftables_service_boots_with_the_table(node: SystemdNode) -> None:
+    node.run(["systemctl", "enable", "--quiet", "nftables.service"])
+    node.reboot()
+    assert TABLE in node.kubelet_starts()[-1].tables
+    node.run(["systemctl", "disable", "--now", "--quiet", "nftables.service"])
+    assert eventually(lambda: has_table(node))
+
+
+def test_metadata_that_comes_after_20_seconds_is_waited_for(running: Lab, node: SystemdNode) -> None:
+    running.metadata.change(Behaviour(up_after=20))
+    started = time.clock_gettime(time.CLOCK_BOOTTIME)
+    node.stop()
+    node.start()
+    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=40)
+    start = node.kubelet_starts()[-1]
+    assert TABLE in start.tables and 15 < start.clock - started < 30
+
+
+@pytest.mark.parametrize("fault", ["refused", "garbage", "silence"])
+def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_again(
+    running: Lab, node: SystemdNode, fault: str
+) -> None:
+    if fault != "refused":  # a minute each; the boot program's own tests have every fault
+        shorten(node, seconds=4)
+    limit = DEADLINE if fault == "refused" else 4
+    running.metadata.change(Behaviour(fault=fault))  # type: ignore[arg-type]
+    started = time.clock_gettime(time.CLOCK_BOOTTIME)
+    node.stop()
+    node.start()
+    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=limit + 15)
+    start = node.kubelet_starts()[-1]
+    assert TABLE not in start.tables and limit - 5 < start.clock - started < limit + 10
+    running.metadata.change(WELL)
+    assert eventually(lambda: has_table(node), limit=30)
+
+
+def shorten(node: SystemdNode, seconds: int) -> None:
+    """Another deadline, for this boot's sake; the next run puts it right."""
+    unit = f"/etc/systemd/system/{UNIT}"
+    node.write(unit, node.read(unit).replace(" eth0 60\n", f" eth0 {seconds}\n"))
+
+
+def test_ipv6_lost_and_gained_between_boots_is_followed(running: Lab, node: SystemdNode) -> None:
+    known = running.metadata.own[node.ipv4]
+    for has_ipv6 in (False, True):
+        nics = known if has_ipv6 else tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+        running.metadata.own[node.ipv4] = nics
+        node.reboot()
+        assert (TABLE in node.kubelet_starts()[-1].tables) is has_ipv6
+        assert has_table(node) is has_ipv6
+        assert state_of(node) == ("active" if has_ipv6 else "inactive")
+        assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"  # a skipped unit has not failed
+
+
+# AgentBaker's own unit, as its images bring it: no ordering, no stop, a restart every 10 seconds until it succeeds.
+AGENTBAKERS = {
+    "/etc/systemd/system/ipv6_nftables": """\
+define slb_lla = fe80::1234:5678:9abc
+define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
+table ip6 azureSLBProbe
+flush table ip6 azureSLBProbe
+table ip6 azureSLBProbe {
+  chain prerouting {
+    type filter hook prerouting priority -300
+    iifname eth0 icmpv6 type { nd-neighbor-solicit, nd-router-advert, nd-neighbor-advert } counter accept
+    iifname eth0 ip6 saddr $slb_lla ip6 saddr set $slb_gua counter
+  }
+  chain postrouting {
+    type filter hook postrouting priority -300
+    oifname eth0 ip6 daddr $slb_gua ip6 daddr set $slb_lla counter
+  }
+}
+""",
+    "/etc/systemd/system/ipv6_nftables.service": """\
+[Unit]
+Before=kubelet.service
+[Service]
+Type=simple
+RemainAfterExit=true
+ExecStart=/usr/bin/python3 /opt/scripts/ipv6_nftables
+Restart=on-failure
+RestartSec=10
+[Install]
+WantedBy=multi-user.target
+""",
+    # Its script is bash, curl and jq, which this image lacks: one request, no retry, then nft.
+    "/opt/scripts/ipv6_nftables": """\
+import json, subprocess, urllib.request
+url = "http://169.254.169.254/metadata/instance/network/interface?api-version=2021-02-01"
+nics = json.load(urllib.request.urlopen(urllib.request.Request(url, headers={"Metadata": "true"})))
+if any(one["privateIpAddress"] for nic in nics for one in nic["ipv6"]["ipAddress"]):
+    subprocess.run(["nft", "-f", "/etc/systemd/system/ipv6_nftables"], check=True)
+""",
+}
+
+
+def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
+    """Both run for KUBENODE_FIGHT_SECONDS (20): the table is never gone or changed by the role, nor by the unit after it."""
+    node = Node("node2", pods=["pod2"], system="bookworm")
+    with Lab("fight", nodes=[node], metadata=True) as lab:
+        machine: SystemdNode = lab.node("node2")
+        for path, text in AGENTBAKERS.items():
+            machine.run(["mkdir", "-p", os.path.dirname(path)])
+            machine.write(path, text)
+        machine.run(["systemctl", "enable", "--quiet", "ipv6_nftables.service"])
+        machine.reboot()
+        assert eventually(lambda: has_table(machine))
+        before = machine.snapshot()
+        deadline = time.monotonic() + float(os.environ.get("KUBENODE_FIGHT_SECONDS", "20"))
+        while time.monotonic() < deadline:
+            for state in ("present", "absent"):
+                result = machine.module("nftables_probe_snat", {"state": state, "boot_condition": "imds"})
+                assert (result["changed"], result["managed_by"]) == (False, "ipv6_nftables.service"), result
+                assert lab.load_balancer.probe_tcp(lab.pod("pod2").address, 8080)
+            machine.run(["systemctl", "restart", "ipv6_nftables.service"])
+            assert eventually(lambda: has_table(machine))
+        assert machine.snapshot() == before

@@ -1,0 +1,168 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab that stays while tools come and go, and leaves nothing when it ends, however that happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import collection, inventory
+
+END_LIMIT = 15.0  # seconds
+NAMESPACES = {"metadata": True, "nodes": [{"name": "node1", "pods": ["pod1"]}]}
+SYSTEMD = {"nodes": [{"name": "node1", "pods": ["pod1"], "system": "bookworm"}]}
+
+
+class Tool:
+    """``python -m lab`` on one folder; each call is a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def call(self, command: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(collection.CHECKOUT / "tests")}
+        return subprocess.run(
+            [sys.executable, "-m", "lab", command, self.folder, *words],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def up(self, declaration: dict[str, Any], *options: str) -> None:
+        path = self.folder.with_suffix(".json")
+        path.write_text(json.dumps(declaration))
+        done = self.call("up", str(path), *options)
+        assert done.returncode == 0, done.stderr
+
+    def ask(self, command: str, *words: str) -> Any:
+        done = self.call(command, *words)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def processes(self) -> list[int]:
+        """The daemon and all its children, found by what it was started with, and the node's process 1."""
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_mine(path)]
+
+    def _is_mine(self, path: Path) -> bool:
+        try:
+            return str(self.folder) in path.read_bytes().decode().split("\0")
+        except OSError:  # ended meanwhile
+            return False
+
+    def node_pid(self) -> int:
+        hosts = json.loads((self.folder / "inventory.json").read_text())["all"]["children"]["nodes"]["hosts"]
+        return int(Path(hosts["node1"]["lab_node_pid_file"]).read_text())
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[Tool]:
+    """In a folder whose path is too long for a socket."""
+    tool = Tool(tmp_path / ("deep" * 30) / "lab")
+    tool.folder.parent.mkdir()
+    yield tool
+    tool.call("down")
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + END_LIMIT
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_it_answers_ansible_and_one_command_after_another(tool: Tool) -> None:
+    tool.up(NAMESPACES)
+    assert tool.ask("probe", "pod1") is False
+    before = tool.ask("snapshot", "node1")
+    environment = {**os.environ, **inventory.environment()}
+    module = ["--module-name", "kubenode.datapath.nftables_probe_snat", "--args", "permanent=false"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ansible", "adhoc", "--inventory", tool.folder / "inventory.json", "nodes", *module],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "CHANGED" in done.stdout, done.stdout + done.stderr
+    assert tool.ask("probe", "pod1") is True
+    assert tool.ask("snapshot", "node1") != before
+
+
+def test_a_command_that_fails_is_told_and_the_lab_goes_on(tool: Tool) -> None:
+    tool.up(NAMESPACES)
+    for words, told in (
+        (("probe", "pod9"), "no machine is named pod9"),
+        (("metadata", "garbage"), "Expecting value"),
+        (("reboot", "node1"), "reboot"),
+    ):
+        failed = tool.call(*words)
+        assert failed.returncode == 1
+        assert told in failed.stderr
+    tool.ask("metadata", '{"fault": "silence"}')
+
+
+def test_a_lab_that_cannot_be_built_says_why(tool: Tool) -> None:
+    path = tool.folder.with_suffix(".json")
+    path.write_text('{"nodes": [{"name": "node1", "color": "red"}]}')
+    failed = tool.call("up", str(path))
+    assert failed.returncode == 1
+    assert "color" in failed.stderr
+    assert not tool.processes()
+
+
+def test_a_second_lab_in_the_same_folder_is_refused(tool: Tool) -> None:
+    tool.up(NAMESPACES)
+    refused = tool.call("up", str(tool.folder.with_suffix(".json")))
+    assert "there is a lab" in refused.stderr
+    assert tool.ask("probe", "pod1") is False
+
+
+@pytest.mark.parametrize("declaration", [NAMESPACES, SYSTEMD], ids=["namespaces", "systemd"])
+def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[str, Any]) -> None:
+    tool.up(declaration)
+    node = Path("/proc", str(tool.node_pid()))
+    assert node.exists() and tool.processes()
+    assert tool.call("down").returncode == 0
+    assert not node.exists()
+    assert [path.name for path in tool.folder.iterdir()] == ["log"]
+    wait_until(lambda: not tool.processes())
+    assert "there is no lab" in tool.call("probe", "pod1").stderr
+    assert tool.call("down").returncode == 0  # there need not be one
+    tool.up(declaration)  # and the folder can be used again
+
+
+@pytest.mark.parametrize("declaration", [NAMESPACES, SYSTEMD], ids=["namespaces", "systemd"])
+def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(
+    tool: Tool, declaration: dict[str, Any]
+) -> None:
+    tool.up(declaration)
+    node = Path("/proc", str(tool.node_pid()))
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not node.exists())
+    assert tool.call("down").returncode == 0
+    assert [path.name for path in tool.folder.iterdir()] == ["log"]
+    tool.up(NAMESPACES)
+
+
+def test_it_ends_with_its_folder(tool: Tool) -> None:
+    tool.up(NAMESPACES)
+    node = Path("/proc", str(tool.node_pid()))
+    shutil.rmtree(tool.folder)
+    wait_until(lambda: not tool.processes() and not node.exists())
+
+
+def test_it_ends_when_nobody_asks(tool: Tool) -> None:
+    tool.up(NAMESPACES, "--idle", "2")
+    for _number in range(4):  # as long as somebody asks, it stays
+        time.sleep(0.7)
+        tool.ask("probe", "pod1")
+    wait_until(lambda: not tool.processes())
+    assert [path.name for path in tool.folder.iterdir()] == ["log"]

@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that run systemd boot, reboot and go away as real ones do; their package managers see what a test publishes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import apt, images, nft_versions, rpm
+from lab.container import SystemdNode
+from lab.entering import LabError
+from lab.machine import Machine
+from lab.namespace import Namespace
+from lab.podman import Podman
+
+CLEAN_UP_LIMIT = 15.0  # seconds
+
+ANOTHER_LAB = """
+import sys, time
+from lab.container import SystemdNode
+from lab.podman import Podman
+podman = Podman()
+node = SystemdNode("node", podman, podman.image("bookworm"))
+node.start()
+node.wait_until_booted()
+print(podman.folder, node.pid, podman.holder, flush=True)
+time.sleep(600)
+"""
+
+
+FAKE_MMDEBSTRAP = """#!/bin/sh
+echo built >> @LOG@
+for word; do case $word in */roots/*) folder=$word ;; esac; done
+sleep 0.3
+mkdir "$folder"
+"""
+
+
+@pytest.fixture(scope="module")
+def podman() -> Iterator[Podman]:
+    podman = Podman()
+    yield podman
+    podman.close()
+
+
+@pytest.fixture
+def front() -> Iterator[Machine]:
+    """The other end of a node's link: what the load balancer is to a whole lab."""
+    namespace = Namespace.network("front")
+    namespace.wait()
+    yield Machine("front", namespace.pid)
+    namespace.close()
+
+
+@pytest.mark.parametrize("suite", nft_versions.SUITES)
+def test_a_node_of_each_release_boots_and_has_its_nft(podman: Podman, suite: str) -> None:
+    node = SystemdNode(f"boots-{suite}", podman, podman.image(suite))
+    node.start()
+    assert node.wait_until_booted() == "running"
+    assert f"v{nft_versions.SUITES[suite]} " in node.run(["nft", "--version"]).stdout
+    assert [line.split()[0] for line in node.run(["ip", "-br", "link"]).stdout.splitlines()] == ["lo"]
+
+
+def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(podman: Podman, front: Machine) -> None:
+    def plug(node: SystemdNode) -> None:
+        front.ip([f"link add plug type veth peer name eth0 netns {node.pid}"])
+
+    node = SystemdNode("reboots", podman, podman.image("bookworm"), plug)
+    node.start()
+    node.wait_until_booted()
+    _enable(node, "look", "/bin/sh -c 'ip -br link show eth0 > /etc/seen'")
+
+    for reboot in (node.reboot, lambda: _reboot_from_inside(node)):
+        before = node.pid
+        node.write("/run/gone", "")
+        node.run(["nft", "add", "table", "inet", "gone"])
+        node.run(["ip", "rule", "add", "priority", "77", "table", "77"])
+        reboot()
+        assert node.pid != before
+        assert not node.exists("/run/gone")
+        assert node.run(["nft", "list", "tables"]).stdout == ""
+        assert "77:" not in node.run(["ip", "rule"]).stdout
+        assert "eth0" in node.run(["ip", "-br", "link"]).stdout
+        if reboot == node.reboot:  # a node that reboots by itself is plugged in while it boots
+            assert node.read("/etc/seen").startswith("eth0")
+
+
+def _reboot_from_inside(node: SystemdNode) -> None:
+    before = node.pid
+    node.run(["systemctl", "reboot"], check=False)  # the command's own end is part of the reboot
+    node.follow_reboot(before)
+
+
+def test_a_failed_unit_is_named(podman: Podman) -> None:
+    node = SystemdNode("fails", podman, podman.image("bookworm"))
+    node.start()
+    node.wait_until_booted()
+    _enable(node, "broken", "/bin/false")
+    with pytest.raises(LabError, match=r"broken\.service"):
+        node.reboot()
+    assert node.wait_until_booted(states=("running", "degraded")) == "degraded"
+    node.stop()
+    with pytest.raises(LabError):
+        node.run(["true"])
+
+
+@pytest.mark.parametrize("killed", [["lab"], ["holder", "lab"]])
+def test_a_killed_lab_leaves_nothing_and_disturbs_no_other(podman: Podman, killed: list[str]) -> None:
+    bystander = SystemdNode(f"bystander-{len(killed)}", podman, podman.image("bookworm"))
+    bystander.start()
+    bystander.wait_until_booted()
+    lab = subprocess.Popen([sys.executable, "-c", ANOTHER_LAB], stdout=subprocess.PIPE, text=True, env=_environment())
+    assert lab.stdout is not None
+    folder, node, holder = lab.stdout.readline().split()
+    pids = {"lab": lab.pid, "holder": int(holder)}
+    for name in killed:
+        os.kill(pids[name], signal.SIGKILL)
+    lab.wait()
+    lab.stdout.close()
+    if "holder" in killed:  # then it is the next lab that cleans up
+        Podman().close()
+    deadline = time.monotonic() + CLEAN_UP_LIMIT
+    while Path(folder).exists() or Path("/proc", node).exists():
+        assert time.monotonic() < deadline, f"{folder} or process {node} is still there"
+        time.sleep(0.1)
+    assert folder not in Path("/proc/mounts").read_text()
+    assert bystander.wait_until_booted() == "running"
+
+
+def test_the_machine_s_own_podman_knows_nothing_of_it(podman: Podman) -> None:
+    node = SystemdNode("unknown", podman, podman.image("bookworm"))
+    listed = subprocess.run(
+        ["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False
+    )
+    assert node.name not in listed.stdout.split()
+
+
+@pytest.mark.parametrize("suite", nft_versions.SUITES)
+def test_the_nft_of_another_release_reads_the_files_and_stdin_of_the_machine(
+    front: Machine, tmp_path: Path, suite: str
+) -> None:
+    nft = str(tmp_path / "nft")
+    Path(nft).write_text(nft_versions.wrapper(suite))
+    ruleset = tmp_path / "ruleset.nft"
+    ruleset.write_text("table ip6 fromFile {\n}\n")
+    front.run(["sh", nft, "-f", str(ruleset)])
+    front.run(["sh", nft, "-f", "-"], input="table ip6 fromStdin {\n}\n")
+    assert front.run(["nft", "list", "tables"]).stdout == "table ip6 fromFile\ntable ip6 fromStdin\n"
+    assert f"v{nft_versions.SUITES[suite]} " in front.run(["sh", nft, "--version"]).stdout
+
+
+def test_apt_finds_what_is_published_once_its_index_is_fresh(podman: Podman, tmp_path: Path) -> None:
+    debs = apt.packages("bookworm")
+    node = SystemdNode("apt", podman, podman.image("bookworm", images.NODE_PACKAGES))
+    node.start()
+    node.wait_until_booted()
+    install = ["apt-get", "install", "--yes", "nftables"]
+    apt.publish(node, [])
+    node.run(["apt-get", "update"])
+    apt.publish(node, debs)
+    assert node.run(install, check=False).returncode != 0  # stale: the index lacks it
+    node.run(["apt-get", "update"])
+    node.run(install)
+    assert "v1.0.6" in node.run(["nft", "--version"]).stdout
+    newer = apt.with_version(next(deb for deb in debs if deb.name.startswith("nftables_")), "1.0.6-99", tmp_path)
+    apt.publish(node, [*debs, newer])
+    node.run(["apt-get", "update"])
+    node.run(install)
+    assert node.run(["dpkg-query", "--show", "--showformat", "${Version}", "nftables"]).stdout == "1.0.6-99"
+
+
+def test_dnf_finds_what_is_published_once_its_index_is_fresh(podman: Podman) -> None:
+    node = SystemdNode("dnf", podman, podman.image("bookworm", rpm.PACKAGES))
+    node.start()
+    node.wait_until_booted()
+    rpm.prepare(node)
+    assert node.run(["sh", "-c", "command -v apt-get"], check=False).returncode != 0
+    install = ["dnf", "--assumeyes", "install", "nftables"]
+    assert node.run(install, check=False).returncode != 0
+    rpm.publish(node, ["1.0.2", "1.0.9"])
+    assert node.run(install, check=False).returncode != 0  # stale
+    node.run([*install[:2], "--refresh", "install", "nftables-1.0.2"])
+    assert node.run(["nft", "--version"]).stdout == "nftables v1.0.2 (lab)\n"
+    node.run(["dnf", "--assumeyes", "upgrade", "nftables"])
+    assert node.run(["rpm", "-q", "nftables"]).stdout == "nftables-1.0.9-1.noarch\n"
+
+
+def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    fake = tmp_path / "bin" / "mmdebstrap"
+    fake.parent.mkdir()
+    fake.write_text(FAKE_MMDEBSTRAP.replace("@LOG@", f"{tmp_path}/log"))
+    fake.chmod(0o755)
+    code = "from lab import images; print(images.root('bookworm', ['a']))"
+    environment = {**_environment(), "PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    half = tmp_path / "kubenode-datapath/roots" / f".{images.key('bookworm', ['a'])}.unfinished"
+    half.mkdir(parents=True)  # what a killed build leaves
+    build = [sys.executable, "-c", code]
+    builders = [subprocess.Popen(build, stdout=subprocess.PIPE, text=True, env=environment) for _builder in range(2)]
+    answers = {builder.communicate()[0].splitlines()[-1] for builder in builders}
+    assert len(answers) == 1
+    assert Path(answers.pop()).is_dir()
+    assert (tmp_path / "log").read_text() == "built\n"
+    assert not half.exists()
+
+
+def _enable(node: SystemdNode, name: str, command: str) -> None:
+    """A unit that is started early, as one that has to be done before kubelet."""
+    text = f"[Service]\nType=oneshot\nExecStart={command}\n[Install]\nWantedBy=sysinit.target\n"
+    node.write(f"/etc/systemd/system/{name}.service", text)
+    node.run(["systemctl", "enable", f"{name}.service"])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(images.__file__).parents[1])}

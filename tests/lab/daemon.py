@@ -1,0 +1,171 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab in a process of its own, for tools that come and go.
+
+Its folder holds ``inventory.json``, ``control`` (the socket by which it is asked) and ``log``. It ends when it is told to,
+when the folder is gone, and when nobody has asked for a while (IDLE_LIMIT, where nothing else is said); it takes what it
+wrote, but for the log, along. However it ends, its machines end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lab.cloud import Lab, Node
+from lab.commands import COMMANDS
+from lab.entering import LabError
+
+IDLE_LIMIT = 3600.0  # seconds
+_START_LIMIT = 1200.0  # seconds; the first lab on a machine builds an image
+_INVENTORY, _CONTROL, _LOG = "inventory.json", "control", "log"
+_DOWN = "down"
+
+
+def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
+    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``; return when it stands.
+
+    It ends by itself when nobody asks for ``idle`` seconds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if _is_up(folder):
+        raise LabError(f"there is a lab in {folder} already")
+    _remove_leftovers(folder)
+    with (folder / _LOG).open("w") as sink:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", __name__, folder, declaration, str(idle)],
+            stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
+        )  # fmt: skip
+    try:
+        _wait_until_up(folder, daemon)
+    except BaseException:
+        daemon.terminate()
+        raise
+
+
+def _wait_until_up(folder: Path, daemon: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_LIMIT
+    while not _is_up(folder):
+        if daemon.poll() is not None:
+            raise LabError(f"the lab could not be built:\n{(folder / _LOG).read_text()}")
+        if time.monotonic() > deadline:
+            raise LabError(f"the lab was not built within {_START_LIMIT:g} s; its log is {folder / _LOG}")
+        time.sleep(0.02)
+
+
+def stop(folder: Path) -> None:
+    """End the lab; return when all of it is gone. No lab there is fine."""
+    if _is_up(folder):
+        ask(folder, [_DOWN])
+    else:
+        _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """What a lab that was killed could not take along."""
+    for name in (_INVENTORY, _CONTROL):
+        (folder / name).unlink(missing_ok=True)
+
+
+def ask(folder: Path, words: list[str]) -> Any:
+    """What the lab answers to a command. Raises LabError where it refuses, or where there is no lab."""
+    try:
+        with _connected(folder) as connection, connection.makefile("rw") as stream:
+            print(json.dumps(words), file=stream, flush=True)
+            told = stream.readline()
+    except OSError as error:
+        raise LabError(f"there is no lab in {folder}: {error.strerror}") from error
+    if not told:
+        raise LabError(f"the lab ended before it answered; its log is {folder / _LOG}")
+    answer = json.loads(told)
+    if "error" in answer:
+        raise LabError(answer["error"])
+    return answer["answer"]
+
+
+def _is_up(folder: Path) -> bool:
+    try:
+        with _connected(folder):
+            return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _connected(folder: Path) -> Iterator[socket.socket]:
+    """By the folder's descriptor: the whole path may be too long for a socket."""
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(f"/proc/self/fd/{place}/{_CONTROL}")
+            yield connection
+    finally:
+        os.close(place)
+
+
+class _Control(socketserver.UnixStreamServer):
+    """Answers one command after another, until the lab is to end."""
+
+    timeout = 0.5  # seconds between two looks at the folder and the clock
+
+    def __init__(self, lab: Lab, folder: Path, ending: contextlib.ExitStack) -> None:
+        os.chdir(folder)  # a socket's path may have 107 bytes
+        super().__init__(_CONTROL, _Command)
+        self.lab = lab
+        self.ending = ending
+        self.is_over = False
+        self.asked = time.monotonic()
+        self._folder = folder
+
+    def serve(self, idle: float) -> None:
+        while not self.is_over and (self._folder / _CONTROL).exists() and time.monotonic() - self.asked < idle:
+            self.handle_request()
+
+
+class _Command(socketserver.StreamRequestHandler):
+    server: _Control
+    timeout = 10  # seconds for one who connects to say something
+
+    def handle(self) -> None:
+        line = self.rfile.readline()
+        if not line:  # somebody only wanted to know whether we are there
+            return
+        self.wfile.write(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
+        self.server.asked = time.monotonic()
+
+    def _answer(self, words: list[str]) -> dict[str, Any]:
+        if words == [_DOWN]:
+            self.server.is_over = True
+            self.server.ending.close()  # before the answer: nothing is left when it arrives
+            return {"answer": None}
+        try:
+            return {"answer": COMMANDS[words[0]](self.server.lab, *words[1:])}
+        except Exception as error:  # whatever it was, the lab goes on
+            return {"error": str(error) or repr(error)}
+
+
+def _main(folder: Path, declaration: Path, idle: float) -> None:
+    declared = json.loads(declaration.read_text())
+    nodes = [Node(**node) for node in declared.pop("nodes")]
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
+    with contextlib.ExitStack() as ending:
+        lab = ending.enter_context(Lab(folder.name, nodes, **declared))
+        ending.callback(_remove_leftovers, folder)
+        lab.write_inventory(folder / _INVENTORY)
+        with _Control(lab, folder, ending) as control:
+            control.serve(idle)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))

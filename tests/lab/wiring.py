@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Links and addresses of the cloud.
+
+All is done from outside, in the network of a machine and not on it: as a cloud plugs in a card, and without a service on
+the node that would have to cooperate. A node that boots has its network before its process 1 is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab import entering, links, place
+from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, Client, LoadBalancer
+from lab.namespace import FORWARDING_NETWORK
+from lab.node import ClusterNode, Pod
+
+
+def connect_front(front: LoadBalancer, client: Client) -> None:
+    """The load balancer with its link to all nodes, and the client behind it."""
+    front.ip(
+        [f"link add name {LINK} address {PROBE_MAC} type bridge mcast_snooping 0", _veth("client0", client.pid)]
+        + ["link set lo up"]
+        + [f"link set {LINK} addrgenmode none"]  # PROBE_SOURCE is not what the MAC would give
+        + [f"link set {LINK} up", "link set client0 up"]
+        + [f"address add {address}/64 dev {LINK} nodad" for address in (PROBE_SOURCE, place.ROUTER)]
+        + [f"address add {place.ROUTER_IPV4}/24 dev {LINK}"]
+        + [f"address add {place.CLIENT_ROUTER}/64 dev client0 nodad"]
+    )
+    front.set_sysctls({"net.ipv6.conf.all.forwarding": 1, "net.ipv4.conf.all.forwarding": 1})
+    client.ip(
+        [
+            "link set lo up",
+            "link set eth0 up",
+            f"address add {client.address}/64 dev eth0 nodad",
+            f"route add default via {place.CLIENT_ROUTER}",
+        ]
+    )
+    links.compute_checksums(front, ["client0"])
+    links.compute_checksums(client, ["eth0"])
+
+
+def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode], advertised: bool) -> None:
+    """A node and its pods. ``advertised``: its IPv6 default route is left to the load balancer's advertisements."""
+    node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
+    port = node.place.port
+    front.ip(
+        [
+            _veth(port, node.pid, peer_mac=node.place.mac()),
+            f"link set {port} master {LINK} up",
+            f"route replace {node.pod_subnet} via {node.address} dev {LINK}",
+        ]
+    )
+    if advertised:
+        node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 2})  # 1 would not do on a node that forwards
+    node.ip(
+        [
+            "link set lo up",
+            "link set eth0 up",
+            f"address add {node.address}/64 dev eth0 nodad",
+            f"address add {node.ipv4}/24 dev eth0",
+            f"route add default via {place.ROUTER_IPV4}",
+        ]
+        + ([] if advertised else [f"route add default via {PROBE_SOURCE} dev eth0"])
+        + [f"route add {other.pod_subnet} via {other.address}" for other in others]
+        + [line for index, pod in enumerate(node.pods) for line in _pod_link(pod, index)]
+    )
+    for pod in node.pods:
+        _address_pod(pod)
+    links.compute_checksums(front, [port])
+    links.compute_checksums(node, ["eth0", *(pod.link for pod in node.pods)])
+
+
+def disconnect(node: ClusterNode, front: LoadBalancer) -> None:
+    """Take away the links of the boot before, whose namespace the kernel may still have to free."""
+    front.run(["ip", "link", "delete", node.place.port], check=False)
+    for pod in node.pods:
+        pod.run(["ip", "link", "delete", "eth0"], check=False)
+
+
+def _pod_link(pod: Pod, index: int) -> list[str]:
+    """Like a CNI: a host route on the node."""
+    mac = pod.node.place.mac
+    return [
+        _veth(pod.link, pod.pid, mac(2 * index + 1), mac(2 * index + 2)),
+        f"link set {pod.link} up",
+        f"address add {place.POD_ROUTER}/64 dev {pod.link} nodad",
+        f"route add {pod.address}/128 dev {pod.link}",
+    ]
+
+
+def _address_pod(pod: Pod) -> None:
+    """Like a CNI: a default route by the node."""
+    pod.ip(
+        [
+            "link set lo up",
+            "link set eth0 up",
+            f"address add {pod.address}/128 dev eth0 nodad",
+            f"route add default via {place.POD_ROUTER} dev eth0",
+        ]
+    )
+    links.compute_checksums(pod, ["eth0"])
+
+
+def _veth(name: str, peer: int, mac: str = "", peer_mac: str = "") -> str:
+    """A veth whose other end is eth0 of the machine that process ``peer`` holds.
+
+    udev changes a MAC that the kernel made up (MACAddressPolicy=persistent); one that is given it leaves alone.
+    """
+    entering.refuse_host(peer)
+    given, peer_given = (f"address {address} " if address else "" for address in (mac, peer_mac))
+    return f"link add name {name} {given}type veth peer name eth0 {peer_given}netns {peer}"
