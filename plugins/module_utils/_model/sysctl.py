@@ -53,13 +53,15 @@ class Configuration(t.NamedTuple):
     assignments: tuple[Assignment, ...]
 
     def winner(self, key: str) -> Assignment | None:
-        """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does."""
+        """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does.
+
+        What the kernel refuses leaves what was written before it.
+        """
         explicit = [one for one in self.assignments if one.key == key]
-        assigning = [one for one in explicit if one.value is not None]
-        if explicit:
-            return (assigning or explicit)[-1]
         globs = [one for one in self.assignments if one.is_glob and one.value is not None and one.covers(key)]
-        return globs[-1] if globs else None
+        lines = explicit or globs
+        taken = [one for one in lines if one.number is not None] or lines
+        return taken[-1] if taken else None
 
     def value(self, key: str) -> int | None:
         """What the tool leaves in ``key``; None where it leaves it as it is."""
