@@ -145,6 +145,8 @@ class Script:
 class FakeSysctl:
     """The kernel's reverse-path settings: links have an index, and what was never written follows conf/default.
 
+    As in the kernel, a link that is made after conf/default was written does not follow it.
+
     fails: names that can not be written. written: the names that were, in order.
     """
 
@@ -162,6 +164,7 @@ class FakeSysctl:
         self._last += 1
         self._indices[link] = self._last
         self.values[link] = self.values["default"]
+        self.pinned |= {link} if "default" in self.pinned else set()
 
     def remove(self, link: str) -> None:
         del self._indices[link], self.values[link]

@@ -9,8 +9,9 @@ The kernel takes the stricter-looking of two numbers, ``max(conf/all, conf/LINK)
 IN_DEV_RPFILTER): 0 off, 1 strict (RFC 3704 section 2.2), 2 loose (section 2.4). So conf/all can make a wish impossible.
 
 A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf);
-one write, of whatever value, pins it until the link goes. The kernel does not tell which settings are pinned, hence
-the record: what we have written during this boot, by the link's index.
+one write, of whatever value, pins it until the link goes. So does an address given to the link, which many a pod's or
+cloud's link never gets. The kernel does not tell which settings are pinned, hence the record: what we have written during
+this boot, by the link's index.
 """
 
 from __future__ import annotations
