@@ -17,8 +17,8 @@ description:
     elsewhere; strict filtering on the link where it comes in drops it.
   - What counts for a link is its effective value, the larger of C(net.ipv4.conf.all.rp_filter) and the link's own. A wish
     that the former makes impossible is an error, unless O(raise_all) is set.
-  - A value that merely reads as wished is not enough. Whoever writes C(net.ipv4.conf.default.rp_filter) also changes every
-    link whose value was never written. So each link is written once, and that is recorded until the next boot
+  - A value that merely reads as wished is not enough. Whoever writes C(net.ipv4.conf.default.rp_filter) also changes
+    links whose value was never written. So each link is written once, and that is recorded until the next boot
     under C(/run/kubenode), by the link's index; a link that was deleted and made anew is written again.
 notes:
   - One call owns what O(path) names, in both planes. What an earlier call with the same path has set and this one does
@@ -30,6 +30,7 @@ notes:
   - Warns of a line in another file that would win at the next boot, by the rules of systemd-sysctl and of
     C(sysctl --system), which also reads C(/etc/sysctl.conf).
   - Warns of a name that is no link yet, and of a pattern that matches none. The permanent plane is written nevertheless.
+  - The first run after a boot writes each link once more, and reports that as a change.
   - With O(state=absent) a link gets back the value from before if it is still the same link and has the value that was
     written. What somebody else has changed since stays. The kernel has no way to make a value unwritten again.
 extends_documentation_fragment:

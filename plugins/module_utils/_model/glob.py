@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
@@ -56,6 +57,7 @@ def is_glob(word: str) -> bool:
     return any(character in word for character in CHARACTERS)
 
 
+@functools.cache
 def parse(text: str) -> Glob:
     """A ``[`` that no ``]`` closes stands for itself, as in glob(7)."""
     parts: list[OneOf | Star] = []

@@ -253,10 +253,10 @@ class Settings(t.NamedTuple):
     def ifindex(self, name: str) -> int:
         return self.links.get(name, 0)
 
-    def entry(self, name: str) -> Entry | None:
-        """The record's word on a setting that is there. A link is known by its index: a renamed one keeps its pin."""
-        ifindex = self.ifindex(name)
-        return next((one for one in self.record if one.ifindex == ifindex and (ifindex or one.name == name)), None)
+    def entries(self) -> dict[str, Entry]:
+        """The record's entries of settings that are there, by name. A link is known by its index: a renamed one keeps its pin."""
+        known = {entry.ifindex or entry.name: entry for entry in self.record}
+        return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
 
     def effective(self, name: str) -> int:
         return max(self.values[ALL], self.values[name])
@@ -296,11 +296,12 @@ def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference
 
     Raises Refusal where conf/all or another holder is in the way.
     """
-    entries = {name: settings.entry(name) for name in settings.values}
-    held = {name: entry for name, entry in entries.items() if entry and entry.holder == holder}
+    entries = settings.entries()
+    held = {name: entry for name, entry in entries.items() if entry.holder == holder}
     ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
-    targets = _targets(wish, held, ours, settings) if wish else {}
-    changes = [change for name, wanted in targets.items() for change in _taking(name, wanted, holder, settings)]
+    targets = _targets(wish, entries, ours, holder, settings) if wish else {}
+    takings = (_taking(name, wanted, holder, settings, entries.get(name)) for name, wanted in targets.items())
+    changes = [change for change in takings if change]
     left = {name: entry for name, entry in ours.items() if name not in targets}
     if wish and not changes and not left:
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
@@ -308,21 +309,25 @@ def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference
     there = {0, *settings.links.values()}
     gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
     leaving = {*left.values(), *gone}
-    replaced = {entries[change.name] for change in changes}
-    kept = [one for one in settings.record if one not in leaving | replaced]
-    taken = [(change.entry, entries[change.name]) for change in changes if change.entry]
-    changes += [_restoring(name, entry, settings) for name, entry in left.items()]
+    moving = leaving | {entries[change.name] for change in changes if change.name in entries}
+    kept = [one for one in settings.record if one not in moving]
+    taken = [(change.entry, entries.get(change.name)) for change in changes if change.entry]
+    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items()]
+    changes += [change for change in restoring if change.found != change.wanted]
     return Difference(
-        tuple(sorted((change for change in changes if change.entry or change.found != change.wanted), key=_order)),
+        tuple(sorted(changes, key=_order)),
         (*kept, *leaving, *(_announced(entry, old) for entry, old in taken)),
         (*kept, *(entry for entry, _old in taken)),
     )
 
 
 def _targets(
-    wish: Wish, held: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], settings: Settings
+    wish: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
 ) -> dict[str, int]:
-    """Values by name: of the links that the wish covers, and of what has to hold so that it is possible."""
+    """Values by name: of the links that the wish covers, and of what has to hold so that it is possible.
+
+    ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
+    """
     wished = {link: wish.mode for link in settings.links if wish.covers(link)}
     found = settings.values[ALL]
     original = ours[ALL].before if ALL in ours else found
@@ -330,13 +335,13 @@ def _targets(
         raise _impossible(wish, original)
     if original <= wish.mode:
         # Whoever has changed conf/all since we lowered it saw the other links as they are now.
-        is_overruled = ALL in held and ALL not in ours
+        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
         return {**({name: settings.values[name] for name in ours} if is_overruled else {}), **wished}
     # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
     kept = {name: max(original, entry.before) for name, entry in ours.items()}
     if found > wish.mode:
         lower = (name for name, value in settings.values.items() if value < found)
-        kept.update({name: found for name in lower if name in held or not settings.entry(name)})
+        kept.update({name: found for name in lower if name not in entries or entries[name].holder == holder})
     return {**kept, **wished, ALL: wish.mode}
 
 
@@ -350,24 +355,19 @@ def _impossible(wish: Wish, found: int) -> Refusal:
     )
 
 
-def _taking(name: str, wanted: int, holder: str, settings: Settings) -> t.Iterator[Change]:
-    """The write that makes a setting ``wanted`` and pinned; none where it is so by us, or by another set of ours."""
-    entry, found = settings.entry(name), settings.values[name]
+def _taking(name: str, wanted: int, holder: str, settings: Settings, entry: Entry | None) -> Change | None:
+    """The write that makes a setting ``wanted`` and pinned; None where it is so by us, or by another set of ours."""
+    found = settings.values[name]
     if entry and entry.holder != holder and wanted not in (entry.value, entry.next):
         raise Refusal(
             f"{dotted(name)} shall be {wanted}, but it is held at {entry.value} by the set whose path is {entry.holder}."
             " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
         )
     if entry and entry.next is None and entry.value == found == wanted:
-        return
+        return None
     before = entry.before if entry and entry.is_ours(found) else found
-    yield Change(
-        name, found, wanted, Entry(name, settings.ifindex(name), entry.holder if entry else holder, before, wanted)
-    )
-
-
-def _restoring(name: str, entry: Entry, settings: Settings) -> Change:
-    return Change(name, settings.values[name], entry.before, None)
+    taker = entry.holder if entry else holder
+    return Change(name, found, wanted, Entry(name, settings.ifindex(name), taker, before, wanted))
 
 
 def _announced(entry: Entry, old: Entry | None) -> Entry:

@@ -47,19 +47,22 @@ class Assignment(t.NamedTuple):
         return len(mine) == len(others) and all(glob.matches(glob.parse(one), two) for one, two in zip(mine, others))
 
 
-class Configuration(t.NamedTuple):
-    """What one tool has read, in the order in which it holds it."""
+class Configuration:
+    """What one tool has read: ``assignments`` in the order in which it holds them."""
 
-    assignments: tuple[Assignment, ...]
+    def __init__(self, assignments: t.Iterable[Assignment]) -> None:
+        self.assignments = tuple(assignments)
+        self._globs = [one for one in self.assignments if one.is_glob and one.value is not None]
+        self._explicit: dict[str, list[Assignment]] = {}
+        for one in self.assignments:
+            self._explicit.setdefault(one.key, []).append(one)
 
     def winner(self, key: str) -> Assignment | None:
         """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does.
 
         What the kernel refuses leaves what was written before it.
         """
-        explicit = [one for one in self.assignments if one.key == key]
-        globs = [one for one in self.assignments if one.is_glob and one.value is not None and one.covers(key)]
-        lines = explicit or globs
+        lines = self._explicit.get(key) or [one for one in self._globs if one.covers(key)]
         taken = [one for one in lines if one.number is not None] or lines
         return taken[-1] if taken else None
 
@@ -80,13 +83,13 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
         if one.key not in options or options[one.key].value != one.value:
             options.pop(one.key, None)
             options[one.key] = one
-    return Configuration(tuple(options.values()))
+    return Configuration(options.values())
 
 
 def by_procps(files: t.Mapping[str, str]) -> Configuration:
     """``sysctl --system`` of procps 4 on ``files``, texts by path: it holds all lines, and works from first to last."""
     paths = [*_in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
-    return Configuration(tuple(_parse(files, paths)))
+    return Configuration(_parse(files, paths))
 
 
 def _in_order(files: t.Iterable[str]) -> list[str]:

@@ -44,16 +44,15 @@ class LiveReversePath:
         found = file.found[RECORD]
         record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
         links = self._edge.links()
-        names = {ALL, DEFAULT, *(link for link, ifindex in links.items() if self._concerns(link, ifindex, record))}
+        recorded = {entry.ifindex for entry in record}
+        names = {ALL, DEFAULT, *(link for link, index in links.items() if index in recorded or self._concerns(link))}
         values = {name: value for name in sorted(names) for value in (self._edge.read(key(name)),) if value is not None}
         if ALL not in values or DEFAULT not in values:
             raise Failure(f"{dotted(ALL)} can not be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
         return Observed(Settings(links, values, record), file)
 
-    def _concerns(self, link: str, ifindex: int, record: reverse_path.Record) -> bool:
-        if any(entry.ifindex == ifindex for entry in record):
-            return True
+    def _concerns(self, link: str) -> bool:
         return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
 
     def foresee(self, observed: Observed, is_selected: bool) -> dict[str, dict[str, dict[str, int]]]:
@@ -61,17 +60,9 @@ class LiveReversePath:
         before = after = observed.settings
         if is_selected:
             after = reverse_path.difference(self._wish, self._holder, before).after(before)
-        return {
-            link: {"before": before.shown(link), "after": after.shown(link)}
-            for link in sorted({*before.links} & {*before.values})
-            if self._is_about(link, before)
-        }
-
-    def _is_about(self, link: str, settings: Settings) -> bool:
-        if self._wish:
-            return self._wish.covers(link)
-        entry = settings.entry(link)
-        return entry is not None and entry.holder == self._holder
+        held = {name for name, entry in before.entries().items() if entry.holder == self._holder}
+        links = {link for link in before.links if (self._wish.covers(link) if self._wish else link in held)}
+        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
 
     def plan(self, observed: Observed) -> Plan:
         settings = observed.settings
