@@ -217,7 +217,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     loose(node, "eth0")
     run(node, **other)
     assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
-    assert f"held at 2 by the set whose path is {PATH}" in refused(node, **{**other, "interfaces": ["eth0"]})
+    assert f"the set whose path is {PATH} holds it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
     run(node, state="absent")
     assert not run(node, **other)["changed"]
     run(node, state="absent", path=OTHER_PATH)

@@ -256,7 +256,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
         and machine.hold(wish("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     )
     assert machine.hold(wish("eth0"), other) == ["eth1"]  # what the first set holds already is left to it
-    with pytest.raises(Refusal, match=f"held at 2 by the set whose path is {PATH}"):
+    with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
         machine.hold(wish("eth0", mode="strict"), other)
     assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
     machine.hold(None)
@@ -282,12 +282,43 @@ def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path:
 
 
 @needs_root
+def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=2)
+    seen = []
+    write = machine.kernel.write
+    monkeypatch.setattr(
+        machine.kernel,
+        "write",
+        lambda name, value: (write(name, value), seen.append(machine.kernel.effective()["eth1"])),
+    )
+    for mode in ("strict", "off", "strict", "loose"):
+        machine.hold(wish("eth0", mode=mode, raise_all=True))
+    machine.hold(None)
+    assert len(seen) > 10 and set(seen) == {2}
+
+
+@needs_root
 def test_a_wish_that_does_not_need_a_lower_all_any_more_raises_it_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=1)
     values = dict(machine.kernel.values)
     machine.hold(wish("eth0", mode="off", raise_all=True))
     machine.hold(wish("eth0", mode="strict", raise_all=True))
     assert machine.kernel.values == {**values, "eth0": 1}
+
+
+@needs_root
+@pytest.mark.parametrize("first", [PATH, "/etc/sysctl.d/91-x.conf"])
+def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another_set(
+    tmp_path: Path, first: str
+) -> None:
+    machine, other = Machine(tmp_path, "eth0", "eth1", all_=1), "/etc/sysctl.d/91-x.conf"
+    raising = wish("eth0", mode="off", raise_all=True)
+    machine.hold(raising)
+    assert machine.hold(wish("eth1"), other) == ["eth1"] and machine.hold(wish("eth1"), other) == []
+    assert machine.hold(raising) == [] and machine.kernel.effective() == {"lo": 1, "eth0": 0, "eth1": 2}
+    machine.hold(None, first)
+    machine.hold(None, {PATH: other, other: PATH}[first])
+    assert machine.kernel.effective() == {"lo": 1, "eth0": 1, "eth1": 1} and machine.files == set()
 
 
 @needs_root

@@ -125,10 +125,8 @@ def overlap(one: Glob, other: Glob) -> bool:
     """Whether some name matches both."""
     if not one or not other:
         return all(isinstance(part, Star) for part in one + other)
-    if isinstance(one[0], Star):
+    if isinstance(one[0], Star) or isinstance(other[0], Star):
         return overlap(one[1:], other) or overlap(one, other[1:])
-    if isinstance(other[0], Star):
-        return overlap(other, one)
     return one[0].meets(other[0]) and overlap(one[1:], other[1:])
 
 

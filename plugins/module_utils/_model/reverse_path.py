@@ -206,6 +206,7 @@ class Entry(t.NamedTuple):
     holder: the set of wishes that it belongs to, named by the path of its file.
     before: the value that ours replaced.
     value: what was written last, None for nothing yet. next: what is about to be written, None when that is done.
+    wished: whether the holder names the link; False for what has to hold since conf/all was lowered.
     """
 
     name: str
@@ -214,6 +215,7 @@ class Entry(t.NamedTuple):
     before: int
     value: int | None = None
     next: int | None = None
+    wished: bool = True
 
     def is_ours(self, found: int) -> bool:
         """Whether a value may be from us; anything else is somebody's who came after."""
@@ -253,9 +255,13 @@ class Settings(t.NamedTuple):
     def ifindex(self, name: str) -> int:
         return self.links.get(name, 0)
 
-    def entries(self) -> dict[str, Entry]:
-        """The record's entries of settings that are there, by name. A link is known by its index: a renamed one keeps its pin."""
-        known = {entry.ifindex or entry.name: entry for entry in self.record}
+    def entries(self, holder: str) -> dict[str, Entry]:
+        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish.
+
+        A link is known by its index, so that a renamed one keeps its pin.
+        """
+        known = {one.ifindex or one.name: one for one in self.record if one.wished}
+        known.update({one.ifindex or one.name: one for one in self.record if one.holder == holder})
         return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
 
     def effective(self, name: str) -> int:
@@ -296,39 +302,42 @@ def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference
 
     Raises Refusal where conf/all or another holder is in the way.
     """
-    entries = settings.entries()
+    entries = settings.entries(holder)
     held = {name: entry for name, entry in entries.items() if entry.holder == holder}
     ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
     targets = _targets(wish, entries, ours, holder, settings) if wish else {}
-    takings = (_taking(name, wanted, holder, settings, entries.get(name)) for name, wanted in targets.items())
+    takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
     changes = [change for change in takings if change]
+    taken = {change.name: change.entry for change in changes if change.entry}
     left = {name: entry for name, entry in ours.items() if name not in targets}
     if wish and not changes and not left:
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
 
     there = {0, *settings.links.values()}
     gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
-    leaving = {*left.values(), *gone}
-    moving = leaving | {entries[change.name] for change in changes if change.name in entries}
+    moving = {*left.values(), *gone, *(entries[change.name] for change in changes if change.name in entries)}
     kept = [one for one in settings.record if one not in moving]
-    taken = [(change.entry, entries.get(change.name)) for change in changes if change.entry]
+    announced = [one for one in gone if one not in left.values()]
+    announced += [one._replace(next=one.before) for one in left.values()]
+    announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
     restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items()]
     changes += [change for change in restoring if change.found != change.wanted]
-    return Difference(
-        tuple(sorted(changes, key=_order)),
-        (*kept, *leaving, *(_announced(entry, old) for entry, old in taken)),
-        (*kept, *(entry for entry, _old in taken)),
-    )
+    return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
+
+
+class _Target(t.NamedTuple):
+    value: int
+    wished: bool = False
 
 
 def _targets(
     wish: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
-) -> dict[str, int]:
-    """Values by name: of the links that the wish covers, and of what has to hold so that it is possible.
+) -> dict[str, _Target]:
+    """Targets by name: of the links that the wish covers, and of what has to hold so that it is possible.
 
     ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
     """
-    wished = {link: wish.mode for link in settings.links if wish.covers(link)}
+    wished = {link: _Target(wish.mode, True) for link in settings.links if wish.covers(link)}
     found = settings.values[ALL]
     original = ours[ALL].before if ALL in ours else found
     if original > wish.mode and not wish.raise_all:
@@ -336,13 +345,14 @@ def _targets(
     if original <= wish.mode:
         # Whoever has changed conf/all since we lowered it saw the other links as they are now.
         is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
-        return {**({name: settings.values[name] for name in ours} if is_overruled else {}), **wished}
+        kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
+        return {**kept, **wished}
     # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
-    kept = {name: max(original, entry.before) for name, entry in ours.items()}
+    kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
     if found > wish.mode:
         lower = (name for name, value in settings.values.items() if value < found)
-        kept.update({name: found for name in lower if name not in entries or entries[name].holder == holder})
-    return {**kept, **wished, ALL: wish.mode}
+        kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
+    return {**kept, **wished, ALL: _Target(wish.mode)}
 
 
 def _impossible(wish: Wish, found: int) -> Refusal:
@@ -355,19 +365,25 @@ def _impossible(wish: Wish, found: int) -> Refusal:
     )
 
 
-def _taking(name: str, wanted: int, holder: str, settings: Settings, entry: Entry | None) -> Change | None:
-    """The write that makes a setting ``wanted`` and pinned; None where it is so by us, or by another set of ours."""
+def _taking(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
+    """The write that makes a setting what it shall be, and pinned; None where it is so by us, or by another set of ours."""
     found = settings.values[name]
-    if entry and entry.holder != holder and wanted not in (entry.value, entry.next):
-        raise Refusal(
-            f"{dotted(name)} shall be {wanted}, but it is held at {entry.value} by the set whose path is {entry.holder}."
-            " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
-        )
-    if entry and entry.next is None and entry.value == found == wanted:
+    if old and old.holder != holder and target.value not in (old.value, old.next):
+        raise _held(name, target.value, old)
+    if old and old.next is None and old.value == found == target.value:
         return None
-    before = entry.before if entry and entry.is_ours(found) else found
-    taker = entry.holder if entry else holder
-    return Change(name, found, wanted, Entry(name, settings.ifindex(name), taker, before, wanted))
+    before = old.before if old and old.is_ours(found) else found
+    entry = Entry(
+        name, settings.ifindex(name), old.holder if old else holder, before, target.value, None, target.wished
+    )
+    return Change(name, found, target.value, entry)
+
+
+def _held(name: str, wanted: int, entry: Entry) -> Refusal:
+    return Refusal(
+        f"{dotted(name)} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
+        " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
+    )
 
 
 def _announced(entry: Entry, old: Entry | None) -> Entry:

@@ -60,7 +60,7 @@ class LiveReversePath:
         before = after = observed.settings
         if is_selected:
             after = reverse_path.difference(self._wish, self._holder, before).after(before)
-        held = {name for name, entry in before.entries().items() if entry.holder == self._holder}
+        held = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
         links = {link for link in before.links if (self._wish.covers(link) if self._wish else link in held)}
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
 
