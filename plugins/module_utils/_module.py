@@ -16,6 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ._converge import Guard, Outcome, Plane, Resource, converge
 from ._model.problem import Invalid, Problem, Refusal
+from ._resources.own_root import OwnRoot
 from ._system import lock, process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
@@ -67,6 +68,8 @@ class Module(AnsibleModule):
             raise Refusal(
                 f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
             )
+        if self.params.get("immediate"):
+            guards = [OwnRoot(), *guards]
         return converge(resources, self.planes(), guards=guards, check=self.check_mode, exclusive=lock.exclusive)
 
     @contextlib.contextmanager
