@@ -219,7 +219,7 @@ def main() -> None:
             accept=nft,
             starts=module.params["immediate"],
             condition=condition,
-            program=archive() if condition else None,
+            program=_archive() if condition else None,
         )
         resources: list[Resource] = [live, *placed] if wish else [*reversed(placed), live]
         if wish is None and owner and table == ProbeSnat().name:
@@ -233,6 +233,13 @@ def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
     if options["boot_condition"] == "none":
         return None
     return BootCondition(options["boot_condition"], options["interface"], find("python3") or "python3", program)
+
+
+def _archive() -> str:
+    """The boot program. Imported here, as a run that places none shall not pay for it."""
+    from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot
+
+    return archive(boot)
 
 
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:

@@ -18,6 +18,9 @@ import typing as t
 from .._model.problem import Problem
 from .._system import imds, kernel
 
+# What the program is made of besides this file.
+PARTS = ("_model.metadata", "_model.problem", "_system.imds", "_system.kernel")
+
 YES, NO, UNKNOWN = 0, 1, 255
 REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
 PAUSE = 0.1  # seconds between two looks at the interface

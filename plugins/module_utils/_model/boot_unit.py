@@ -26,12 +26,12 @@ class BootCondition(t.NamedTuple):
 class BootUnit(t.NamedTuple):
     """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it.
 
-    drop_in: what the unit adds to the unit ``beside`` it.
+    drop_in: what the unit adds to the unit ``beside`` it; empty for nothing.
     """
 
     name: str
     text: str
-    drop_in: str
+    drop_in: str = ""
     beside: str = "nftables.service"
     wanted_by: str = "multi-user.target"
 
