@@ -38,6 +38,7 @@ class BootUnit(t.NamedTuple):
 
 # Seconds that a unit's boot program has to learn whether the node has IPv6. kubelet waits for it that long at the most.
 DEADLINES = {"imds": 60, "address": 30}
+NO = 77  # the boot program's exit status for a node without IPv6; no shell and no Python ends so by itself
 
 
 def loading_table(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
@@ -92,12 +93,17 @@ Before=kubelet.service shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:
-    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files."""
+    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files.
+
+    systemd takes each status from 1 to 254 for "skip". Only the program's own NO may say so: a program that dies, and an
+    interpreter that has gone, fail the unit.
+    """
     if condition is None:
         return ""
-    seconds = DEADLINES[condition.kind]
+    question = f"{condition.kind} {condition.interface} {DEADLINES[condition.kind]}"
+    asks = f"{condition.python} -I -B {condition.program} {question}"
     return f"""\
-ExecCondition={condition.python} -I -B {condition.program} {condition.kind} {condition.interface} {seconds}
+ExecCondition=/bin/sh -c '{asks}; status=$$?; case $$status in 0|{NO}) exit $$status;; *) exit 255;; esac'
 Restart=on-failure
 RestartSec=10
 """

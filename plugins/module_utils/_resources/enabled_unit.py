@@ -70,8 +70,8 @@ class EnabledUnit:
     def _afterwards(self, observed: Observed) -> t.Iterator[Step]:
         if self._wish and self._starts and not observed.is_active:
             yield Step(f"start {self._unit}", units.Start(self._unit))
-        if not self._wish and observed.is_active:
-            yield Step(f"have systemd forget that {self._unit} was started", units.Stop(self._unit))
+        if not self._wish:
+            yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(units.Operation)):
