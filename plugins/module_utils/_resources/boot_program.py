@@ -12,27 +12,31 @@ import inspect
 import io
 import zipfile
 
-MODULES = (
-    "_agent.boot",
-    "_model.metadata",
-    "_model.problem",
-    "_system.imds",
-    "_system.kernel",
-)
-MAIN = "import sys\n\nfrom kubenode._agent.boot import main\n\nsys.exit(main())\n"
+# What each program of _agent/ is made of, besides itself.
+MODULES = {
+    "boot": ("_model.metadata", "_model.problem", "_system.imds", "_system.kernel"),
+    "routes": (
+        "_converge", "_model.attributes", "_model.fields", "_model.policy", "_model.problem", "_model.route",
+        "_model.rt_names", "_model.rule", "_resources.policy_state", "_system.library", "_system.lock",
+        "_system.netlink", "_system.rt_tables",
+    ),
+}  # fmt: skip
+MAIN = "import sys\n\nfrom kubenode._agent.{} import main\n\nsys.exit(main())\n"
 # The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def archive() -> str:
-    """The program's bytes, as text in which those that are no UTF-8 are surrogates."""
+def archive(agent: str = "boot") -> str:
+    """The bytes of a program of _agent/, as text in which those that are no UTF-8 are surrogates."""
     # Not imported above: a run that places no boot program shall not pay for it. Ansible sends along what it sees imported.
-    from .._agent import boot
+    from .._agent import boot, routes
 
-    root = boot.__name__.rpartition("._agent.")[0]
-    sources = {"__main__.py": MAIN, "kubenode/__init__.py": ""}
-    for name in MODULES:
-        sources[f"kubenode/{name.partition('.')[0]}/__init__.py"] = ""
+    programs = {"boot": boot, "routes": routes}
+    root = programs[agent].__name__.rpartition("._agent.")[0]
+    sources = {"__main__.py": MAIN.format(agent), "kubenode/__init__.py": ""}
+    for name in (f"_agent.{agent}", *MODULES[agent]):
+        if "." in name:
+            sources[f"kubenode/{name.partition('.')[0]}/__init__.py"] = ""
         module = importlib.import_module(f"{root}.{name}")
         sources[f"kubenode/{name.replace('.', '/')}.py"] = inspect.getsource(module)
     packed = io.BytesIO()

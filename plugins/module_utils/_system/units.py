@@ -33,6 +33,10 @@ class Units:
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
+    def named(self, pattern: str) -> set[str]:
+        """Units of the operator's folder, and so ours, whose names match a shell pattern."""
+        return {path.name for path in Path(FOLDER).glob(pattern)}
+
     def is_running(self) -> bool:
         """Whether systemd manages this root (sd_booted(3))."""
         return os.path.isdir("/run/systemd/system")
