@@ -278,6 +278,8 @@ diff:
   elements: dict
 """
 
+import gc
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, names, policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
@@ -355,6 +357,7 @@ OPTIONS = {
 
 
 def main() -> None:
+    gc.disable()  # nothing here refers to itself, and 20,000 rules would be looked through again and again
     module = Module(OPTIONS, long_lists=("rules", "routes"))
     with module.reporting() as result:
         tables, files = rt_tables.tables(), Files()
@@ -364,7 +367,8 @@ def main() -> None:
         if module.is_present and listed.rules is None and listed.routes is None:
             raise Invalid("rules", None, "given where state is present, or routes")
         path = names.path("path", module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json")
-        former = _former(files, path, listed, tables) if module.params["permanent"] else Policy(listed.protocol)
+        unmanaged = [name for name in ("rules", "routes") if getattr(listed, name) is None or not module.is_present]
+        former = _former(files, path, listed.protocol, tables, unmanaged if module.params["permanent"] else [])
         kept = listed.over(former) if module.is_present else former.without(listed)
 
         units = Units(module.run)
@@ -379,15 +383,15 @@ def main() -> None:
         result.update(module.report(outcome), rules=live.rules.report(), routes=live.routes.report())
 
 
-def _former(files: Files, path: str, listed: Policy, tables: dict[str, int]) -> Policy:
+def _former(files: Files, path: str, protocol: int, tables: dict[str, int], lists: list[str]) -> Policy:
     """What an earlier run left in the file: a list that this run does not manage stays in it."""
     if files.kind(path) != "file":
-        return Policy(listed.protocol)
+        return Policy(protocol)
     try:
-        former = policy.from_text(files.read(path).text, tables)
+        former = policy.from_text(files.read(path).text, tables, lists)
     except Invalid:
-        return Policy(listed.protocol)  # not what we wrote: whether it may be overwritten is ManagedFiles' to say
-    if former.protocol != listed.protocol:
+        return Policy(protocol)  # not what we wrote: whether it may be overwritten is ManagedFiles' to say
+    if former.protocol != protocol:
         raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
     return former
 

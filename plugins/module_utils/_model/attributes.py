@@ -29,9 +29,9 @@ def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
     return found
 
 
-def u32(found: dict[int, bytes], kind: int, default: int) -> int:
-    data = found.get(kind)
-    return default if data is None else int.from_bytes(data, sys.byteorder)
+def u32(found: dict[int, bytes], kind: int) -> int:
+    """0 where there is none."""
+    return int.from_bytes(found.get(kind, b""), sys.byteorder)
 
 
 def text(found: dict[int, bytes], kind: int) -> str:

@@ -148,9 +148,9 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
         return None
     route = Route(
         family,
-        u32(found, RTA_TABLE, table),
+        u32(found, RTA_TABLE) or table,
         (found[RTA_DST], dst_len) if dst_len else ANY,
-        u32(found, RTA_PRIORITY, 0),
+        u32(found, RTA_PRIORITY),
         kind,
         scope,
         found.get(RTA_PREFSRC, b""),
@@ -163,7 +163,7 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
 def _mtu(metrics: bytes) -> int | None:
     """0 for none; None where there are other metrics, or the MTU is locked."""
     found = {kind: data for kind, data in attributes(metrics).items() if any(data)}
-    return u32(found, RTAX_MTU, 0) if found.keys() <= {RTAX_MTU} else None
+    return u32(found, RTAX_MTU) if found.keys() <= {RTAX_MTU} else None
 
 
 def _expires(found: t.Mapping[int, bytes]) -> bool:
@@ -174,7 +174,7 @@ def _expires(found: t.Mapping[int, bytes]) -> bool:
 def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[Hop, ...] | None:
     """None where a next hop has what this program does not know, as an encapsulation."""
     if RTA_MULTIPATH not in found:
-        return (_hop(u32(found, RTA_OIF, 0), found, flags, 0, links),)
+        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),)
     hops, data = [], found[RTA_MULTIPATH]
     while data:
         length, hop_flags, weight, index = NEXTHOP.unpack_from(data)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import struct
+import sys
 import typing as t
 
 from . import fields, rt_names
-from .attributes import attributes, text, u32
+from .attributes import attributes, text
 from .fields import ANY, BITS, FAMILIES, IPV4, IPV6, UINT32, Prefix, Range, Unfit
 from .problem import Invalid
 
@@ -121,32 +122,40 @@ class Rule(t.NamedTuple):
 
     def options(self) -> dict[str, t.Any]:
         """The options that make this rule, nothing that is a default: what a file keeps."""
-        shown = {
-            "priority": self.priority,
-            "family": "ipv6" if self.family == IPV6 else "ipv4",
+        shown: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
+        if self.src[0]:
+            shown["from"] = fields.show_prefix(self.src, "all")
+        if self.dst[0]:
+            shown["to"] = fields.show_prefix(self.dst, "all")
+        if self.table:
+            shown["table"] = str(self.table)
+        if self[4:16] != _PLAIN or self.goto or self.suppress_prefixlength != UNSET:
+            shown.update(self._rare_options())
+        return shown
+
+    def _rare_options(self) -> t.Iterator[tuple[str, t.Any]]:
+        rare = {
             "not": self.invert,
-            "from": fields.show_prefix(self.src, ""),
-            "to": fields.show_prefix(self.dst, ""),
             "iif": self.iif,
             "oif": self.oif,
             "fwmark": f"{self.fwmark:#x}/{self.fwmask:#x}" if self.fwmask else "",
             "tos": self.tos,
             "l3mdev": self.l3mdev,
-            "uidrange": f"{self.uidrange[0]}-{self.uidrange[1]}" if self.uidrange else "",
+            "uidrange": fields.show_range(self.uidrange) if self.uidrange else "",
             "ipproto": str(self.ipproto or ""),
             "sport": fields.show_range(self.sport) if self.sport else "",
             "dport": fields.show_range(self.dport) if self.dport else "",
             "action": "" if self.action == LOOKUP else _ACTION_NAMES[self.action],
-            "table": str(self.table or ""),
+            "goto": self.goto,
         }
-        kept = {name: value for name, value in shown.items() if value or name == "priority"}
-        kept.update({"goto": self.goto} if self.action == GOTO else {})
-        suppress = {"suppress_prefixlength": self.suppress_prefixlength}
-        return {**kept, **(suppress if self.suppress_prefixlength != UNSET else {})}
+        yield from ((name, value) for name, value in rare.items() if value)
+        if self.suppress_prefixlength != UNSET:
+            yield "suppress_prefixlength", self.suppress_prefixlength
 
 
 SELECTORS = Rule._fields.index("invert") + 1
 UNNAMED = Rule(0, 0, action=0)
+_PLAIN = Rule(0, 0)[4:16]  # from iif to action
 _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 
@@ -163,19 +172,18 @@ def from_message(body: bytes) -> tuple[Rule, int] | None:
     found = attributes(body, HEADER.size)
     if not KNOWN.issuperset(found) and any(NEUTRAL.get(kind) != found[kind] for kind in found.keys() - KNOWN):
         return None
-    get = found.get
-    suppress = u32(found, FRA_SUPPRESS_PREFIXLEN, UINT32)
+    get, number = found.get, functools.partial(int.from_bytes, byteorder=sys.byteorder)
+    suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"))
     uids, sport, dport = get(FRA_UID_RANGE), get(FRA_SPORT_RANGE), get(FRA_DPORT_RANGE)
-    goto = u32(found, FRA_GOTO, 0) if action == GOTO else 0
     rule = Rule(
         family,
-        u32(found, FRA_PRIORITY, 0),
+        number(get(FRA_PRIORITY, b"")),
         (found[FRA_SRC], src_len) if src_len else ANY,
         (found[FRA_DST], dst_len) if dst_len else ANY,
         text(found, FRA_IIFNAME) if FRA_IIFNAME in found else "",
         text(found, FRA_OIFNAME) if FRA_OIFNAME in found else "",
-        u32(found, FRA_FWMARK, 0),
-        u32(found, FRA_FWMASK, 0),
+        number(get(FRA_FWMARK, b"")),
+        number(get(FRA_FWMASK, b"")),
         tos,
         any(get(FRA_L3MDEV, b"")),
         _UIDS.unpack(uids) if uids else (),
@@ -184,8 +192,8 @@ def from_message(body: bytes) -> tuple[Rule, int] | None:
         _PORTS.unpack(dport) if dport else (),
         bool(flags & INVERT),
         action,
-        u32(found, FRA_TABLE, table) if action == LOOKUP else 0,
-        goto,
+        (number(get(FRA_TABLE, b"")) or table) if action == LOOKUP else 0,
+        number(get(FRA_GOTO, b"")) if action == GOTO else 0,
         UNSET if suppress == UINT32 else suppress,
     )
     return rule, get(FRA_PROTOCOL, b"\0")[0]
