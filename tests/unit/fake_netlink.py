@@ -76,7 +76,7 @@ class FakeNetlink(Netlink):
                 self.held_rules.remove((change.item, protocol))
             return
         assert change.verb == ADD
-        if any(rule.identity == change.item.identity and owner == protocol for rule, owner in self.held_rules):
+        if (change.item, protocol) in self.held_rules:
             raise Failure(f"add {change.item} was refused by the kernel: File exists")
         self.held_rules.append((change.item, protocol))
         self.held_rules.sort(key=lambda held: held[0].priority)  # among equals the newest is last

@@ -225,10 +225,6 @@ BAD_SETS: list[tuple[str, t.Callable[[], object]]] = [
         "routes[1] must be the only one of its kind; routes[0] has the same table, prefix and metric",
         lambda: of(routes=[{"table": 7, "to": "default", "dev": "a"}, {"table": 7, "to": "default", "dev": "b"}]),
     ),
-    (
-        "rules[1] must be the only one of its kind; rules[0] has the same priority and differs only by not",
-        lambda: of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": "main", "not": True}]),
-    ),
     ("protocol must be one that nobody else uses; 2 belongs to kernel", lambda: of(protocol=2)),
     ("protocol must be one that nobody else uses; 186 belongs to bgp", lambda: of(protocol="186")),
     ("protocol must be a number from 1 to 255", lambda: of(protocol=256)),
@@ -246,11 +242,6 @@ def test_a_set_that_can_not_be_is_named(message: str, make: t.Callable[[], objec
 
 def test_what_is_said_twice_is_wished_once() -> None:
     assert len(of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 254}]).rules or ()) == 1
-
-
-def test_not_at_the_same_selector_is_another_rule_to_packets_but_not_a_second_one_to_the_kernel() -> None:
-    one, other = rule_of(from_="10.0.0.1"), rule_of(from_="10.0.0.1", not_=True)
-    assert one.key != other.key and one.identity == other.identity
 
 
 # Files

@@ -162,14 +162,6 @@ def test_of_several_of_ours_at_one_key_the_first_is_changed_and_the_others_go() 
     assert kernel.of(OURS) == {third}
 
 
-@pytest.mark.parametrize("changed", [{"goto": 32767}, {"goto": 32766, "not_": True}], ids=str)
-def test_what_the_kernel_takes_for_the_same_is_deleted_first(changed: dict[str, t.Any]) -> None:
-    kernel = node((rule(priority=32767), KERNEL), (rule(table=None, goto=32766), OURS))
-    wish = rule(table=None, **changed)
-    hold(kernel, policy.Policy(OURS, (wish,)))
-    assert kernel.of(OURS) == {wish}
-
-
 IMPOSSIBLE = {
     "no such link": (policy.Policy(OURS, None, (route(dev="eth7"),)), "over a link of this node; eth7 is none"),
     "no such neighbour": (
@@ -253,7 +245,7 @@ def parsed(entries: Entries, kind: str) -> list[t.Any]:
 def kernels(draw: st.DrawFn, owners: tuple[int, ...] = (OURS, THEIRS, KERNEL)) -> FakeNetlink:
     """What a kernel can hold: rules are unique by protocol, routes by key."""
     rules = {
-        (one.identity, owner): one
+        (one, owner): one
         for one in parsed(draw(st.lists(strategies.rules, max_size=5)), "rules")
         for owner in [draw(st.sampled_from(owners))]
     }
@@ -317,7 +309,7 @@ def delete_as_the_kernel_does(rules: list[Rule], messages: list[Change]) -> list
     """net/core/fib_rules.c: an addition goes last of its priority, a deletion takes the first that has all it names."""
     for change in messages:
         if change.verb == ADD:
-            assert all(one.identity != change.item.identity for one in rules)
+            assert change.item not in rules
             rules.append(change.item)
             rules.sort(key=lambda one: one.place)
         else:
@@ -327,7 +319,7 @@ def delete_as_the_kernel_does(rules: list[Rule], messages: list[Change]) -> list
 
 @given(st.lists(strategies.rules, min_size=1, max_size=8), st.data())
 def test_a_deletion_hits_the_rule_that_it_means_and_keeps_the_order(entries: Entries, data: st.DataObject) -> None:
-    held = list({one.identity: one for one in parsed(entries, "rules")}.values())
+    held = list(dict.fromkeys(parsed(entries, "rules")))
     held.sort(key=lambda one: one.place)
     going = data.draw(st.lists(st.sampled_from(held), unique=True))
     messages = _exact(held, [Change(DELETE, one) for one in going])

@@ -67,10 +67,10 @@ def from_options(
     tables: t.Mapping[str, int],
 ) -> Policy:
     """The wish in a module's options or in a file. Raises Invalid for the first that can not be."""
-    wished = None if rules is None else _items("rules", rules, rule.from_options, tables)
-    _check_negations(wished or ())
     return Policy(
-        _protocol(protocol), wished, None if routes is None else _items("routes", routes, route.from_options, tables)
+        _protocol(protocol),
+        None if rules is None else _items("rules", rules, rule.from_options, tables),
+        None if routes is None else _items("routes", routes, route.from_options, tables),
     )
 
 
@@ -117,23 +117,10 @@ def _items(
             continue
         key = item.key
         if key in keys:
-            raise _contradiction(name, index, item, keys[key], f"the same {_KEYS[name]} and another meaning")
+            reason = f"{name}[{keys[key]}] has the same {_KEYS[name]} and another meaning"
+            raise Invalid(option, str(item), f"the only one of its kind; {reason}")
         keys[key] = items[item] = index
     return tuple(items)
-
-
-def _check_negations(rules: t.Sequence[Rule]) -> None:
-    """The kernel takes a rule and its negation for the same one (net/core/fib_rules.c, rule_exists)."""
-    if any(rule.invert for rule in rules):
-        identities: dict[Rule, int] = {}
-        for index, rule in enumerate(rules):
-            other = identities.setdefault(rule.identity, index)
-            if other != index:
-                raise _contradiction("rules", index, rule, other, "the same priority and differs only by not")
-
-
-def _contradiction(name: str, index: int, item: object, other: int, reason: str) -> Invalid:
-    return Invalid(f"{name}[{index}]", str(item), f"the only one of its kind; {name}[{other}] has {reason}")
 
 
 _KEYS = {"rules": "priority and selector", "routes": "table, prefix and metric"}

@@ -76,23 +76,18 @@ class Rule(t.NamedTuple):
         """Where it stands in the kernel's lists."""
         return self[:2]
 
-    @property
-    def identity(self) -> Rule:
-        """What the kernel tells rules of one protocol apart by (net/core/fib_rules.c, rule_exists)."""
-        return self._replace(invert=False, goto=0)
-
     def catches(self, other: Rule) -> bool:
-        """Whether the kernel, told to delete this rule, could take ``other`` for it: it looks only at what is given.
+        """Whether the kernel, told to delete this rule, could take ``other`` for it.
 
-        net/core/fib_rules.c, rule_find: of several it deletes the first.
+        net/core/fib_rules.c, rule_find: it looks at what the message names, but for invert and goto, and deletes the first.
         """
-        mine, others = self.identity, other.identity
+        mine, others = (rule._replace(invert=False, goto=0) for rule in (self, other))
         return all(one in (another, unnamed) for one, another, unnamed in zip(mine, others, UNNAMED))
 
     @property
-    def shape(self) -> tuple[bool, ...]:
-        """Which fields it names: rules of one shape do not catch each other."""
-        return tuple(one != unnamed for one, unnamed in zip(self, UNNAMED))
+    def shape(self) -> tuple[t.Any, ...]:
+        """Which fields it names: different rules of one shape do not catch each other."""
+        return (self.invert, self.goto, *(one != unnamed for one, unnamed in zip(self, UNNAMED)))
 
     def __str__(self) -> str:
         """As ``ip rule`` prints it."""

@@ -118,7 +118,10 @@ class PolicyState:
     def _steps(self, observed: Observed, rules: Changes, routes: Changes) -> t.Iterator[Step]:
         """Routes in, rules in, rules out, routes out: a packet never meets a rule whose table is not filled yet."""
         routes_in, routes_out = _route_changes(routes, observed.routes, self._policy.protocol)
-        rules_in, rules_out = _rule_changes(rules)
+        rules_in, rules_out = (
+            [Change(ADD, rule) for rule in rules.added],
+            [Change(DELETE, rule) for rule in rules.removed],
+        )
         phases = (
             ("add", "routes", routes_in),
             ("add", "rules", rules_in),
@@ -215,16 +218,3 @@ def _route_changes(changes: Changes, held: t.Sequence[Held], ours: int) -> tuple
         else:
             coming.append(Change(ADD, route))
     return coming, [Change(DELETE, route) for route in reversed(changes.removed) if route not in taken]
-
-
-def _rule_changes(changes: Changes) -> tuple[list[Change], list[Change]]:
-    """New rules come before old ones go, except where the kernel takes one for the other."""
-    former = {rule.identity: rule for rule in changes.removed} if changes.added else {}
-    coming, taken = [], set()
-    for rule in changes.added:
-        old = former.get(rule.identity) if former else None
-        if old is not None:
-            coming.append(Change(DELETE, old))
-            taken.add(old)
-        coming.append(Change(ADD, rule))
-    return coming, [Change(DELETE, rule) for rule in changes.removed if rule not in taken]

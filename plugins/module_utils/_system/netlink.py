@@ -123,14 +123,17 @@ class Netlink:
         return _insist(encode, self._exact(operation._replace(changes=inverse)))
 
     def _exact(self, operation: Apply) -> t.Sequence[Change]:
-        """The changes in messages that the kernel can not misunderstand: deletions of rules need a look at the others."""
-        if not any(change.verb == DELETE and isinstance(change.item, Rule) for change in operation.changes):
+        """The changes in messages that the kernel can not misunderstand; for rules that takes a look at those we have."""
+        if not any(isinstance(change.item, Rule) for change in operation.changes):
             return operation.changes
         return _exact([rule for rule, protocol in self.rules() if protocol == operation.protocol], operation.changes)
 
 
 def _exact(order: t.Sequence[Rule], changes: t.Sequence[Change]) -> list[Change]:
-    """Deletions that hit the rule they mean.
+    """Messages that add what is not there and delete what they mean.
+
+    Told to add a rule and no other like it (NLM_F_EXCL), the kernel refuses one where a rule that names more is there
+    (fib4_rule_compare), and told nothing of the kind, it adds it twice: what is there already is left out here.
 
     The kernel deletes the first rule that has all that the message names, so one that names less may hit another of ours
     that names more, does the same and is to stay. There, all of ours at that priority step behind, the first one first:
@@ -144,7 +147,11 @@ def _exact(order: t.Sequence[Rule], changes: t.Sequence[Change]) -> list[Change]
         if rule.place in near:
             near[rule.place].append(rule)
     messages: list[Change] = []
+    there = set(order)
     for change in changes:
+        if (change.item in there) == (change.verb == ADD):
+            continue
+        there ^= {change.item}
         rules = near.get(change.item.place)
         messages += [change] if rules is None else _exactly(change, rules)
     return messages
@@ -162,13 +169,11 @@ def _exactly(change: Change, rules: list[Rule]) -> list[Change]:
     if change.verb == ADD:
         rules.append(rule)
         return [change]
-    earlier = rules[: rules.index(rule)] if rule in rules else []
     messages = [change]
-    if any(rule.catches(other) for other in earlier):
+    if any(rule.catches(other) for other in rules[: rules.index(rule)]):
         stepping = [[Change(DELETE, other), Change(ADD, other)] if other != rule else [change] for other in rules]
         messages = [message for one in stepping for message in one]
-    if rule in rules:
-        rules.remove(rule)
+    rules.remove(rule)
     return messages
 
 
@@ -303,7 +308,8 @@ class _Encoder:
         new, gone = (NEWRULE, DELRULE) if is_rule else (NEWROUTE, DELROUTE)
         header = message["header"]
         header["type"] = gone if change.verb == DELETE else new
-        header["flags"] = REQUEST | {ADD: CREATE | EXCL, DELETE: 0, CHANGE: REPLACE}[change.verb]
+        adding = CREATE if is_rule else CREATE | EXCL  # see _exact
+        header["flags"] = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
         header["sequence_number"] = number
         message.encode()
         return bytes(message.data)
