@@ -99,9 +99,10 @@ def warnings(rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> list[str]:
     found: dict[str, None] = {}
     tables = {route.table for route in routes}
     for rule in rules:
-        for sentence in (*_at_priority(rule), *(_of_mark(rule) if rule.fwmask else ())):
-            found.setdefault(sentence)
         tables.add(rule.table)
+        uses = PRIORITIES.get(rule.priority)
+        if rule.fwmask or rule.priority >= RANGES[0][0] or (uses and not any(use.fits(rule) for use in uses)):
+            found.update(dict.fromkeys((*_at_priority(rule), *_of_mark(rule))))
     for table in sorted(tables):
         owners = [TABLES[table]] if table in TABLES else [use[2] for use in RANGES if use[0] <= table <= use[1]]
         for owner in owners:

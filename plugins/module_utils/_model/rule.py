@@ -151,6 +151,7 @@ class Rule(t.NamedTuple):
 SELECTORS = Rule._fields.index("invert") + 1
 UNNAMED = Rule(0, 0, action=0)
 _PLAIN = Rule(0, 0)[4:16]  # from iif to action
+_PLAIN_OPTIONS = {"priority", "family", "from", "to", "table"}
 _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 
@@ -261,19 +262,23 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
 
 
 def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:
-    families = {key: parsed[key][0] for key in ("from", "to") if key in parsed and parsed[key][0]}
-    said = parsed.get("family")
-    for key, family in families.items():
-        if family != (said or next(iter(families.values()))):
+    family: int = parsed.get("family", 0)
+    for key in ("from", "to"):
+        found = parsed[key][0] if key in parsed else 0
+        if found and found != (family or found):
             raise Invalid(
                 f"{option}.{key}", given[key], "of the family of the rule's other addresses and of its family"
             )
-    return said or next(iter(families.values()), IPV4)
+        family = family or found
+    return family or IPV4
 
 
 def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
     """What the fields must be together."""
     get = parsed.get
+    if "table" in parsed and parsed.keys() <= _PLAIN_OPTIONS:  # nearly all rules of a node
+        source, destination = get("from", (0, ANY))[1], get("to", (0, ANY))[1]
+        return Rule(parsed["family"], parsed["priority"], source, destination, table=parsed["table"])
     action, l3mdev, family = get("action", GOTO if "goto" in parsed else LOOKUP), get("l3mdev", False), parsed["family"]
     if (action == GOTO) != ("goto" in parsed):
         raise Invalid(f"{option}.goto", given.get("goto"), "given where action is goto, and only there")
