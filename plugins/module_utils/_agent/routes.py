@@ -27,11 +27,11 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         live = PolicyState(Netlink(), policy.from_text(_read(path), rt_tables.tables()))
         outcome = converge([live], {Plane.IMMEDIATE}, exclusive=lock.exclusive)
     except Problem as problem:
-        print(f"{path} could not be loaded: {problem}", file=sys.stderr)
+        sys.stderr.write(f"{path} could not be loaded: {problem}\n")
         return 1
     for what, changes in (("rules", live.rules), ("routes", live.routes)):
-        print(f"{what}: {len(changes.added)} added, {len(changes.removed)} removed, {changes.kept} kept")
-    print("Changed." if outcome.changed else "Nothing to change.")
+        sys.stdout.write(f"{what}: {len(changes.added)} added, {len(changes.removed)} removed, {changes.kept} kept\n")
+    sys.stdout.write("Changed.\n" if outcome.changed else "Nothing to change.\n")
     return 0
 
 

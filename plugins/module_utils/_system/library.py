@@ -71,10 +71,10 @@ def load(name: str, *modules: str) -> list[t.Any]:
     return [importlib.import_module(f"{name}.{module}") for module in modules]
 
 
-def carried(name: str, folder: str = FOLDER) -> list[str]:
+def carried(name: str) -> list[str]:
     """Where the library was carried to, the newest version last."""
     found = {}
-    for path in Path(folder).glob(f"{name}-*"):
+    for path in Path(FOLDER).glob(f"{name}-*"):
         version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
         if version and _is_roots(path) and (path / name).is_dir():
             found[str(path)] = _numbers(version[1])
