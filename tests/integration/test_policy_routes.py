@@ -260,20 +260,20 @@ def test_tables_may_come_by_name(node: NamespaceNode) -> None:
 # What a run sends
 
 
-def watching(node: NamespaceNode, kill: int = 0) -> list[str]:
+# The watcher runs in the interpreter that node.module puts behind it.
+WATCH = 'watcher="$1 $2 $3 $4 $5"; shift 6; exec $watcher "$@"'
+
+
+def watched_run(
+    node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """The result, and the types of the messages that were sent, dumps left out; the signal comes with message ``last``."""
     node.write("/run/messages", "")
-    return [sys.executable, str(Path(watched.__file__)), "/run/messages", str(kill)]
-
-
-SHIFT = 'watcher="$1 $2 $3 $4"; shift 5; exec $watcher "$@"'
-
-
-def watched_run(node: NamespaceNode, kill: int = 0, **options: Any) -> tuple[dict[str, Any], list[str]]:
-    """The result, and the types of the messages that were sent, dumps left out."""
-    through = watching(node, kill)
-    # The watcher runs in the interpreter that node.module puts behind it.
-    result = node.module("policy_routes", options, through=["sh", "-c", SHIFT, "sh", *through])
-    return result, node.read("/run/messages").split()
+    watcher = [sys.executable, str(Path(watched.__file__)), "/run/messages", str(last), signal]
+    result = node.module("policy_routes", options, through=["sh", "-c", WATCH, "sh", *watcher])
+    messages = node.read("/run/messages").split()
+    node.remove("/run/messages")
+    return result, messages
 
 
 def test_an_empty_plan_sends_no_changing_message_and_starts_no_process(node: NamespaceNode) -> None:
@@ -309,6 +309,23 @@ def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishe
         assert not run(node, **wish)["changed"]
         kill += 1
     assert kill > 5
+
+
+def test_interrupted_at_any_message_all_is_undone(node: NamespaceNode) -> None:
+    run(node, rules=RULES[:5], routes=ROUTES[:5], permanent=False)
+    before = node.snapshot()
+    messages, last = ["24"], 0
+    while len(messages) > last:
+        last += 1
+        wish = {"rules": [*RULES[5:], *OTHER_RULES], "routes": [*OTHER_ROUTES, *ROUTES[4:]]}
+        done, messages = watched_run(node, last, "SIGINT", permanent=False, **wish)
+        assert done["failed"] == (len(messages) > last), done
+        if done["failed"]:
+            after = node.snapshot()
+            for family in ("rules -4", "rules -6"):  # a rule that comes back is the last of its priority
+                assert sorted(after.pop(family)) == sorted(before[family])
+            assert after == {key: value for key, value in before.items() if not key.startswith("rules")}
+    assert last >= 20
 
 
 def test_what_the_kernel_refuses_is_named_and_all_is_undone(node: NamespaceNode) -> None:

@@ -1,10 +1,12 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a Python program and writes down what it tells the kernel by netlink: ``watched.py LOG KILL PROGRAM ARGUMENT...``
+"""Runs a Python program and writes down what it tells the kernel by netlink.
 
-LOG gets a line for each message but dumps: its type. After message number KILL (0 for never) the program kills itself;
-one message is then sent at a time.
+    watched.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
+
+LOG gets a line for each message but dumps: its type. With message number NUMBER (0 for none) the program gets SIGNAL
+(SIGKILL, SIGINT), before it has read the answer; one message is then sent at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _DUMP = 0x300
 
 class _Watched(socket.socket):
     count = 0
+    is_struck = False
 
     def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]
         if self.family != socket.AF_NETLINK:
@@ -35,17 +38,18 @@ class _Watched(socket.socket):
                     log.write(f"{kind}\n")
             offset += (length + 3) & ~3
         sent = super().send(data, flags)
-        if KILL and _Watched.count == KILL:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if LAST and _Watched.count == LAST and not _Watched.is_struck:
+            _Watched.is_struck = True
+            os.kill(os.getpid(), SIGNAL)
         return sent
 
 
 if __name__ == "__main__":
-    LOG, KILL = sys.argv[1], int(sys.argv[2])
-    sys.argv = sys.argv[3:]
+    LOG, LAST, SIGNAL = sys.argv[1], int(sys.argv[2]), signal.Signals[sys.argv[3]]
+    sys.argv = sys.argv[4:]
     sys.path[0] = os.path.dirname(sys.argv[0])
     socket.socket = _Watched  # type: ignore[misc]
-    if KILL:
+    if LAST:
         from ansible_collections.kubenode.datapath.plugins.module_utils._system import netlink
 
         netlink.CHUNK = 1

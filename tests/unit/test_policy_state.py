@@ -185,11 +185,12 @@ POSSIBLE = {
     "onlink": (route(via="10.77.0.1", onlink=True),),
     "by a route of the same wish": (route(via="10.77.0.1"), route(to="10.77.0.1")),
     "link-local": (route(via="fe80::9"),),
+    "by a link that leads everywhere": (route(via="10.77.0.1", metric=5), route()),
 }
 
 
 @pytest.mark.parametrize("routes", POSSIBLE.values(), ids=POSSIBLE.keys())
-def test_a_gateway_may_be_near_in_three_ways(routes: tuple[t.Any, ...]) -> None:
+def test_a_gateway_may_be_near_in_several_ways(routes: tuple[t.Any, ...]) -> None:
     kernel = node()
     hold(kernel, policy.Policy(OURS, None, routes))
     assert kernel.of(OURS) == set(routes)

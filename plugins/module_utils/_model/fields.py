@@ -133,7 +133,7 @@ def show_range(given: Range) -> str:
 
 
 def contains(network: Prefix, packed: bytes) -> bool:
-    """Whether an address lies in a prefix of its family."""
+    """Whether an address lies in a prefix of its own family."""
     base, length = network
     rest = len(packed) * 8 - length
-    return len(base) == len(packed) and int.from_bytes(base, "big") >> rest == int.from_bytes(packed, "big") >> rest
+    return not base or int.from_bytes(base, "big") >> rest == int.from_bytes(packed, "big") >> rest

@@ -11,10 +11,10 @@ import typing as t
 
 from .._converge import Plan, Plane, Step
 from .._model import rt_names
-from .._model.fields import contains
+from .._model.fields import IPV6, Prefix, contains
 from .._model.policy import Policy
 from .._model.problem import Invalid, Refusal
-from .._model.route import Route
+from .._model.route import Hop, Route
 from .._model.rule import GOTO, Rule
 from .._system.netlink import ADD, CHANGE, DELETE, Apply, Change, Held, Netlink
 
@@ -53,6 +53,8 @@ class Changes(t.NamedTuple):
 class PolicyState:
     """Holds what carries the policy's protocol as wished; a list that is None is not looked at.
 
+    rules, routes: what the run does, or would do, for the module's result.
+
     With ``wish`` false the listed go, or, where both lists are None, all that carry the protocol.
     """
 
@@ -87,9 +89,9 @@ class PolicyState:
         if routes.added:
             _refuse_conflicts(routes.added, observed.routes, self._policy.protocol)
             _check_links(self._policy.routes or (), routes.added, observed)
-        if rules.added or rules.removed or routes.added or routes.removed or not self._is_planned:
-            self.rules, self.routes, self._is_planned = rules, routes, True
         steps = tuple(self._steps(observed, rules, routes))
+        if steps or not self._is_planned:  # the proof of a run plans once more, and that is not what the run did
+            self.rules, self.routes, self._is_planned = rules, routes, True
         before, after = (
             "".join(f"{item}\n" for item in (*of_rules, *of_routes))
             for of_rules, of_routes in ((rules.removed, routes.removed), (rules.added, routes.added))
@@ -177,23 +179,20 @@ def _check_targets(added: t.Sequence[Rule], wishes: t.Sequence[Rule], held: t.Se
 def _check_links(wishes: t.Sequence[Route], added: t.Sequence[Route], observed: Observed) -> None:
     """Links and gateways of what is to be added. The kernel has the last word; this is so that it need not be asked."""
     connected = [route for route in (*wishes, *(item for item, _protocol in observed.routes)) if route.is_connected]
-    neighbours = {(hop.dev, route.dst) for route in connected for hop in route.hops if not hop.via}
-    for route in added:
-        for hop in route.hops:
-            if hop.dev not in observed.links:
-                raise Invalid("routes", str(route), f"over a link of this node; {hop.dev} is none")
-            if hop.via and not hop.onlink and not _is_neighbour(hop.via, hop.dev, neighbours):
-                raise Invalid(
-                    "routes",
-                    str(route),
-                    f"by a neighbour: no route says that its gateway is on {hop.dev}; set onlink if it is",
-                )
+    neighbours = {(hop.dev, route.family, route.dst) for route in connected for hop in route.hops if not hop.via}
+    hops = {(route.family, hop): route for route in added for hop in route.hops}  # pods share their gateways
+    for (family, hop), route in hops.items():
+        if hop.dev not in observed.links:
+            raise Invalid("routes", str(route), f"over a link of this node; {hop.dev} is none")
+        if hop.via and not hop.onlink and not _is_neighbour(family, hop, neighbours):
+            allowed = f"by a neighbour: no route says that its gateway is on {hop.dev}; set onlink if it is"
+            raise Invalid("routes", str(route), allowed)
 
 
-def _is_neighbour(via: bytes, dev: str, neighbours: t.Collection[tuple[str, t.Any]]) -> bool:
-    if len(via) == 16 and via[0] == 0xFE and via[1] & 0xC0 == 0x80:  # link-local, RFC 4291 section 2.5.6
+def _is_neighbour(family: int, hop: Hop, neighbours: t.Collection[tuple[str, int, Prefix]]) -> bool:
+    if family == IPV6 and hop.via[0] == 0xFE and hop.via[1] & 0xC0 == 0x80:  # link-local, RFC 4291 section 2.5.6
         return True
-    return any(link == dev and contains(prefix, via) for link, prefix in neighbours)
+    return any((dev, of) == (hop.dev, family) and contains(prefix, hop.via) for dev, of, prefix in neighbours)
 
 
 def _route_changes(changes: Changes, held: t.Sequence[Held], ours: int) -> tuple[list[Change], list[Change]]:
