@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from . import fields, route, rt_names, rule
@@ -75,8 +76,8 @@ def from_options(
 
 
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
-    """What a file keeps of ``lists``; lines that begin with # are its heading. Raises Invalid where it is not what we write."""
-    plain = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    """What a file keeps of ``lists``, below its heading. Raises Invalid where it is not what we write."""
+    plain = re.sub("^#.*", "", text)
     try:
         data = json.loads(plain)
     except ValueError as error:

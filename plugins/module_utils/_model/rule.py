@@ -168,18 +168,18 @@ def from_message(body: bytes) -> tuple[Rule, int] | None:
     found = attributes(body, HEADER.size)
     if not KNOWN.issuperset(found) and any(NEUTRAL.get(kind) != found[kind] for kind in found.keys() - KNOWN):
         return None
-    get, number = found.get, functools.partial(int.from_bytes, byteorder=sys.byteorder)
-    suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"))
+    get, number, order = found.get, int.from_bytes, sys.byteorder
+    suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"), order)
     uids, sport, dport = get(FRA_UID_RANGE), get(FRA_SPORT_RANGE), get(FRA_DPORT_RANGE)
     rule = Rule(
         family,
-        number(get(FRA_PRIORITY, b"")),
+        number(get(FRA_PRIORITY, b""), order),
         (found[FRA_SRC], src_len) if src_len else ANY,
         (found[FRA_DST], dst_len) if dst_len else ANY,
         text(found, FRA_IIFNAME) if FRA_IIFNAME in found else "",
         text(found, FRA_OIFNAME) if FRA_OIFNAME in found else "",
-        number(get(FRA_FWMARK, b"")),
-        number(get(FRA_FWMASK, b"")),
+        number(get(FRA_FWMARK, b""), order),
+        number(get(FRA_FWMASK, b""), order),
         tos,
         any(get(FRA_L3MDEV, b"")),
         _UIDS.unpack(uids) if uids else (),
@@ -188,8 +188,8 @@ def from_message(body: bytes) -> tuple[Rule, int] | None:
         _PORTS.unpack(dport) if dport else (),
         bool(flags & INVERT),
         action,
-        (number(get(FRA_TABLE, b"")) or table) if action == LOOKUP else 0,
-        number(get(FRA_GOTO, b"")) if action == GOTO else 0,
+        (number(get(FRA_TABLE, b""), order) or table) if action == LOOKUP else 0,
+        number(get(FRA_GOTO, b""), order) if action == GOTO else 0,
         UNSET if suppress == UINT32 else suppress,
     )
     return rule, get(FRA_PROTOCOL, b"\0")[0]
