@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A set of rules and routes under one protocol: what is wished, what a file keeps, and how the two meet."""
+"""A set of rules and routes under one protocol: what is wished, and what a file keeps of it."""
 
 from __future__ import annotations
 

@@ -270,9 +270,8 @@ def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refuse
             refused[number] = Refused(errno.ENODEV, f"there is no link {error.args[0]}")
     if not messages:
         return refused
-    last = HEADER.unpack_from(messages[-1])[3]
-    length, kind, flags, sequence, port = HEADER.unpack_from(messages[-1])
-    messages[-1] = HEADER.pack(length, kind, flags | ACK, sequence, port) + messages[-1][HEADER.size :]
+    length, kind, flags, last, port = HEADER.unpack_from(messages[-1])
+    messages[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + messages[-1][HEADER.size :]
     with _socket() as netlink:
         netlink.send(b"".join(messages))
         while True:
