@@ -14,8 +14,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ._converge import Guard, Outcome, Plane, Resource, converge
-from ._model.problem import Invalid, Problem
-from ._system import library, lock, process
+from ._model.problem import Invalid, Missing, Problem
+from ._system import lock, process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -94,7 +94,7 @@ class Module(AnsibleModule):
 def _asked_for(problem: BaseException | None) -> dict[str, str]:
     """The result by which the action plugin learns that the node needs a library."""
     while problem is not None:
-        if isinstance(problem, library.Missing):
+        if isinstance(problem, Missing):
             return {"missing_library": problem.library}
         problem = problem.__cause__
     return {}

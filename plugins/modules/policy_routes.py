@@ -280,6 +280,7 @@ diff:
 
 import gc
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._agent import routes
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, names, policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
@@ -288,6 +289,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import T
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.cni_layouts import CniLayouts
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import File, ManagedFiles
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
@@ -399,7 +401,7 @@ def _former(files: Files, path: str, protocol: int, tables: dict[str, int], list
 def _placed(files: Files, units: Units, kept: Policy, path: str, unit: boot_unit.BootUnit) -> list[Resource]:
     """The file, and the program and the unit that load it at the next boot."""
     is_placed = not kept.is_empty
-    texts = {path: kept.text() if is_placed else None, f"{path}.pyz": archive("routes") if is_placed else None}
+    texts = {path: kept.text() if is_placed else None, f"{path}.pyz": archive(routes) if is_placed else None}
     placed = ManagedFiles(files, [File(name, text) for name, text in texts.items()])
     enabled = EnabledUnit(files, units, unit, wish=is_placed)
     return [placed, enabled] if is_placed else [enabled, placed]
@@ -419,7 +421,7 @@ def _library(module: Module, kept: Policy, units: Units, unit: boot_unit.BootUni
 
 def _guards(listed: Policy, module: Module) -> list[Guard]:
     chosen: list[Guard] = [guards.OwnRoot()] if module.params["immediate"] else []
-    return [*chosen, *([guards.CniLayouts(listed)] if module.is_present else [])]
+    return [*chosen, *([CniLayouts(listed)] if module.is_present else [])]
 
 
 if __name__ == "__main__":

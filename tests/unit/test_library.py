@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Missing, Problem
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import library
 
@@ -68,7 +68,7 @@ def test_what_is_missing_is_asked_for_and_check_mode_does_not_ask() -> None:
     causes: list[t.Any] = [error.value]
     while causes[-1] is not None:
         causes.append(causes[-1].__cause__)
-    assert any(isinstance(cause, library.Missing) for cause in causes)
+    assert any(isinstance(cause, Missing) for cause in causes)
 
 
 def test_it_goes_with_the_last_that_needs_it_and_so_do_its_folders(folder: Path, tmp_path: Path) -> None:

@@ -31,3 +31,14 @@ class Refusal(Problem):
 
 class Failure(Problem):
     """The kernel, a tool or the file system said no: names the object and repeats the answer."""
+
+
+class Missing(Problem):
+    """The node lacks a Python library; the controller is asked for it. Raised before anything was changed."""
+
+    def __init__(self, library: str, minimum: str) -> None:
+        super().__init__(
+            f"{library} {minimum} or newer is not on this node. It is carried over from the controller by ansible-playbook;"
+            " whoever runs the module without it has to install it here"
+        )
+        self.library = library

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import types
 import zipfile
 
 # What each program of _agent/ is made of, besides itself.
@@ -26,13 +27,14 @@ MAIN = "import sys\n\nfrom kubenode._agent.{} import main\n\nsys.exit(main())\n"
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def archive(agent: str = "boot") -> str:
-    """The bytes of a program of _agent/, as text in which those that are no UTF-8 are surrogates."""
-    # Not imported above: a run that places no boot program shall not pay for it. Ansible sends along what it sees imported.
-    from .._agent import boot, routes
+def archive(program: types.ModuleType | None = None) -> str:
+    """The bytes of a program of _agent/, by default boot, as text in which those that are no UTF-8 are surrogates."""
+    if program is None:
+        # Not imported above: a run that places no boot program shall not pay for it. Ansible sends along what it sees imported.
+        from .._agent import boot
 
-    programs = {"boot": boot, "routes": routes}
-    root = programs[agent].__name__.rpartition("._agent.")[0]
+        program = boot
+    root, _, agent = program.__name__.rpartition("._agent.")
     sources = {"__main__.py": MAIN.format(agent), "kubenode/__init__.py": ""}
     for name in (f"_agent.{agent}", *MODULES[agent]):
         if "." in name:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._model import cni_layouts
-from .._model.policy import Policy
 from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
 from .._model.problem import Refusal
 from .._system import kernel, kubelet, tc
@@ -119,13 +117,3 @@ class ProbePath:
                 " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
                 " daemon handles them."
             )
-
-
-class CniLayouts:
-    """Warns where a set of policy routes uses what a known CNI or cloud agent uses for something else."""
-
-    def __init__(self, wish: Policy) -> None:
-        self._wish = wish
-
-    def inspect(self) -> t.Iterable[str]:
-        return cni_layouts.warnings(self._wish.rules or (), self._wish.routes or ())

@@ -21,24 +21,12 @@ import sys
 import typing as t
 from pathlib import Path
 
-from .._model.problem import Failure, Problem
+from .._model.problem import Failure, Missing
 
 FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"
 # 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older can not delete on Linux 5.19 and newer.
 MINIMUM = {PYROUTE2: (0, 7, 2)}
-
-
-class Missing(Problem):
-    """The node lacks a library; the controller is asked for it."""
-
-    def __init__(self, name: str) -> None:
-        minimum = ".".join(map(str, MINIMUM[name]))
-        super().__init__(
-            f"{name} {minimum} or newer is not on this node. It is carried over from the controller by ansible-playbook;"
-            " whoever runs the module without it has to install it here"
-        )
-        self.library = name
 
 
 class Load(t.NamedTuple):
@@ -66,7 +54,7 @@ def load(name: str, *modules: str) -> list[t.Any]:
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
-            raise Missing(name)
+            raise Missing(name, ".".join(map(str, MINIMUM[name])))
         sys.path.insert(0, paths[-1])
     return [importlib.import_module(f"{name}.{module}") for module in modules]
 
