@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The systemd unit that loads a table of ours at boot."""
+"""The systemd units that load at boot what is ours."""
 
 from __future__ import annotations
 
@@ -107,3 +107,29 @@ ExecCondition=/bin/sh -c '{asks}; status=$$?; case $$status in 0|{NO}) exit $$st
 Restart=on-failure
 RestartSec=10
 """
+
+
+def loading_routes(protocol: int, path: str, python: str, program: str) -> BootUnit:
+    """The unit that loads the rules and routes of ``path`` before kubelet is up.
+
+    A route needs its link up, so it waits for the network; where a link comes later still, it fails and is tried again.
+    It takes nothing away when it stops: pods would lose their way.
+    """
+    text = f"""\
+[Unit]
+Description=Policy routes of protocol {protocol} of kubenode.datapath
+Wants=network-online.target
+After=network-online.target
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={python} -I -B {program} {path}
+Restart=on-failure
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+"""
+    return BootUnit(f"kubenode-policy-routes-{protocol}.service", text)

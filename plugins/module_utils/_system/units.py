@@ -63,6 +63,10 @@ class Units:
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
+    def named(self, pattern: str) -> set[str]:
+        """Units of the operator's folder, and so ours, whose names match a shell pattern."""
+        return {path.name for path in Path(FOLDER).glob(pattern)}
+
     def is_running(self) -> bool:
         """Whether systemd manages this root (sd_booted(3))."""
         return os.path.isdir("/run/systemd/system")
@@ -70,10 +74,6 @@ class Units:
     def is_active(self, unit: str) -> bool:
         """Whether the unit was started and not stopped: systemd keeps a link to each such unit's invocation."""
         return os.path.lexists(f"/run/systemd/units/invocation:{unit}")
-
-    def named(self, pattern: str) -> set[str]:
-        """Units of the operator's folder whose names match a shell pattern."""
-        return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def perform(self, operation: Operation) -> None:
         """Does one operation. Raises Failure with what systemctl answered."""
