@@ -7,7 +7,7 @@ TOOLCHAIN = $(PYTHON) tests/toolchain.py
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo:  ## show the collection at work, on nodes in namespaces of this machine (root)
+demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
 test:  ## lint, sanity, unit, integration and molecule, with a summary at the end

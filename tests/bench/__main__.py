@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 
 from bench import boot, converged, policy_routes
+from bench.measure import MISSED
 
 BENCHES = {"converged": converged.main, "boot": boot.main, "policy_routes": policy_routes.main}
 
@@ -23,6 +24,8 @@ def main(names: list[str]) -> None:
         sys.exit(f"no bench is named {', '.join(sorted(unknown))}; there are: {', '.join(BENCHES)}")
     for name in names or BENCHES:
         BENCHES[name]()
+    if MISSED:
+        sys.exit(f"over target: {'; '.join(MISSED)}")
 
 
 if __name__ == "__main__":

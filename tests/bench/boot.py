@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
+import statistics
 import time
 
-from bench.measure import in_turn, show_ratio
+from bench.measure import in_turn, judge, show_ratio
 from lab import Lab, Node
 from lab.metadata import MetadataServer
 from lab.node import NamespaceNode
@@ -35,8 +36,7 @@ def main() -> None:
         ours, script = ["sh", "-c", f"{asks.replace('$$', '$')} && {loads}"], ["bash", "-c", SCRIPT]
         seconds = in_turn(ROUNDS, {"ours": lambda: boot(node, ours), "script": lambda: boot(node, script)})
     show_ratio("boot program and nft / bash, curl, jq and nft", seconds["ours"], seconds["script"])
-    verdict = "within" if sorted(seconds["ours"])[ROUNDS // 2] < LIMIT else "over"
-    print(f"    {verdict} the limit of {LIMIT * 1000:.0f} ms")
+    judge(f"boot within {LIMIT * 1000:.0f} ms", statistics.median(seconds["ours"]) < LIMIT)
 
 
 def boot(node: NamespaceNode, command: list[str]) -> float:
