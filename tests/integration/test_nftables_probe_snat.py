@@ -242,7 +242,7 @@ def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
 
 def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> None:
     run(node)
-    assert f"{PATH} is not what this run may replace: its text does not begin with" in refused(node, table="other")
+    assert f"{PATH} is not what this run may replace: it is for something else" in refused(node, table="other")
     good = node.snapshot()
     run(node, table="other", state="absent")
     assert node.snapshot() == good
