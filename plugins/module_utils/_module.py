@@ -36,9 +36,10 @@ class Module(AnsibleModule):
         """Lists and dictionaries may come as JSON text: extra vars given as key=value, as Packer does, are strings."""
         super()._load_params()
         for name, spec in self._options.items():
-            if spec.get("elements") == "dict" and isinstance(self.params.get(name), str):
+            given = self.params.get(name)
+            if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
                 with contextlib.suppress(ValueError):  # AnsibleModule says what is wrong with it
-                    self.params[name] = json.loads(self.params[name])
+                    self.params[name] = json.loads(given)
 
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
         """Nothing: a result named ``path`` would make Ansible add the file's mode, owner and a state of its own."""

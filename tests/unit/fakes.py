@@ -140,3 +140,59 @@ class Script:
             if key in " ".join(words):
                 return process.Completed(*(answers.pop(0) if len(answers) > 1 else answers[0]))
         return process.Completed(0, "", "")
+
+
+class FakeSysctl:
+    """The kernel's reverse-path settings: links have an index, and what was never written follows conf/default.
+
+    As in the kernel, a link that is made after conf/default was written does not follow it.
+
+    fails: names that can not be written. written: the names that were, in order.
+    """
+
+    def __init__(self, links: t.Iterable[str] = (), default: int = 0, all_: int = 0) -> None:
+        self.values = {"all": all_, "default": default}
+        self.pinned: set[str] = set()
+        self.fails: set[str] = set()
+        self.written: list[str] = []
+        self._indices: dict[str, int] = {}
+        self._last = 0
+        for link in ("lo", *links):
+            self.add(link)
+
+    def add(self, link: str) -> None:
+        self._last += 1
+        self._indices[link] = self._last
+        self.values[link] = self.values["default"]
+        self.pinned |= {link} if "default" in self.pinned else set()
+
+    def remove(self, link: str) -> None:
+        del self._indices[link], self.values[link]
+        self.pinned.discard(link)
+
+    def rename(self, old: str, new: str) -> None:
+        self._indices[new], self.values[new] = self._indices.pop(old), self.values.pop(old)
+        self.pinned = {new if name == old else name for name in self.pinned}
+
+    def write(self, name: str, value: int) -> None:
+        self.values[name] = value
+        self.pinned.add(name)
+        if name == "default":
+            self.values.update({link: value for link in self._indices if link not in self.pinned})
+
+    def effective(self) -> dict[str, int]:
+        return {link: max(self.values["all"], self.values[link]) for link in self._indices}
+
+    def links(self) -> dict[str, int]:
+        return dict(self._indices)
+
+    def read(self, key: str) -> int | None:
+        return self.values.get(key.split("/")[3])
+
+    def perform(self, operation: t.Any) -> None:
+        name = operation.key.split("/")[3]
+        if name in self.fails:
+            raise Failure(f"/proc/sys/{operation.key}: Read-only file system")
+        if name in self.values:
+            self.written.append(name)
+            self.write(name, operation.value)

@@ -125,6 +125,17 @@ class ManagedFiles:
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)
 
+    def reached(self, observed: Observed) -> Observed:
+        """What is observed once the plan is carried out, for a plan that goes on from there."""
+        folder = observed.folder
+        if folder == "missing" and self._keeps_folder:
+            folder = "ours"
+        elif folder == "ours" and not self._keeps_folder and not observed.has_others:
+            folder = "missing"
+        return Observed(
+            {path: entry.wish for path, entry in self._entries.items()}, folder, observed.has_others, left_over=()
+        )
+
     def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
         """What is a stranger's is left where ours shall go, and refused where ours shall come."""
         if found == entry.wish:

@@ -1,0 +1,413 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reverse-path filtering: whether a packet is dropped whose source the node would not answer by the link it came in by.
+
+The kernel takes the stricter-looking of two numbers, ``max(conf/all, conf/LINK)`` (include/linux/inetdevice.h,
+IN_DEV_RPFILTER): 0 off, 1 strict (RFC 3704 section 2.2), 2 loose (section 2.4). So conf/all can make a wish impossible.
+
+A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf);
+one write, of whatever value, pins it until the link goes. So does an address given to the link, which many a pod's or
+cloud's link never gets. The kernel does not tell which settings are pinned, hence the record: what we have written during
+this boot, by the link's index.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from . import glob, sysctl
+from .names import INTERFACE_LENGTH
+from .problem import Invalid, Refusal
+
+MODES = {"off": 0, "strict": 1, "loose": 2}
+ALL, DEFAULT = "all", "default"
+# Not links, and the loopback: never meant by a pattern, refused as a name.
+RESERVED = (ALL, DEFAULT, "lo")
+
+
+# The first line of a file of ours in sysctl.d(5).
+HEADING = "# Reverse-path filtering"
+
+
+def key(name: str) -> str:
+    """The setting's path below /proc/sys; in this form a dot in a link's name is a dot."""
+    return f"net/ipv4/conf/{name}/rp_filter"
+
+
+def dotted(name: str) -> str:
+    """The setting as sysctl(8) prints it: a dot in a link's name becomes a slash."""
+    return f"net.ipv4.conf.{name.replace('.', '/')}.rp_filter"
+
+
+class Wish(t.NamedTuple):
+    """Filtering in ``mode`` on the links ``names`` and on those that match one of ``patterns``."""
+
+    mode: int
+    names: tuple[str, ...]
+    patterns: tuple[str, ...]
+    raise_all: bool
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> Wish:
+        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+        if options["mode"] is None:
+            raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
+        if not options["interfaces"]:
+            raise Invalid("interfaces", options["interfaces"], "a list of at least one link or pattern")
+        words = [_word(f"interfaces[{index}]", given) for index, given in enumerate(options["interfaces"])]
+        names = {word for word in words if not glob.is_glob(word)}
+        return cls(
+            MODES[options["mode"]],
+            tuple(sorted(names)),
+            tuple(sorted({*words} - names)),
+            options["raise_all"],
+        )
+
+    @property
+    def mode_name(self) -> str:
+        return next(name for name, number in MODES.items() if number == self.mode)
+
+    def covers(self, link: str) -> bool:
+        if link in RESERVED:
+            return False
+        return link in self.names or any(glob.matches(glob.parse(pattern), link) for pattern in self.patterns)
+
+    def globs(self) -> dict[str, list[str]]:
+        """By pattern, what it comes to without the reserved words, which a pattern in a file would set as well."""
+        cut = {pattern: glob.without(glob.parse(pattern), (*RESERVED, "")) for pattern in self.patterns}
+        return {pattern: [glob.text(part) for part in parts] for pattern, parts in cut.items()}
+
+
+def _word(option: str, given: str) -> str:
+    allowed = f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
+    # Not "=": sysctl.d(5) has no way to write it in a key.
+    if not re.fullmatch(r"[A-Za-z0-9_.+@~*?\[\]!-]+", given) or given in (".", ".."):
+        raise Invalid(option, given, allowed)
+    parts = glob.parse(given)
+    singles = [part for part in parts if isinstance(part, glob.OneOf)]
+    characters = {character for part in singles for character in part.characters}
+    if len(singles) > INTERFACE_LENGTH or characters & set("[]!*?"):
+        raise Invalid(option, given, allowed)
+    if not glob.without(parts, RESERVED):
+        raise Invalid(option, given, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
+    return given
+
+
+# The permanent plane
+
+
+def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+    """The wish as a file of sysctl.d(5).
+
+    links: those that are there. others: the texts of all files that are read besides, by path.
+    A link has an explicit line where it has a name by now: such a line is stronger than any glob, in whichever file that
+    stands. A glob is for links to come; its dash has tools that know no globs pass over it.
+    """
+    configurations = (sysctl.by_systemd(others), sysctl.by_procps(others))
+    lines = _raised(wish, configurations) if wish.raise_all else []
+    explicit = {*wish.names, *filter(wish.covers, links)}
+    explicit.update(name for one in configurations for name in _explicit(one) if wish.covers(name))
+    for pattern, globs in wish.globs().items():
+        lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
+        lines += [_glob_line(key(one), wish.mode, configurations[0]) for one in globs]
+    lines += [f"{key(name)} = {wish.mode}" for name in sorted(explicit)]
+    wished = " ".join((*wish.names, *wish.patterns))
+    return "\n".join((f"{HEADING} {wish.mode_name} on: {wished}", *lines, ""))
+
+
+def _glob_line(setting: str, value: int, others: sysctl.Configuration) -> str:
+    """A glob that comes after those of ``others``.
+
+    systemd-sysctl leaves it at an earlier place if it stands there with the same value; in octal, it is another value.
+    """
+    is_said = any((one.key, one.value) == (setting, str(value)) for one in others.assignments)
+    return f"-{setting} = {'0' if is_said else ''}{value}"
+
+
+def _explicit(configuration: sysctl.Configuration) -> set[str]:
+    """The names that files set by name."""
+    keys = {one.key.split("/")[3] for one in _of_rp_filter(configuration) if not one.is_glob}
+    return keys - {*RESERVED}
+
+
+def _of_rp_filter(configuration: sysctl.Configuration) -> list[sysctl.Assignment]:
+    return [one for one in configuration.assignments if _is_of_rp_filter(one.key)]
+
+
+def _is_of_rp_filter(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) == 5 and (*parts[:3], parts[4]) == ("net", "ipv4", "conf", "rp_filter")
+
+
+def _raised(wish: Wish, configurations: t.Sequence[sysctl.Configuration]) -> list[str]:
+    """Lines that lower conf/all, where files set it too high for the wish, and that give its old value to all else."""
+    found = max(one.value(key(ALL)) or 0 for one in configurations)
+    if found <= wish.mode:
+        return []
+    lines = {}
+    for configuration in configurations:
+        for one in _of_rp_filter(configuration):
+            name, value = one.key.split("/")[3], max(found, one.number or 0)
+            if one.value is None or name in (ALL, DEFAULT) or wish.covers(name):
+                continue
+            is_glob = one.is_glob
+            lines[one.key] = _glob_line(one.key, value, configurations[0]) if is_glob else f"{one.key} = {value}"
+    default = max(found, *(one.value(key(DEFAULT)) or 0 for one in configurations))
+    return [*lines.values(), f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {wish.mode}"]
+
+
+class Overriding(t.NamedTuple):
+    """A line that would leave ``name``, a link, a pattern or conf/all, at another value than ``expected``."""
+
+    name: str
+    line: sysctl.Assignment
+    expected: int
+
+
+def overriding(
+    wish: Wish, path: str, files: t.Mapping[str, str], read: t.Callable[[t.Mapping[str, str]], sysctl.Configuration]
+) -> t.Iterator[Overriding]:
+    """The lines that win over the wish's own file at ``path``, as the tool does it whose ``read`` is."""
+    ours, both = read({path: files[path]}), read(files)
+    for one in ours.assignments:
+        winner = both.winner(one.key)
+        if not one.is_glob and one.key not in map(key, RESERVED) and winner and winner.number != one.number:
+            yield Overriding(one.key.split("/")[3], winner, one.number or 0)
+    for pattern, globs in wish.globs().items():
+        later = [one for part in globs for one in _later_globs(key(part), both)]
+        yield from (Overriding(pattern, one, wish.mode) for one in dict.fromkeys(later) if one.number != wish.mode)
+    winner = both.winner(key(ALL))
+    if winner and (winner.number or 0) > wish.mode:
+        yield Overriding(ALL, winner, wish.mode)
+
+
+def _later_globs(setting: str, configuration: sysctl.Configuration) -> list[sysctl.Assignment]:
+    """Globs that share a name with ``setting`` and stand after it."""
+    assignments = configuration.assignments
+    places = [place for place, one in enumerate(assignments) if one.key == setting]
+    later = assignments[places[-1] + 1 :] if places else ()
+    parsed = glob.parse(setting.split("/")[3])
+    globs = (one for one in later if one.is_glob and one.value is not None and _is_of_rp_filter(one.key))
+    return [one for one in globs if glob.overlap(glob.parse(one.key.split("/")[3]), parsed)]
+
+
+# The immediate plane
+
+
+class Entry(t.NamedTuple):
+    """What we have written to one setting during this boot.
+
+    ifindex: the link's index; 0 for conf/all and conf/default.
+    holder: the set of wishes that it belongs to, named by the path of its file.
+    before: the value that ours replaced.
+    value: what was written last, None for nothing yet. next: what is about to be written, None when that is done.
+    wished: whether the holder names the link; False for what has to hold since conf/all was lowered.
+    """
+
+    name: str
+    ifindex: int
+    holder: str
+    before: int
+    value: int | None = None
+    next: int | None = None
+    wished: bool = True
+
+    def is_ours(self, found: int) -> bool:
+        """Whether a value may be from us; anything else is somebody's who came after."""
+        return found in (self.value, self.next)
+
+
+Record = tuple[Entry, ...]
+
+
+def record_text(record: t.Iterable[Entry]) -> str | None:
+    """The record as lines of JSON; None for an empty one."""
+    entries = sorted(record, key=lambda entry: (entry.ifindex, entry.name, entry.holder))
+    return "".join(f"{json.dumps(entry._asdict())}\n" for entry in entries) or None
+
+
+def record_from(text: str) -> Record:
+    """The record in a text; what is no entry is passed over, so that the settings are written and recorded anew."""
+    entries = []
+    for line in text.splitlines():
+        try:
+            entries.append(Entry(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return tuple(entries)
+
+
+class Settings(t.NamedTuple):
+    """The kernel's settings and our record of them.
+
+    links: index by name. values: by name, conf/all and conf/default among them; of links those that were asked for.
+    """
+
+    links: t.Mapping[str, int]
+    values: t.Mapping[str, int]
+    record: Record
+
+    def ifindex(self, name: str) -> int:
+        return self.links.get(name, 0)
+
+    def entries(self, holder: str) -> dict[str, Entry]:
+        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish.
+
+        A link is known by its index, so that a renamed one keeps its pin.
+        """
+        known = {one.ifindex or one.name: one for one in self.record if one.wished}
+        known.update({one.ifindex or one.name: one for one in self.record if one.holder == holder})
+        return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
+
+    def effective(self, name: str) -> int:
+        return max(self.values[ALL], self.values[name])
+
+    def shown(self, name: str) -> dict[str, int]:
+        return {"value": self.values[name], ALL: self.values[ALL], "effective": self.effective(name)}
+
+
+class Change(t.NamedTuple):
+    """One write: the value found and the value wanted. ``entry`` is what the record says of it then, None for nothing."""
+
+    name: str
+    found: int
+    wanted: int
+    entry: Entry | None
+
+
+class Difference(t.NamedTuple):
+    """What lies between the settings and a wish: the writes in their order, and the record then.
+
+    announced: the record while the writes are under way. A run that is killed among them leaves it, and the next run knows
+    what may be from us and is not yet sure to be written.
+    """
+
+    changes: tuple[Change, ...]
+    announced: Record
+    record: Record
+
+    def after(self, settings: Settings) -> Settings:
+        """The settings as they are then."""
+        written = {change.name: change.wanted for change in self.changes}
+        return Settings(settings.links, {**settings.values, **written}, self.record)
+
+
+def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference:
+    """How the wish of ``holder`` is met; None lets go of all that it holds.
+
+    Raises Refusal where conf/all or another holder is in the way.
+    """
+    entries = settings.entries(holder)
+    held = {name: entry for name, entry in entries.items() if entry.holder == holder}
+    ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
+    targets = _targets(wish, entries, ours, holder, settings) if wish else {}
+    takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
+    changes = [change for change in takings if change]
+    taken = {change.name: change.entry for change in changes if change.entry}
+    left = {name: entry for name, entry in ours.items() if name not in targets}
+    if wish and not changes and not left:
+        return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
+
+    there = {0, *settings.links.values()}
+    gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
+    moving = {*left.values(), *gone, *(entries[change.name] for change in changes if change.name in entries)}
+    kept = [one for one in settings.record if one not in moving]
+    announced = [one for one in gone if one not in left.values()]
+    announced += [one._replace(next=one.before) for one in left.values()]
+    announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
+    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items()]
+    changes += [change for change in restoring if change.found != change.wanted]
+    return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
+
+
+class _Target(t.NamedTuple):
+    value: int
+    wished: bool = False
+
+
+def _targets(
+    wish: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+) -> dict[str, _Target]:
+    """Targets by name: of the links that the wish covers, and of what has to hold so that it is possible.
+
+    ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
+    """
+    wished = {link: _Target(wish.mode, True) for link in settings.links if wish.covers(link)}
+    found = settings.values[ALL]
+    original = ours[ALL].before if ALL in ours else found
+    if original > wish.mode and not wish.raise_all:
+        raise _impossible(wish, original)
+    if original <= wish.mode:
+        # Whoever has changed conf/all since we lowered it saw the other links as they are now.
+        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
+        kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
+        return {**kept, **wished}
+    # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
+    kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
+    if found > wish.mode:
+        lower = (name for name, value in settings.values.items() if value < found)
+        kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
+    return {**kept, **wished, ALL: _Target(wish.mode)}
+
+
+def _impossible(wish: Wish, found: int) -> Refusal:
+    links = ", ".join((*wish.names, *wish.patterns))
+    return Refusal(
+        f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {wish.mode_name}"
+        f" ({wish.mode}) is not possible on {links} unless it is at most {wish.mode}. Nothing was changed. Lower it, or set"
+        " raise_all to true: then every other link, and conf/default for links to come, is first raised to the value that it"
+        " has by conf/all"
+    )
+
+
+def _taking(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
+    """The write that makes a setting what it shall be, and pinned; None where it is so by us, or by another set of ours."""
+    found = settings.values[name]
+    if old and old.holder != holder and target.value not in (old.value, old.next):
+        raise _held(name, target.value, old)
+    if old and old.next is None and old.value == found == target.value:
+        return None
+    before = old.before if old and old.is_ours(found) else found
+    entry = Entry(
+        name, settings.ifindex(name), old.holder if old else holder, before, target.value, None, target.wished
+    )
+    return Change(name, found, target.value, entry)
+
+
+def _held(name: str, wanted: int, entry: Entry) -> Refusal:
+    return Refusal(
+        f"{dotted(name)} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
+        " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
+    )
+
+
+def _announced(entry: Entry, old: Entry | None) -> Entry:
+    return entry._replace(value=old.value if old else None, next=entry.value)
+
+
+def _order(change: Change) -> tuple[int, str]:
+    """No other link is filtered less on the way than before: conf/all rises first and falls last.
+
+    A write to conf/default reaches all links that are not pinned, so it comes after them.
+    """
+    if change.name == ALL:
+        return (0 if change.wanted > change.found else 3, "")
+    return (2 if change.name == DEFAULT else 1, change.name)
+
+
+def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
+    """The settings that change, in the language of sysctl(8), as they are before or ``is_after``."""
+    return "".join(f"{_line(settings, change, is_after)}\n" for change in difference.changes)
+
+
+def _line(settings: Settings, change: Change, is_after: bool) -> str:
+    setting = f"{dotted(change.name)} = {settings.values[change.name]}"
+    note = "" if change.name in (ALL, DEFAULT) else f"effective {settings.effective(change.name)}"
+    is_pinning = change.found == change.wanted and not is_after
+    notes = ", ".join(filter(None, (note, "not pinned" if is_pinning else "")))
+    return f"{setting}  # {notes}" if notes else setting

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Settings of the running kernel under /proc/sys, and the files that the next boot sets them from. No process started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import typing as t
+from pathlib import Path
+
+from .._model.problem import Failure
+from .._model.sysctl import FOLDERS, LAST_OF_PROCPS
+from . import kernel
+
+
+class Write(t.NamedTuple):
+    """Put a number into a setting, ``key`` being its path below /proc/sys."""
+
+    key: str
+    value: int
+
+
+class Sysctl:
+    """The edge to the running kernel, in the network namespace of this process."""
+
+    def links(self) -> dict[str, int]:
+        """Index by name. Asked of the kernel, as /sys may be mounted from another network namespace."""
+        return {name: index for index, name in socket.if_nameindex()}
+
+    def read(self, key: str) -> int | None:
+        """The number in a setting; None where there is no such setting."""
+        return kernel.setting(key)
+
+    def perform(self, operation: Write) -> None:
+        """Writes once. A setting that is gone went with its link, and there is nothing to set.
+
+        Raises Failure with what the kernel answered.
+        """
+        path = f"/proc/sys/{operation.key}"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror}") from error
+        try:
+            os.write(descriptor, b"%d\n" % operation.value)
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror} for {operation.value}") from error
+        finally:
+            os.close(descriptor)
+
+
+def configuration() -> dict[str, str]:
+    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. One that can not be read has no say."""
+    paths = [path for folder in FOLDERS for path in sorted(Path(folder).glob("[!.]*.conf"))]
+    return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text(path)}
+
+
+def _text(path: Path) -> t.Iterator[str]:
+    try:
+        yield path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return

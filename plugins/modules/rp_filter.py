@@ -1,0 +1,204 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rp_filter
+short_description: Set IPv4 reverse-path filtering of a node's links, now and for each boot
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - The kernel drops an IPv4 packet whose source it would answer by another link than the one it came in by (V(strict)), or by
+    none at all (V(loose)). With policy routing a reply may well come in by the primary link while the route back leads
+    elsewhere; strict filtering on the link where it comes in drops it.
+  - What counts for a link is its effective value, the larger of C(net.ipv4.conf.all.rp_filter) and the link's own. A wish
+    that the former makes impossible is an error, unless O(raise_all) is set.
+  - A value that merely reads as wished is not enough. Whoever writes C(net.ipv4.conf.default.rp_filter) also changes
+    links whose value was never written. So each link is written once, and that is recorded until the next boot
+    under C(/run/kubenode), by the link's index; a link that was deleted and made anew is written again.
+notes:
+  - One call owns what O(path) names, in both planes. What an earlier call with the same path has set and this one does
+    not name gets back its former value. Calls for different links or modes take different paths; a link that another
+    path's call holds at another value is refused.
+  - The permanent plane is the file O(path), which systemd-sysctl reads at boot and udev applies to each new link. It has a
+    line for each name and for each link that matches a pattern, which no pattern in another file can override, and a
+    pattern for links to come. So it changes when a link comes or goes that matches a pattern.
+  - Warns of a line in another file that would win at the next boot, by the rules of systemd-sysctl and of
+    C(sysctl --system), which also reads C(/etc/sysctl.conf).
+  - Warns of a name that is no link yet, and of a pattern that matches none. The permanent plane is written nevertheless.
+  - The first run after a boot writes each link once more, and reports that as a change.
+  - With O(state=absent) a link gets back the value from before if it is still the same link and has the value that was
+    written. What somebody else has changed since stays. The kernel has no way to make a value unwritten again.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes
+  - kubenode.datapath._attributes.node_group
+  - kubenode.datapath._two_planes
+options:
+  interfaces:
+    description:
+      - Names of links, of 1 to 15 letters, digits and C(_.+@~-), or shell patterns of these and C(*?[]!). They need not be there.
+      - Links only; C(all), C(default) and C(lo) are refused as names and left out where a pattern matches them.
+      - Required with O(state=present). With O(state=absent) it has no meaning; all that belongs to O(path) is undone.
+    type: list
+    elements: str
+  mode:
+    description:
+      - V(off) is 0, V(strict) is 1 (RFC 3704, section 2.2), V(loose) is 2 (RFC 3704, section 2.4).
+      - Required with O(state=present).
+    type: str
+    choices: ['off', strict, loose]
+  raise_all:
+    description:
+      - Whether C(net.ipv4.conf.all.rp_filter) may be changed when it makes O(mode) impossible.
+      - It is lowered as far as O(mode) needs, after every other link, and C(net.ipv4.conf.default.rp_filter) for links to
+        come, was raised to the value that it had by it. No other link's effective value changes.
+      - In the permanent plane the same is done to what other files set.
+      - All of it is undone by O(state=absent), and by a call that does not need it any more.
+    type: bool
+    default: false
+  path:
+    description:
+      - The file of the permanent plane, in C(/etc/sysctl.d) and with a name that ends in C(.conf). Also names the set of links
+        that the call owns, without O(permanent) as well.
+      - A file that this collection did not write is not overwritten; the run is refused.
+    type: path
+    default: /etc/sysctl.d/90-kubenode-rp-filter.conf
+seealso:
+  - name: Ingress Filtering for Multihomed Networks
+    description: RFC 3704, which defines strict and loose reverse-path forwarding.
+    link: https://www.rfc-editor.org/rfc/rfc3704
+  - name: sysctl.d
+    description: Which file and which line wins.
+    link: https://www.freedesktop.org/software/systemd/man/latest/sysctl.d.html
+"""
+
+EXAMPLES = r"""
+- name: Let replies come in by the primary link, whichever way the route back leads
+  kubenode.datapath.rp_filter:
+    interfaces: [eth0]
+    mode: loose
+
+- name: Filter strictly on the pods' links, those to come included
+  kubenode.datapath.rp_filter:
+    interfaces: ["eni*"]
+    mode: strict
+    path: /etc/sysctl.d/91-kubenode-pods-rp-filter.conf
+
+- name: Do not filter on a VLAN, although net.ipv4.conf.all.rp_filter is set
+  kubenode.datapath.rp_filter:
+    interfaces: [eth0.100]
+    mode: "off"
+    raise_all: true
+
+- name: Undo it
+  kubenode.datapath.rp_filter:
+    state: absent
+"""
+
+RETURN = r"""
+interfaces:
+  description:
+    - The links that O(interfaces) names or matches, with O(state=absent) those that were held, by name.
+    - In check mode RV(interfaces.after) is what a run would lead to. Without O(immediate) it is what there is.
+  returned: success
+  type: dict
+  sample:
+    eth0:
+      before: {value: 0, all: 1, effective: 1}
+      after: {value: 2, all: 1, effective: 2}
+  contains:
+    before:
+      description: The settings as they were found.
+      type: dict
+      returned: success
+      contains:
+        value:
+          description: The link's own value, 0, 1 or 2.
+          type: int
+          returned: success
+        all:
+          description: The value of C(net.ipv4.conf.all.rp_filter).
+          type: int
+          returned: success
+        effective:
+          description: The value that counts, the larger of the two.
+          type: int
+          returned: success
+    after:
+      description: The settings as they are left, like RV(interfaces.before).
+      type: dict
+      returned: success
+diff:
+  description: The settings and the file before and after, one entry for each plane that changes.
+  returned: in diff mode
+  type: list
+  elements: dict
+"""
+
+import os
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
+    HEADING,
+    MODES,
+    Wish,
+    sysctl_text,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards, managed_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
+
+FOLDER = "/etc/sysctl.d"
+OPTIONS = {
+    **TWO_PLANES,
+    "interfaces": {"type": "list", "elements": "str"},
+    "mode": {"type": "str", "choices": [*MODES]},
+    "raise_all": {"type": "bool", "default": False},
+    "path": {"type": "path", "default": f"{FOLDER}/90-kubenode-rp-filter.conf"},
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        path = _path(module.params["path"])
+        wish = Wish.from_options(module.params) if module.is_present else None
+        edge, files = Sysctl(), Files()
+        # In another root the links are the builder's, not the node's.
+        links = edge.links() if kernel.is_own_root() else {}
+        others = {name: text for name, text in configuration().items() if name != path}
+        text = sysctl_text(wish, links, others) if wish else None
+
+        live = LiveReversePath(edge, files, wish, path)
+        placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
+        resources: list[Resource] = [live, placed] if wish else [placed, live]
+        chosen: list[Guard] = [guards.OwnRoot()] if module.params["immediate"] else []
+        if wish and module.params["immediate"]:
+            chosen.append(guards.ReversePathLinks(wish, links, path if module.params["permanent"] else None))
+        if wish and text and module.params["permanent"]:
+            chosen.append(guards.BootOrder(wish, path, {**others, path: text}))
+
+        interfaces = live.foresee(live.observe(), module.params["immediate"]) if links else {}
+        outcome = module.converge(resources, chosen)
+        result.update(module.report(outcome), interfaces=interfaces)
+
+
+def _path(given: str) -> str:
+    path = names.path("path", given)
+    folder, name = os.path.split(path)
+    if folder != FOLDER or not name.endswith(".conf") or name.startswith("."):
+        raise Invalid("path", given, f"a file in {FOLDER} whose name ends in .conf, as no other is read at boot")
+    return path
+
+
+if __name__ == "__main__":
+    main()

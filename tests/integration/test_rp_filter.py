@@ -1,0 +1,443 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rp_filter on a real kernel: the twelve steps, pins, conf/all, neighbours, boots, kills, packets and bad input."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import socket
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.node import NamespaceNode
+
+PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
+OTHER_PATH = "/etc/sysctl.d/91-other.conf"
+RECORD = "/run/kubenode/rp-filter.jsonl"
+LOCK = "/run/kubenode.lock"
+SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
+VLAN = "eth0.100"  # by name; what the kernel makes of the name is the same for every kind of link
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node = lab.node("node1")
+    node.ip([f"link add {VLAN} type veth peer name eth1"])
+    return node
+
+
+def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
+    result = node.module("rp_filter", options, check=check)
+    assert not result["failed"], result.get("msg", result)
+    return result
+
+
+def loose(node: NamespaceNode, *interfaces: str, **options: Any) -> dict[str, Any]:
+    return run(node, interfaces=list(interfaces), mode="loose", **options)
+
+
+def refused(node: NamespaceNode, **options: Any) -> str:
+    """The error, in check mode and for real the same; the node is as before."""
+    before = node.snapshot()
+    errors = [node.module("rp_filter", options, check=check) for check in (True, False)]
+    assert [error["failed"] for error in errors] == [True, True], errors
+    assert errors[0]["msg"] == errors[1]["msg"]
+    assert node.snapshot() == before
+    return str(errors[1]["msg"])
+
+
+def warnings(result: dict[str, Any]) -> list[str]:
+    return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
+
+
+def value(node: NamespaceNode, name: str) -> int:
+    return int(node.read(f"/proc/sys/net/ipv4/conf/{name}/rp_filter"))
+
+
+def write(node: NamespaceNode, **values: int) -> None:
+    node.set_sysctls({f"net.ipv4.conf.{name}.rp_filter": number for name, number in values.items()})
+
+
+def effective(node: NamespaceNode) -> dict[str, int]:
+    lines = node.run(["sh", "-c", "cd /proc/sys/net/ipv4/conf; grep . */rp_filter"]).stdout.split()
+    values = {line.partition("/")[0]: int(line.partition(":")[2]) for line in lines}
+    return {name: max(number, values["all"]) for name, number in values.items() if name not in ("all", "default")}
+
+
+# The twelve steps
+
+
+def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
+    """Checked, run, checked again, run again. Gives the result of the run."""
+    before = node.snapshot()
+    predicted = run(node, check=True, **options)
+    assert predicted["changed"]
+    assert node.snapshot() == before
+    done = run(node, **options)
+    assert done == predicted
+    after = node.snapshot()
+    assert after != before
+    for check in (True, False):
+        again = run(node, check=check, **options)
+        assert (again["changed"], again["diff"]) == (False, [])
+        assert node.snapshot() == after
+    return done
+
+
+def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    created = four_steps(node, interfaces=["eth0", f"{VLAN}*"], mode="loose")
+    zero, two = {"value": 0, "all": 0, "effective": 0}, {"value": 2, "all": 0, "effective": 2}
+    assert created["interfaces"] == {name: {"before": zero, "after": two} for name in ("eth0", VLAN)}
+    assert created["diff"][0]["after"] == (
+        "net.ipv4.conf.eth0.rp_filter = 2  # effective 2\nnet.ipv4.conf.eth0/100.rp_filter = 2  # effective 2\n"
+    )
+    assert f"\n-net/ipv4/conf/{VLAN}*/rp_filter = 2\nnet/ipv4/conf/eth0/rp_filter = 2\n" in node.read(PATH)
+    four_steps(node, interfaces=[VLAN, "eth1"], mode="strict")
+    assert [value(node, name) for name in ("eth0", VLAN, "eth1")] == [0, 1, 1]
+    four_steps(node, state="absent")
+    assert node.snapshot() == clean
+    assert not run(node, state="absent")["changed"]
+
+
+@pytest.mark.parametrize(("immediate", "permanent"), [(True, False), (False, True)])
+def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, permanent: bool) -> None:
+    clean = node.snapshot()
+    planes = {"immediate": immediate, "permanent": permanent}
+    done = four_steps(node, interfaces=["eth0"], mode="loose", **planes)
+    assert len(done["diff"]) == 1 and done["interfaces"]["eth0"]["after"]["value"] == value(node, "eth0")
+    after = node.snapshot()
+    assert (after["sysctls"] == clean["sysctls"]) == permanent and node.exists(PATH) == permanent
+    four_steps(node, state="absent", **planes)
+    assert node.snapshot() == clean
+
+
+def test_options_may_come_as_strings(node: NamespaceNode) -> None:
+    loose(node, "eth0", "eth1")
+    for interfaces in ("eth0,eth1", '["eth0", "eth1"]', "eth1,eth0"):
+        assert not run(node, interfaces=interfaces, mode="loose", raise_all="no", permanent="yes")["changed"]
+
+
+# Pins
+
+
+# In a network of its own, as a node's conf/default was written when the node was made: links made later are pinned from birth.
+FOLLOWING_DEFAULT = """
+ip link add eth5 type veth peer name eth6
+cd /proc/sys/net/ipv4/conf
+echo 2 > default/rp_filter
+[ "$(cat eth5/rp_filter eth6/rp_filter | tr '\\n' ' ')" = "2 2 " ] || exit 9
+"$@" || exit
+echo 1 > default/rp_filter
+cat eth5/rp_filter eth6/rp_filter > /run/values
+"""
+
+
+def test_a_value_that_merely_reads_right_is_written_once(node: NamespaceNode) -> None:
+    through = ["unshare", "--net", "sh", "-c", FOLLOWING_DEFAULT, "sh"]
+    options = {"interfaces": ["eth5"], "mode": "loose", "permanent": False}
+    done = node.module("rp_filter", options, through=through)
+    assert done["diff"][0]["before"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2, not pinned\n"
+    assert done["diff"][0]["after"] == "net.ipv4.conf.eth5.rp_filter = 2  # effective 2\n"
+    assert node.read("/run/values").split() == ["2", "1"]
+
+
+def test_a_link_that_was_made_anew_is_written_again(node: NamespaceNode) -> None:
+    loose(node, "eth1")
+    node.ip(["link del eth1", "link add eth1 type veth peer name eth2"])
+    assert value(node, "eth1") == 0
+    done = four_steps(node, interfaces=["eth1"], mode="loose")
+    assert [entry["before_header"].partition(":")[0] for entry in done["diff"]] == ["immediate"]
+
+
+def test_each_setting_is_written_once(node: NamespaceNode) -> None:
+    files = [f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in ("all", "default", "eth0", "eth1", "lo")]
+    trace = ["strace", "-qq", "-f", "-y", "-o", "/run/lab/trace", "-e", "trace=write"]
+    trace += [f"--trace-path={file}" for file in files]
+    options = {"interfaces": ["eth0", "eth1"], "mode": "loose", "permanent": False}
+    assert node.module("rp_filter", options, through=trace)["changed"]
+    assert node.read("/run/lab/trace").count("write(") == 2
+    assert not node.module("rp_filter", options, through=trace)["changed"]
+    assert node.read("/run/lab/trace") == ""
+
+
+def test_nothing_is_started_whatever_is_to_do(node: NamespaceNode) -> None:
+    with node.count_processes() as calls:
+        for check in (True, False, False):
+            loose(node, "eth0", "et*", check=check)
+        run(node, state="absent")
+    assert calls == []
+
+
+# conf/all
+
+
+@pytest.mark.parametrize(("all_", "mode", "wanted"), [(1, "off", 0), (2, "off", 0), (2, "strict", 1)])
+def test_a_wish_that_all_makes_impossible(node: NamespaceNode, all_: int, mode: str, wanted: int) -> None:
+    write(node, all=all_)
+    clean, before = node.snapshot(), effective(node)
+    error = refused(node, interfaces=["eth0"], mode=mode)
+    assert (
+        f"net.ipv4.conf.all.rp_filter is {all_}" in error
+        and f"mode {mode} ({wanted})" in error
+        and "raise_all" in error
+    )
+    done = four_steps(node, interfaces=["eth0"], mode=mode, raise_all=True)
+    assert done["interfaces"]["eth0"]["after"] == {"value": wanted, "all": wanted, "effective": wanted}
+    assert effective(node) == {**before, "eth0": wanted}
+    node.ip(["link add eth2 type veth peer name eth3"])
+    assert effective(node)["eth2"] == all_
+    node.ip(["link del eth2"])
+    four_steps(node, state="absent")
+    assert node.snapshot() == clean
+
+
+def test_loose_is_possible_whatever_all_is(node: NamespaceNode) -> None:
+    write(node, all=1)
+    assert loose(node, "eth0")["interfaces"]["eth0"]["after"] == {"value": 2, "all": 1, "effective": 2}
+
+
+# Others
+
+
+def test_what_somebody_changed_since_stays(node: NamespaceNode) -> None:
+    loose(node, "eth0", "eth1")
+    write(node, eth0=1)
+    run(node, state="absent")
+    assert (value(node, "eth0"), value(node, "eth1")) == (1, 0)
+    assert not node.exists(RECORD) and not node.exists("/run/kubenode")
+
+
+def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    other = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
+    loose(node, "eth0")
+    run(node, **other)
+    assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
+    assert f"the set whose path is {PATH} holds it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
+    run(node, state="absent")
+    assert not run(node, **other)["changed"]
+    run(node, state="absent", path=OTHER_PATH)
+    assert node.snapshot() == clean
+
+
+def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
+    node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
+    before = node.snapshot()
+    assert f"{PATH} is not kubenode.datapath's" in refused(node, interfaces=["eth0"], mode="loose")
+    assert not run(node, state="absent")["changed"] and node.snapshot() == before
+
+
+def test_runs_at_once_end_right(node: NamespaceNode) -> None:
+    calls = [{"interfaces": ["eth0"], "mode": "loose"}, {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda options: run(node, **options), calls * 2))
+    assert [result["changed"] for result in results].count(True) == 2
+    assert not any(run(node, **options)["changed"] for options in calls)
+    assert (value(node, "eth0"), value(node, "eth1")) == (2, 1) and not node.exists(LOCK)
+
+
+# Boot
+
+
+@pytest.mark.parametrize("tool", [SYSTEMD_SYSCTL, "sysctl -q --system"])
+def test_what_the_boot_loads_is_what_was_wished(node: NamespaceNode, tool: str) -> None:
+    node.write("/etc/sysctl.d/99-hard.conf", "net.ipv4.conf.*.rp_filter = 1\n-net.ipv4.conf.all.rp_filter\n")
+    loose(node, "eth0", VLAN, "nolink")
+    good = node.snapshot()["files"]
+    node.ip([f"link del {VLAN}", f"link add {VLAN} type veth peer name eth1"])
+    write(node, eth0=0)
+    done = node.run(["sh", "-c", tool])
+    assert "rror" not in done.stderr
+    assert [value(node, name) for name in ("eth0", VLAN, "eth1")] == [2, 2, 1]
+    assert not loose(node, "eth0", VLAN, "nolink", immediate=False)["changed"] and node.snapshot()["files"] == good
+
+
+@pytest.mark.parametrize("tool", [SYSTEMD_SYSCTL, "sysctl -q --system"])
+def test_a_link_to_come_is_set_by_the_pattern(node: NamespaceNode, tool: str) -> None:
+    loose(node, "eni*", "*7")
+    before = effective(node)
+    node.ip(["link add eni5 type veth peer name veth7"])
+    node.run(["sh", "-c", tool])
+    assert effective(node) == {**before, "eni5": 2, "veth7": 2}
+
+
+def test_what_is_not_there_is_warned_of_and_written_for_the_boot(node: NamespaceNode) -> None:
+    found = warnings(loose(node, "eth9", "eni*", "et*"))
+    assert [warning.partition(",")[0] for warning in found] == ["There is no link eth9", "No link matches eni*"]
+    assert all(f"{PATH} sets it when it appears" in warning for warning in found)
+    assert "net/ipv4/conf/eth9/rp_filter = 2" in node.read(PATH)
+    assert not warnings(loose(node, "eth9", "eni*", immediate=False))
+
+
+def test_a_line_that_wins_at_the_next_boot_is_warned_of(node: NamespaceNode) -> None:
+    node.write("/etc/sysctl.d/99-hard.conf", "# hard\nnet.ipv4.conf.eth0.rp_filter = 1\n")
+    node.write("/etc/sysctl.conf", "net.ipv4.conf.eth1.rp_filter = 0\n")
+    node.remove("/etc/sysctl.d/99-sysctl.conf")
+    by_both, by_procps = warnings(loose(node, "eth0", "eth1"))
+    assert by_both == (
+        "At the next boot (systemd-sysctl) and at the next `sysctl --system`, line 2 of /etc/sysctl.d/99-hard.conf wins over"
+        f" {PATH}: net.ipv4.conf.eth0.rp_filter would be 1; 2 is expected. Remove that line, or choose a path whose name"
+        " sorts after it."
+    )
+    assert by_procps.startswith("At the next `sysctl --system`, line 1 of /etc/sysctl.conf wins over")
+    assert "eth1.rp_filter would be 0; 2 is expected" in by_procps
+    assert not warnings(loose(node, "eth0", path="/etc/sysctl.d/99-z.conf", immediate=False))
+
+
+def test_a_file_that_sets_all_is_warned_of_or_outdone(node: NamespaceNode) -> None:
+    node.write("/etc/sysctl.d/10-hard.conf", "net.ipv4.conf.all.rp_filter = 1\n")
+    (warning,) = warnings(run(node, interfaces=["eth0"], mode="off"))
+    assert "net.ipv4.conf.all.rp_filter would be 1; at most 0 is expected" in warning and "raise_all" in warning
+    assert not warnings(run(node, interfaces=["eth0"], mode="off", raise_all=True))
+    node.run([SYSTEMD_SYSCTL])
+    assert effective(node)["eth0"] == 0 and value(node, "default") == 1
+
+
+ANOTHER_ROOT = """
+mount -t tmpfs tmpfs /mnt
+for entry in /*; do
+  if [ -L $entry ]; then cp -P $entry /mnt
+  elif [ -d $entry ] && [ $entry != /mnt ]; then mkdir /mnt$entry && mount --rbind $entry /mnt$entry
+  fi
+done
+"""
+
+
+def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: NamespaceNode) -> None:
+    node.run(["sh", "-e", "-c", ANOTHER_ROOT])
+    before = node.snapshot()
+    options = {"interfaces": ["eth0", "et*"], "mode": "loose"}
+    error = node.module("rp_filter", options, through=["chroot", "/mnt"])
+    assert error["failed"] and "this root is not process 1's" in error["msg"] and node.snapshot() == before
+    done = node.module("rp_filter", {**options, "immediate": False}, through=["chroot", "/mnt"])
+    assert done["changed"] and done["interfaces"] == {} and value(node, "eth0") == 0
+    assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: the links here are not the image's
+
+
+# Kills, and when the node says no
+
+KILLED_AT = ("write", "rename", "mkdir", "unlink")
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("call", KILLED_AT)
+def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
+    """The run is killed at the first such system call on our paths, at the second, and so on, until it ends unharmed."""
+    write(node, all=1, default=0)
+    wish = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
+    clean = node.snapshot()
+    run(node, **wish)
+    made = node.snapshot()
+    options, back, start, goal = (
+        (wish, {"state": "absent"}, clean, made) if state == "present" else ({"state": "absent"}, wish, made, clean)
+    )
+    for number in range(1, 40):
+        run(node, **back)
+        assert node.snapshot() == start
+        if not killed(node, call, number, options):
+            break
+        run(node, **options)
+        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
+        assert node.snapshot() == goal
+        assert not run(node, **options)["changed"]
+    else:
+        pytest.fail(f"still killed at {call} number {number}")
+
+
+def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any]) -> bool:
+    """Whether a run was killed before its ``number``-th ``call`` that touches our paths."""
+    names = ("all", "default", "lo", "eth0", VLAN, "eth1")
+    paths = [f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in names]
+    paths += ["/run/kubenode", "/run/.kubenode.kubenode", RECORD, f"{RECORD[:13]}.{RECORD[13:]}.kubenode"]
+    paths += [PATH, "/etc/sysctl.d/.90-kubenode-rp-filter.conf.kubenode"]
+    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
+    result = node.module("rp_filter", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
+    return bool(result["failed"])
+
+
+@pytest.mark.parametrize("folder", ["/proc/sys", "/etc/sysctl.d", "/run"])
+def test_a_read_only_place_is_named_and_leaves_the_node_as_it_was(node: NamespaceNode, folder: str) -> None:
+    with node.read_only(folder):
+        before = node.snapshot()
+        error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
+        assert error["failed"] and "Read-only file system" in error["msg"] and folder in error["msg"]
+        assert node.snapshot() == before
+
+
+def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
+    before = node.snapshot()
+    place = "/proc/sys/net/ipv4/conf/eth1"
+    with node.read_only(place):
+        error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
+        assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
+        assert "What was done before it was undone" in error["msg"]
+    assert node.snapshot() == before
+
+
+BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
+    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
+    ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
+    ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),
+    ("interfaces[0] must be a link or a pattern of links", {"interfaces": "default"}),
+    ("interfaces[0] must be a link or a pattern of links", {"interfaces": "[l]o"}),
+    ("interfaces[0] must be a link's name", {"interfaces": ["eth0/1"]}),
+    ("interfaces[0] must be a link's name", {"interfaces": ["eth0 eth1"]}),
+    ("interfaces[0] must be a link's name", {"interfaces": ["averylonglinkname"]}),
+    ("path must be a file in /etc/sysctl.d whose name ends in .conf", {"path": "/etc/kubenode/x.conf"}),
+    ("path must be a file in /etc/sysctl.d whose name ends in .conf", {"path": "/etc/sysctl.d/90-x"}),
+    ("path must be an absolute path", {"path": "/etc/sysctl.d/a b.conf"}),
+]
+
+
+@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_a_clear_error_and_changes_nothing(
+    node: NamespaceNode, message: str, options: dict[str, Any]
+) -> None:
+    assert message in refused(node, **{"interfaces": ["eth0"], "mode": "loose", **options})
+
+
+# Packets
+
+
+@pytest.mark.parametrize(("all_", "mode", "arrives"), [(1, None, False), (1, "loose", True), (0, "strict", False)])
+def test_a_packet_whose_reply_would_leave_by_another_link(
+    lab: Lab, node: NamespaceNode, all_: int, mode: str | None, arrives: bool
+) -> None:
+    lab.load_balancer.ip(["address add 198.51.100.1/32 dev lo", "route add 192.0.2.17/32 dev nodes0"])
+    node.ip(
+        [
+            "link set eth1 up",
+            f"link set {VLAN} up",
+            "address add 203.0.113.1/24 dev eth1",
+            "route add 198.51.100.0/24 dev eth1",
+        ]
+    )
+    assert reaches(lab, node)  # the node has answered the load balancer's ARP request, which strict filtering drops too
+    write(node, all=all_)
+    assert reaches(lab, node) == (all_ == 0)
+    if mode:
+        run(node, interfaces=["eth0"], mode=mode)
+        assert reaches(lab, node) == arrives
+        run(node, state="absent")
+        assert reaches(lab, node) == (all_ == 0)
+
+
+def reaches(lab: Lab, node: NamespaceNode) -> bool:
+    """Whether a datagram from 198.51.100.1, which the node would answer by eth1, comes in by eth0."""
+    with (
+        node.socket(socket.AF_INET, socket.SOCK_DGRAM) as inside,
+        lab.load_balancer.socket(socket.AF_INET, socket.SOCK_DGRAM) as outside,
+    ):
+        inside.bind(("192.0.2.17", 5353))
+        inside.settimeout(0.3)
+        outside.bind(("198.51.100.1", 0))
+        outside.sendto(b"x", ("192.0.2.17", 5353))
+        try:
+            return inside.recv(16) == b"x"
+        except socket.timeout:
+            return False

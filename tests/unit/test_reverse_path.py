@@ -1,0 +1,429 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reverse-path filtering: options, the file's text, and the running settings on a kernel that is nowhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
+    MODES,
+    Wish,
+    key,
+    overriding,
+    sysctl_text,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
+    RECORD,
+    LiveReversePath,
+)
+from unit.fakes import FakeSysctl, RootedFiles
+
+PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
+
+
+def wish(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> Wish:
+    return Wish.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
+
+
+# Options
+
+INVALID: list[tuple[str, dict[str, t.Any]]] = [
+    ("interfaces", {"interfaces": []}),
+    ("interfaces", {"interfaces": None}),
+    ("mode", {"mode": None}),
+    *((f"interfaces[{index}]", {"interfaces": ["eth0"] * index + [name]}) for index, name in enumerate((
+        "", " ", "a b", "a/b", "eth0\n", "a=b", "a:b", "ethö", "a" * 16, "?" * 16, ".", "..", "all", "default", "lo",
+        "l[o]", "[a]ll", "defaul[t]", "[", "eth[0", "eth]", "[]", "[a", "{a,b}", "*/x",
+    ))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "change"), INVALID, ids=str)
+def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict[str, t.Any]) -> None:
+    with pytest.raises(Invalid, match="must be .* was given") as caught:
+        Wish.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
+    assert caught.value.option == option
+
+
+def test_a_wish_has_no_order_and_no_doubles() -> None:
+    assert wish("b", "a*", "a", "b") == wish("a", "b", "a*")
+
+
+@pytest.mark.parametrize(
+    ("given", "link", "covered"),
+    [
+        ("eth0", "eth0", True),
+        ("eth0", "eth0.100", False),
+        ("eth*", "eth0.100", True),
+        ("eth0.*", "eth0.100", True),
+        ("eth0.1", "eth0x1", False),
+        ("*", "eth0", True),
+        ("*", "lo", False),
+        ("*", "all", False),
+        ("[dl]*", "default", False),
+        ("[dl]*", "lo0", True),
+    ],
+)
+def test_links_that_a_wish_covers(given: str, link: str, covered: bool) -> None:
+    assert wish(given).covers(link) is covered
+
+
+# The file
+
+
+def test_the_file_has_lines_for_what_is_named_or_there_and_patterns_for_what_may_come() -> None:
+    text = sysctl_text(wish("eth0.100", "eni*"), ["lo", "eth0", "eni1"], {})
+    assert text == (
+        "# Reverse-path filtering loose on: eth0.100 eni*\n"
+        "-net/ipv4/conf/eni*/rp_filter = 2\n"
+        "net/ipv4/conf/eni1/rp_filter = 2\n"
+        "net/ipv4/conf/eth0.100/rp_filter = 2\n"
+    )
+
+
+def test_a_link_that_another_file_names_is_named_in_ours_too() -> None:
+    others = {"/etc/sysctl.d/50-x.conf": f"{key('eth7')} = 1\n{key('ens7')} = 1\n"}
+    assert f"\n{key('eth7')} = 2\n" in sysctl_text(wish("eth*"), [], others)
+    assert "ens7" not in sysctl_text(wish("eth*"), [], others)
+
+
+@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+def test_a_pattern_for_everything_leaves_the_reserved_names_alone(read: t.Callable[..., sysctl.Configuration]) -> None:
+    configuration = read({PATH: sysctl_text(wish("*"), ["eth0"], {})})
+    values = {
+        name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")
+    }
+    assert values == {"all": None, "default": None, "lo": None, "a": 2, "alle": 2, "lo0": 2, "eth9": 2, "d": 2}
+
+
+RAISING = {
+    "all by name": (f"{key('all')}=1\n{key('eth1')}=2\n{key('eth2')}=0\n", {"eth1": 2, "eth2": 1, "default": 1}),
+    "all by a pattern": (f"{key('*')}=1\n", {"eth1": 1, "eth2": 1, "default": 1}),
+    "patterns above one another": (f"{key('all')}=1\n{key('eth*')}=0\n{key('*')}=2\n", {"eth1": 2, "default": 2}),
+}
+
+
+@pytest.mark.parametrize("case", RAISING)
+@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+def test_a_file_that_lowers_all_gives_its_value_to_all_else(
+    case: str, read: t.Callable[..., sysctl.Configuration]
+) -> None:
+    text, expected = RAISING[case]
+    others = {"/etc/sysctl.d/50-x.conf": text}
+    one = wish("eth0", mode="off", raise_all=True)
+    both = read({**others, PATH: sysctl_text(one, [], others)})
+    assert {name: both.value(key(name)) for name in expected} == expected
+    assert (both.value(key("all")), both.value(key("eth0"))) == (0, 0)
+    texts = {**others, PATH: sysctl_text(one, [], others)}
+    assert not list(overriding(one, PATH, texts, read))
+    assert "all" not in sysctl_text(one._replace(raise_all=False), [], others)
+
+
+OVERRIDING: dict[str, tuple[str, str, list[tuple[str, int]]]] = {
+    "an earlier file": ("/etc/sysctl.d/10-x.conf", "eth0=1\neth*=1\n*=1", []),
+    "a later name": ("/etc/sysctl.d/99-x.conf", "eth1=1\neth0=1", [("eth0", 2)]),
+    "a later name of the same value": ("/etc/sysctl.d/99-x.conf", "eth0=2", []),
+    "a later pattern": ("/etc/sysctl.d/99-x.conf", "e*=1", [("eni*", 1)]),
+    "a later pattern of another kind of link": ("/etc/sysctl.d/99-x.conf", "veth*=1", []),
+    "a later name that ours then names too": ("/etc/sysctl.d/99-x.conf", "eni5=1", [("eni5", 1)]),
+    "a later exclusion": ("/etc/sysctl.d/99-x.conf", "-eth0", [("eth0", 1)]),
+    "our pattern said before": ("/etc/sysctl.d/10-x.conf", "eni*=2\n*=1", []),
+    "all that is lower": ("/etc/sysctl.d/99-x.conf", "all=1", []),
+    "all that is higher": ("/etc/sysctl.d/10-x.conf", "all=3", [("all", 1)]),
+}
+
+
+@pytest.mark.parametrize("case", OVERRIDING)
+def test_lines_that_win_over_ours_are_found(case: str) -> None:
+    path, short, expected = OVERRIDING[case]
+    lines = [line.partition("=") for line in short.split("\n")]
+    text = "\n".join(
+        f"-{key(name[1:])}" if name.startswith("-") else f"{key(name)}={value}" for name, _equals, value in lines
+    )
+    one = wish("eth0", "eni*")
+    files = {path: text, PATH: sysctl_text(one, [], {path: text})}
+    found = overriding(one, PATH, files, sysctl.by_systemd)
+    assert [(override.name, override.line.line) for override in found] == expected
+
+
+# The running kernel
+
+
+class Machine:
+    """A kernel, and the files on which its record is kept."""
+
+    def __init__(self, root: Path, *links: str, default: int = 0, all_: int = 0) -> None:
+        (root / "run").mkdir()
+        self.kernel = FakeSysctl(links, default, all_)
+        self._root = root
+
+    def resource(self, one: Wish | None, path: str = PATH) -> LiveReversePath:
+        return LiveReversePath(self.kernel, RootedFiles(self._root), one, path)  # type: ignore[arg-type]
+
+    def hold(self, one: Wish | None, path: str = PATH) -> list[str]:
+        """The names that were written."""
+        self.kernel.written = []
+        changed = converge([self.resource(one, path)], {Plane.IMMEDIATE}).changed
+        assert changed or not self.kernel.written
+        return self.kernel.written
+
+    @property
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self._root)) for path in self._root.rglob("*")} - {"run"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, "eth0", "eth1")
+
+
+@needs_root
+def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
+    machine.kernel.write("eth0", 1)
+    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 2, "eth1": 0}
+    assert machine.hold(wish("eth0", mode="strict")) == ["eth0"]
+    assert machine.hold(wish("eth0", mode="off")) == ["eth0"]
+    assert machine.hold(None) == ["eth0"] and machine.hold(None) == []
+    assert machine.kernel.values["eth0"] == 1 and machine.files == set()
+
+
+@needs_root
+def test_a_value_that_merely_reads_right_is_pinned(machine: Machine) -> None:
+    machine.kernel.write("default", 2)
+    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    machine.kernel.write("default", 0)
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 2, "eth1": 0}
+
+
+@needs_root
+def test_a_link_that_was_made_anew_is_pinned_again_and_a_renamed_one_is_not(machine: Machine) -> None:
+    machine.kernel.write("default", 2)
+    machine.hold(wish("eth*", "ens1"))
+    machine.kernel.rename("eth1", "ens1")
+    assert machine.hold(wish("eth*", "ens1")) == []
+    machine.kernel.remove("eth0")
+    assert machine.hold(wish("eth*", "ens1")) == []
+    machine.kernel.add("eth0")
+    assert machine.hold(wish("eth*", "ens1")) == ["eth0"]
+
+
+@needs_root
+def test_what_somebody_changed_since_stays(machine: Machine) -> None:
+    machine.hold(wish("eth*"))
+    machine.kernel.write("eth0", 1)
+    assert machine.hold(None) == ["eth1"]
+    assert machine.kernel.values["eth0"] == 1 and machine.files == set()
+
+
+@needs_root
+def test_what_somebody_changed_since_is_put_right_by_the_wish_and_is_what_absent_puts_back(machine: Machine) -> None:
+    machine.hold(wish("eth0"))
+    machine.kernel.write("eth0", 1)
+    assert machine.hold(wish("eth0")) == ["eth0"]
+    machine.hold(None)
+    assert machine.kernel.values["eth0"] == 1
+
+
+@needs_root
+def test_what_is_no_longer_named_is_put_back(machine: Machine) -> None:
+    machine.hold(wish("eth0", "eth1"))
+    assert machine.hold(wish("eth1")) == ["eth0"]
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 2}
+
+
+@needs_root
+def test_two_sets_do_not_fight(machine: Machine) -> None:
+    other = "/etc/sysctl.d/91-x.conf"
+    machine.hold(wish("eth0"))
+    assert machine.hold(wish("eth1", mode="strict"), other) == ["eth1"]
+    assert (
+        machine.hold(wish("eth0")) == []
+        and machine.hold(wish("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
+    )
+    assert machine.hold(wish("eth0"), other) == ["eth1"]  # what the first set holds already is left to it
+    with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
+        machine.hold(wish("eth0", mode="strict"), other)
+    assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
+    machine.hold(None)
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 0} and machine.files == set()
+
+
+@needs_root
+@pytest.mark.parametrize(("all_", "mode"), [(1, "off"), (2, "off"), (2, "strict")])
+def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path: Path, all_: int, mode: str) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=all_)
+    with pytest.raises(Refusal, match=f"conf.all.rp_filter is {all_} .* mode {mode} .* raise_all"):
+        machine.hold(wish("eth0", mode=mode))
+    before, values = machine.kernel.effective(), dict(machine.kernel.values)
+    raising = wish("eth0", mode=mode, raise_all=True)
+    assert machine.hold(raising) == ["eth0", "eth1", "lo", "default", "all"] and machine.hold(raising) == []
+    assert machine.kernel.effective() == {**before, "eth0": MODES[mode]}
+    machine.kernel.add("eth2")
+    assert machine.kernel.effective()["eth2"] == all_ and machine.hold(raising) == []
+    with pytest.raises(Refusal, match="raise_all"):
+        machine.hold(wish("eth0", mode=mode))
+    assert machine.hold(None)[0] == "all"
+    assert {**machine.kernel.values, "eth2": 0} == {**values, "eth2": 0} and machine.files == set()
+
+
+@needs_root
+def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=2)
+    seen = []
+    write = machine.kernel.write
+    monkeypatch.setattr(
+        machine.kernel,
+        "write",
+        lambda name, value: (write(name, value), seen.append(machine.kernel.effective()["eth1"])),
+    )
+    for mode in ("strict", "off", "strict", "loose"):
+        machine.hold(wish("eth0", mode=mode, raise_all=True))
+    machine.hold(None)
+    assert len(seen) > 10 and set(seen) == {2}
+
+
+@needs_root
+def test_a_wish_that_does_not_need_a_lower_all_any_more_raises_it_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=1)
+    values = dict(machine.kernel.values)
+    machine.hold(wish("eth0", mode="off", raise_all=True))
+    machine.hold(wish("eth0", mode="strict", raise_all=True))
+    assert machine.kernel.values == {**values, "eth0": 1}
+
+
+@needs_root
+@pytest.mark.parametrize("first", [PATH, "/etc/sysctl.d/91-x.conf"])
+def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another_set(
+    tmp_path: Path, first: str
+) -> None:
+    machine, other = Machine(tmp_path, "eth0", "eth1", all_=1), "/etc/sysctl.d/91-x.conf"
+    raising = wish("eth0", mode="off", raise_all=True)
+    machine.hold(raising)
+    assert machine.hold(wish("eth1"), other) == ["eth1"] and machine.hold(wish("eth1"), other) == []
+    assert machine.hold(raising) == [] and machine.kernel.effective() == {"lo": 1, "eth0": 0, "eth1": 2}
+    machine.hold(None, first)
+    machine.hold(None, {PATH: other, other: PATH}[first])
+    assert machine.kernel.effective() == {"lo": 1, "eth0": 1, "eth1": 1} and machine.files == set()
+
+
+@needs_root
+def test_whoever_lowers_a_link_after_all_was_lowered_is_right(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=1)
+    raising = wish("eth0", mode="off", raise_all=True)
+    machine.hold(raising)
+    machine.kernel.write("eth1", 0)
+    assert machine.hold(raising) == [] and machine.kernel.values["eth1"] == 0
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["eth0", "eth1", "lo", "default", "all"])
+def test_a_write_that_fails_is_named_and_the_others_are_undone(tmp_path: Path, name: str) -> None:
+    machine = Machine(tmp_path, "eth0", "eth1", all_=1)
+    values = dict(machine.kernel.values)
+    machine.kernel.fails = {name}
+    with pytest.raises(Failure, match=f"conf/{name}/rp_filter: Read-only file system"):
+        machine.hold(wish("eth0", mode="off", raise_all=True))
+    assert machine.kernel.values == values and machine.files == set()
+
+
+@needs_root
+def test_a_record_that_can_not_be_read_is_no_record(machine: Machine, tmp_path: Path) -> None:
+    machine.hold(wish("eth0"))
+    (tmp_path / RECORD.lstrip("/")).write_text('{"name": 1}\n[]\nrubbish\n')
+    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+
+
+@needs_root
+def test_a_pinning_write_shows_in_the_diff(machine: Machine) -> None:
+    machine.kernel.write("default", 2)
+    (entry,) = converge([machine.resource(wish("eth0"))], {Plane.IMMEDIATE}, check=True).diff()
+    assert entry["before"] == "net.ipv4.conf.eth0.rp_filter = 2  # effective 2, not pinned\n"
+    assert entry["after"] == "net.ipv4.conf.eth0.rp_filter = 2  # effective 2\n"
+    assert machine.kernel.written == [] and machine.files == set()
+
+
+# Whatever the start and the wishes
+LINKS = ("eth0", "eth1", "eni1")
+MODE = st.sampled_from([*MODES])
+WISH = st.builds(
+    lambda words, mode, raise_all: wish(*words, mode=mode, raise_all=raise_all),
+    st.lists(st.sampled_from([*LINKS, "eth*", "*1"]), min_size=1, max_size=2),
+    MODE,
+    st.booleans(),
+)
+NUMBER = st.integers(0, 2)
+START = st.tuples(NUMBER, NUMBER, st.dictionaries(st.sampled_from(["lo", *LINKS]), NUMBER))
+
+
+def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
+    default, all_, written = start
+    machine = Machine(root, *LINKS, default=default, all_=all_)
+    for name, value in written.items():
+        machine.kernel.write(name, value)
+    return machine
+
+
+def held(machine: Machine, one: Wish) -> bool:
+    """Whether the wish was possible; the links that it covers have it, and the others what they had at the start."""
+    try:
+        machine.hold(one)
+    except Refusal:
+        return False
+    return True
+
+
+@needs_root
+@settings(max_examples=150, deadline=None)
+@given(start=START, wishes=st.lists(WISH, min_size=1, max_size=4))
+def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
+    start: tuple[int, int, dict[str, int]], wishes: list[Wish]
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        machine = started(Path(root), start)
+        values, effective = dict(machine.kernel.values), machine.kernel.effective()
+        for one in wishes:
+            was = dict(machine.kernel.values)
+            if held(machine, one):
+                assert machine.hold(one) == []
+                assert machine.kernel.effective() == {
+                    link: one.mode if one.covers(link) else before for link, before in effective.items()
+                }
+            else:
+                assert machine.kernel.values == was and not one.raise_all
+        machine.hold(None)
+        assert machine.kernel.values == values and machine.files == set()
+
+
+@needs_root
+@settings(max_examples=150, deadline=None)
+@given(start=START, first=WISH, second=st.one_of(WISH, st.none()), done=st.integers(0, 14))
+def test_a_killed_run_is_mended_by_the_next(
+    start: tuple[int, int, dict[str, int]], first: Wish, second: Wish | None, done: int
+) -> None:
+    with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as other_root:
+        machine, unharmed = started(Path(root), start), started(Path(other_root), start)
+        values = dict(machine.kernel.values)
+        if held(machine, first) and held(unharmed, first) and (second is None or held(unharmed, second)):
+            resource = machine.resource(second)
+            for step in resource.plan(resource.observe()).steps[:done]:
+                resource.perform(step.do)
+            machine.hold(second)
+            unharmed.hold(second)
+            assert machine.kernel.values == unharmed.kernel.values
+        machine.hold(None)
+        assert machine.kernel.values == values and machine.files == set()
