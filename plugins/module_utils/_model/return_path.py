@@ -9,14 +9,18 @@ On a node whose pods share cloud interfaces through policy routing, what a pod s
 to a NodePort, or to a load balancer, has to leave by the one where the request came in. So each packet that enters by the
 primary interface for one of its addresses marks its connection, and what a pod sends on a marked connection gets the
 mark, by which a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes it.
+
+It is each packet, and not the first of a connection only: the reply to a pod that asked a load balancer, under the node's
+own address, enters by the primary interface as well, and strict reverse-path filtering drops it without the mark.
 """
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
-from . import names
+from . import names, reverse_path
 from .nftables import Chain, Mangle, Rule, Table, mark_text, match
 from .problem import Invalid
 
@@ -33,7 +37,7 @@ class ReturnPath:
 
     mark, mask: the bits of a mark that are ours, and how they stand; all others are kept as they are.
     strict: whether the packet is marked when it enters, too, so that strict reverse-path filtering looks its source up
-        by the mark's rule (with src_valid_mark, Documentation/networking/ip-sysctl.rst).
+        by the mark's rule; it needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
     """
 
     name: str
@@ -47,6 +51,8 @@ class ReturnPath:
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
         """The wish in a module's options. Raises Invalid for the first option that can not be used."""
         primary = names.interface("primary_interface", options["primary_interface"] or "")
+        if primary == "lo":
+            raise Invalid("primary_interface", primary, "the link by which requests enter, as eth0")
         mark = _bits("mark", options["mark"])
         mask = _bits("mask", options["mask"]) if options["mask"] is not None else mark
         if mark & ~mask:
@@ -60,10 +66,25 @@ class ReturnPath:
         marked = match(f"ct mark & {mark_text(self.mask)}", self.mark)
         rules: list[Rule] = [(*entering, self._marking("ct mark"))]
         rules += [(*entering, self._marking("meta mark"))] if self.strict else []
-        # What a pod sends, and what an L7 proxy on the node sends in a pod's place, which passes lo.
+        # What a pod sends, and what is sent in a pod's place and turned around in lo (github.com/cilium/cilium/pull/47739).
         rules += [(match("iifname", link), marked, self._marking("meta mark")) for link in (*self.pod_interfaces, "lo")]
-        chain = Chain("prerouting", "filter", "prerouting", PRIORITY, tuple(rules))
-        return Table("inet", self.name, frozenset({chain}))
+        # What an L7 proxy on the node sends in a pod's place: from an address that is routed, but not the node's own.
+        # Connection tracking puts the client's address back in this hook (-100), so most of it never gets to lo.
+        proxied = (match("fib saddr type", "unicast"), marked, self._marking("meta mark"))
+        chains = {
+            Chain("prerouting", "filter", "prerouting", PRIORITY, tuple(rules)),
+            Chain("output", "route", "output", PRIORITY, (proxied,)),
+        }
+        return Table("inet", self.name, frozenset(chains))
+
+    def validation(self) -> reverse_path.Wish | None:
+        """The links whose src_valid_mark has to be 1, as a wish like that for a mode of filtering."""
+        return reverse_path.Wish(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
+
+    def sysctl_text(self) -> str | None:
+        """The same as a file of sysctl.d(5)."""
+        setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
+        return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
     def _marking(self, expression: str) -> Mangle:
         """Sets our bits of a mark. Spelled as the kernel reduces it: bits that are set are not cleared before."""
@@ -72,12 +93,20 @@ class ReturnPath:
         return Mangle(expression, f"{cleared} | {mark_text(self.mark)}")
 
 
+def sysctl_path(table: str) -> str:
+    """Where the next boot finds sysctl_text()."""
+    return f"/etc/sysctl.d/90-kubenode-nft-inet-{table}.conf"
+
+
+def sysctl_heading(table: str) -> str:
+    """How sysctl_text() begins."""
+    return f"# For table inet {table}.\n"
+
+
 def _bits(option: str, given: object) -> int:
-    """A number in any of Python's and nft's spellings: "128", "0x80"."""
-    try:
-        number = int(str(given), 0)
-    except ValueError:
-        number = 0
+    """A number in decimal or hexadecimal: "128", "0x80"."""
+    found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))
+    number = int(found[0], 0) if found else 0
     if not 0 < number <= MARK_LIMIT:
         raise Invalid(option, given, f"a number from 1 to {mark_text(MARK_LIMIT)}, as 128 or 0x80")
     return number
@@ -91,7 +120,9 @@ def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
     for index, pattern in enumerate(patterns):
         covers_primary = primary.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == primary
         if covers_primary:
-            raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match")
+            raise Invalid(
+                f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match"
+            )
         if pattern == "lo":
             raise Invalid(f"pod_interfaces[{index}]", pattern, "a pods' link; lo is always taken")
     return tuple(sorted(set(patterns)))

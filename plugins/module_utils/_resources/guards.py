@@ -14,6 +14,7 @@ from .._model import glob, reverse_path, sysctl
 from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
 from .._model.problem import Refusal
 from .._system import kernel, kubelet, rtnetlink
+from .._system import sysctl as sysctl_edge
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
 # clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
@@ -119,6 +120,20 @@ class ProbePath:
                 f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
                 " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
                 " daemon handles them."
+            )
+
+
+class PrimaryInterface:
+    """Warns of a primary interface that is no link of the node yet: nothing would be marked."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+
+    def inspect(self) -> t.Iterable[str]:
+        if kernel.is_own_root() and self._link not in sysctl_edge.Sysctl().links():
+            yield (
+                f"There is no link {self._link}, so no connection is marked until one appears. Set primary_interface to the"
+                " link by which requests to the node's own addresses enter."
             )
 
 
