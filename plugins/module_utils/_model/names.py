@@ -27,8 +27,8 @@ def interface(option: str, given: str) -> str:
 
 
 def pattern(option: str, given: str) -> str:
-    """A link's name, or the beginning of names with ``*`` after it, as nft takes it."""
-    if given.endswith("*") and len(given) > 1:
+    """A link's name, or the beginning of names with ``*`` after it, as nft takes it: the ``*`` counts as a character."""
+    if given.endswith("*") and 1 < len(given) <= INTERFACE_LENGTH:
         interface(option, given[:-1])
         return given
     return interface(option, given)

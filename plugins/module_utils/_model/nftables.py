@@ -169,7 +169,7 @@ def _statement(body: t.Mapping[str, t.Any]) -> Statement:
     if kind in ("accept", "drop"):
         return Verdict(kind)
     if kind == "match" and value["op"] in ("==", "in"):
-        expression, values = _expression(value["left"]), _elements(value["right"])
+        expression, values = _comparison(value["left"], value["right"])
         if expression and values:
             return match(expression, *values)
     if kind == "mangle":
@@ -178,6 +178,15 @@ def _statement(body: t.Mapping[str, t.Any]) -> Statement:
         if expression and (computed or len(values) == 1):
             return Mangle(expression, computed or canonical(expression, values[0]))
     return _foreign(body)
+
+
+def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]:
+    """A match's two sides. A mark's mask of leading ones is listed as a prefix by nft before 1.1."""
+    expression = _expression(left)
+    if expression and expression.endswith(" mark") and isinstance(right, dict) and set(right) == {"prefix"}:
+        prefix = right["prefix"]
+        return f"{expression} & {mark_text(2**32 - 2 ** (32 - prefix['len']))}", [prefix["addr"]]
+    return expression, _elements(right)
 
 
 def _expression(body: t.Any) -> str | None:

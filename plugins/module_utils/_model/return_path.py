@@ -63,7 +63,7 @@ class ReturnPath:
     def table(self) -> Table:
         """The wish as the kernel holds it."""
         entering = (match("iifname", self.primary_interface), match("fib daddr . iif type", "local"))
-        marked = match(f"ct mark & {mark_text(self.mask)}", self.mark)
+        marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
         rules: list[Rule] = [(*entering, self._marking("ct mark"))]
         rules += [(*entering, self._marking("meta mark"))] if self.strict else []
         # What a pod sends, and what is sent in a pod's place and turned around in lo (github.com/cilium/cilium/pull/47739).
@@ -88,6 +88,8 @@ class ReturnPath:
 
     def _marking(self, expression: str) -> Mangle:
         """Sets our bits of a mark. Spelled as the kernel reduces it: bits that are set are not cleared before."""
+        if self.mask == MARK_LIMIT:
+            return Mangle(expression, mark_text(self.mark))
         kept = ~self.mask & MARK_LIMIT | self.mark
         cleared = expression if kept == MARK_LIMIT else f"{expression} & {mark_text(kept)}"
         return Mangle(expression, f"{cleared} | {mark_text(self.mark)}")
