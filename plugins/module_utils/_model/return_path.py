@@ -10,8 +10,9 @@ to a NodePort, or to a load balancer, has to leave by the one where the request 
 primary interface for one of its addresses marks its connection, and what a pod sends on a marked connection gets the
 mark, by which a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes it.
 
-It is each packet, and not the first of a connection only: the reply to a pod that asked a load balancer, under the node's
-own address, enters by the primary interface as well, and strict reverse-path filtering drops it without the mark.
+Replies to what a pod has sent enter there too, when the pod was masqueraded to the node's address. They must not mark the
+connection: the pod would go on by the primary interface, and masquerading drops what changes its interface
+(net/netfilter/nf_nat_core.c, nf_nat_oif_changed). But under strict filtering the packet itself needs the mark.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ReturnPath:
         """The wish as the kernel holds it."""
         entering = (match("iifname", self.primary_interface), match("fib daddr . iif type", "local"))
         marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
-        rules: list[Rule] = [(*entering, self._marking("ct mark"))]
+        rules: list[Rule] = [(*entering, match("ct direction", "original"), self._marking("ct mark"))]
         rules += [(*entering, self._marking("meta mark"))] if self.strict else []
         # What a pod sends, and what is sent in a pod's place and turned around in lo (github.com/cilium/cilium/pull/47739).
         rules += [(match("iifname", link), marked, self._marking("meta mark")) for link in (*self.pod_interfaces, "lo")]
