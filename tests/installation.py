@@ -5,6 +5,7 @@
 
 Only what is missing is installed. A run that finds everything in place takes a tenth of a second.
 """
+
 from __future__ import annotations
 
 import fcntl
@@ -30,8 +31,17 @@ CORES = {
     "2.20.10": (range(12, 15), "25.2"),
     "2.21.5": (range(12, 15), "25.2"),
 }
-TOOLS = ["ansible-lint==26.10.1", "antsibull-changelog==0.36.0", "antsibull-docs==2.28.0", "hypothesis==6.170.15",
-         "molecule==26.10.0", "mypy==2.4.1", "pyroute2==0.9.7", "pytest==9.2.0", "ruff==0.17.5"]
+TOOLS = [
+    "ansible-lint==26.10.1",
+    "antsibull-changelog==0.36.0",
+    "antsibull-docs==2.28.0",
+    "hypothesis==6.170.15",
+    "molecule==26.10.0",
+    "mypy==2.4.1",
+    "pyroute2==0.9.7",
+    "pytest==9.2.0",
+    "ruff==0.17.5",
+]
 
 # The least that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support it.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
@@ -79,8 +89,11 @@ def install_packages(wanted: list[str]) -> None:
     if missing:
         root = [] if os.geteuid() == 0 else ["sudo"]
         apt_get = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]
-        step(f"installing Debian packages: {' '.join(missing)}", [*apt_get, "update"],
-             [*apt_get, "install", "--yes", "--no-install-recommends", *missing])
+        step(
+            f"installing Debian packages: {' '.join(missing)}",
+            [*apt_get, "update"],
+            [*apt_get, "install", "--yes", "--no-install-recommends", *missing],
+        )
 
 
 def interpreters() -> dict[int, str]:
@@ -110,9 +123,11 @@ def venv(python: str, requirements: list[str]) -> Path:
         with (CACHE / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two runs of make must not build the same folder
             if not complete.exists():
-                step(f"making a virtual environment on {python}: {' '.join(requirements)}",
-                     [python, "-m", "venv", "--clear", str(home)],
-                     [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *requirements])
+                step(
+                    f"making a virtual environment on {python}: {' '.join(requirements)}",
+                    [python, "-m", "venv", "--clear", str(home)],
+                    [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *requirements],
+                )
                 complete.touch()
     return home / "bin"
 

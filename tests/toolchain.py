@@ -9,6 +9,7 @@
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
 to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
 """
+
 from __future__ import annotations
 
 import os
@@ -66,9 +67,18 @@ def lint() -> Iterator[Check]:
     env = environment(installation.main_venv())
     yield Check("ansible-lint", ["ansible-lint", "--nocolor", "--offline", "--profile", "production"], env)
     yield Check("changelog", ["antsibull-changelog", "lint"], env)
-    yield Check("documentation", ["antsibull-docs", "lint-collection-docs", "--plugin-docs",
-                                  "--validate-collection-refs", "all", str(COLLECTION)],
-                {**env, "HOME": str(BUILD)})  # it logs to its user's home
+    yield Check(
+        "documentation",
+        [
+            "antsibull-docs",
+            "lint-collection-docs",
+            "--plugin-docs",
+            "--validate-collection-refs",
+            "all",
+            str(COLLECTION),
+        ],
+        {**env, "HOME": str(BUILD)},
+    )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
     typed = {"ansible_collections.kubenode.datapath.plugins.module_utils": "plugins/module_utils", "lab": "tests/lab"}
     packages = [f"--package={name}" for name, folder in typed.items() if any((ROOT / folder).rglob("*.py"))]
@@ -174,8 +184,9 @@ def passes(check: Check, log: Path) -> bool:
     started = time.monotonic()
     with log.open("ab") as sink, log.open("rb") as written:
         written.seek(0, os.SEEK_END)
-        child = subprocess.Popen(check.command, cwd=check.cwd, env=check.env,
-                                 stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            check.command, cwd=check.cwd, env=check.env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
+        )
         status = None
         while status is None:
             time.sleep(0.05)
@@ -210,7 +221,9 @@ PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integratio
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and arguments[1:]:
         try:
-            prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS + installation.BENCH)
+            prepare(
+                installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS + installation.BENCH
+            )
             tools = installation.main_venv()
         except installation.NotInstalled as reason:
             sys.exit(f"toolchain: {reason}")

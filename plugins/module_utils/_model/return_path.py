@@ -126,6 +126,8 @@ def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
             raise Invalid(
                 f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match"
             )
+        if pattern.endswith("+"):  # iptables' wildcard; to nft a character like another
+            raise Invalid(f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for names that begin so")
         if pattern == "lo":
             raise Invalid(f"pod_interfaces[{index}]", pattern, "a pods' link; lo is always taken")
     return tuple(sorted(set(patterns)))
