@@ -14,8 +14,9 @@ author:
 description:
   - On a node whose pods share cloud interfaces through policy routing, what a pod sends leaves by its own interface. The reply to
     a request that came in by the primary one, for a NodePort, would leave there under the node's address, and the cloud drops it.
-  - This module holds one nftables table of family C(inet). Each packet that enters by O(primary_interface) for one of its
-    addresses marks its connection, and what a pod sends on a marked connection gets the mark. A rule routes it by the mark.
+  - This module holds one nftables table of family C(inet). A connection is marked by each packet from the side that opened it
+    that enters by O(primary_interface) for one of its addresses, and what a pod sends on a marked connection gets the mark. A
+    rule routes it by the mark. So connections that are there already go on by the primary interface, too.
   - What is sent in a pod's place by an L7 proxy on the node is marked as well, whether it passes C(lo) or not.
   - Marks are set before destination NAT, so that it works beside kube-proxy in iptables and in nftables mode. Bits of a mark that
     are not in O(mask) are kept, on packets and on connections.
@@ -28,6 +29,9 @@ notes:
     after those for the local table, in each family in which the node has pods.
   - Without O(strict), reverse-path filtering of O(primary_interface) has to be loose or off;
     see M(kubenode.datapath.rp_filter).
+  - What a pod sends to a load balancer, masqueraded, leaves by the pod's interface all the same. Where that interface has no
+    address of its own, it carries the primary interface's, and a cloud that checks sources drops it. No setting of a node
+    helps then; give the interface an address.
   - The permanent plane is the file O(path) and the unit C(kubenode-nft-inet-TABLE.service), enabled, as with
     M(kubenode.datapath.nftables_probe_snat); with O(strict) also C(/etc/sysctl.d/90-kubenode-nft-inet-TABLE.conf).
   - Warns when O(primary_interface) is no link of the node yet.
