@@ -146,8 +146,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources impor
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
+    Entry,
+    ManagedFiles,
+    text,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Content, Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
@@ -175,11 +180,12 @@ def main() -> None:
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         boot = BootTable(files, units, FAMILY, table, path)
+        validation, booted = wish.validation() if wish else None, _set_at_boot(files, table)
         resources: list[Resource] = [
             LiveTable(nft, FAMILY, table, wish.table() if wish else None),
-            LiveReversePath(Sysctl(), files, wish.validation() if wish else None, table, SRC_VALID_MARK),
+            LiveReversePath(Sysctl(), files, validation, table, SRC_VALID_MARK, booted),
             *boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"]),
-            _sysctl_file(files, table, wish.sysctl_text() if wish else None),
+            ManagedFiles(files, [_sysctl_entry(table, wish)], option="strict", instead="set strict to false"),
         ]
         chosen: list[Guard] = [guards.OwnRoot()] if module.params["immediate"] else []
         chosen += [guards.PrimaryInterface(wish.primary_interface)] if wish else []
@@ -188,9 +194,15 @@ def main() -> None:
         result.update(module.report(outcome), ruleset=ruleset, table=table)
 
 
-def _sysctl_file(files: Files, table: str, wish: str | None) -> ManagedFiles:
-    entry = text(return_path.sysctl_path(table), wish, begins=return_path.sysctl_heading(table))
-    return ManagedFiles(files, [entry], option="strict", instead="set strict to false")
+def _sysctl_entry(table: str, wish: ReturnPath | None) -> Entry:
+    text_wished = wish.sysctl_text() if wish else None
+    return text(return_path.sysctl_path(table), text_wished, begins=return_path.sysctl_heading(table))
+
+
+def _set_at_boot(files: Files, table: str) -> dict[str, int]:
+    entry = _sysctl_entry(table, None)
+    found = files.read(entry.path) if kernel.has_booted_with(entry.path) else None
+    return return_path.set_by(found.text) if isinstance(found, Content) and entry.is_ours(found) else {}
 
 
 if __name__ == "__main__":

@@ -107,6 +107,21 @@ def test_the_boot_sets_what_strict_needs(node: NamespaceNode, connmark: Steps) -
     assert not connmark.run(strict=True)["changed"]
 
 
+@pytest.mark.parametrize("way", [{"state": "absent"}, {"strict": False}], ids=["absent", "not strict"])
+def test_what_the_boot_has_set_goes_although_a_boot_forgets_the_record(
+    node: NamespaceNode, connmark: Steps, way: dict[str, Any]
+) -> None:
+    for planes in ({}, {"permanent": False}):
+        connmark.run(strict=True)
+        node.remove("/run/kubenode")
+        node.run(["touch", "--date=@1", SYSCTL])
+        node.run(["sysctl", "-p", SYSCTL])
+        connmark.four(**way, **planes)
+        assert valid_mark(node) == 0
+        assert connmark.run(strict=True)["changed"]
+        assert valid_mark(node) == 1
+
+
 def test_two_tables_live_side_by_side(node: NamespaceNode, connmark: Steps) -> None:
     clean = node.snapshot()
     other = {"table": "other", "primary_interface": "eth1", "mark": "0x10", "path": "/etc/kubenode/other.nft"}

@@ -106,6 +106,12 @@ def sysctl_heading(table: str) -> str:
     return f"# For table inet {table}.\n"
 
 
+def set_by(sysctl_text: str) -> dict[str, int]:
+    """The links whose src_valid_mark such a file sets, and to what."""
+    setting = reverse_path.key("(.+)", reverse_path.SRC_VALID_MARK)
+    return {link: 1 for link in re.findall(f"^{setting} = 1$", sysctl_text, re.MULTILINE)}
+
+
 def _bits(option: str, given: object) -> int:
     """A number in decimal or hexadecimal: "128", "0x80"."""
     found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))

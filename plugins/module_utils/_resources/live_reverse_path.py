@@ -12,7 +12,7 @@ import typing as t
 from .._converge import Operation, Plan, Plane, Step
 from .._model import reverse_path
 from .._model.problem import Failure
-from .._model.reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Settings, Wish, dotted, key
+from .._model.reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Entry, Settings, Wish, dotted, key
 from .._system import files, sysctl
 from . import managed_files
 
@@ -28,7 +28,10 @@ class Observed(t.NamedTuple):
 
 
 class LiveReversePath:
-    """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought."""
+    """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought.
+
+    booted: what a file of the holder's has set at boot, by link. It is in no record, and replaced what conf/default gave.
+    """
 
     plane = Plane.IMMEDIATE
     name = "reverse-path filtering"
@@ -40,12 +43,14 @@ class LiveReversePath:
         wish: Wish | None,
         holder: str,
         setting: str = RP_FILTER,
+        booted: t.Mapping[str, int] | None = None,
     ) -> None:
         self._edge = edge
         self._files = file_system
         self._wish = wish
         self._holder = holder
         self._setting = setting
+        self._booted = booted or {}
         self._record = RECORDS[setting]
 
     def observe(self) -> Observed:
@@ -60,9 +65,16 @@ class LiveReversePath:
         if ALL not in values or DEFAULT not in values:
             raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
+        record += tuple(
+            Entry(link, links[link], self._holder, values[DEFAULT], next=value)
+            for link, value in self._booted.items()
+            if link in links and values.get(link) == value != values[DEFAULT] and links[link] not in recorded
+        )
         return Observed(Settings(links, values, record, self._setting), file)
 
     def _concerns(self, link: str) -> bool:
+        if link in self._booted:
+            return True
         return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
 
     def foresee(self, observed: Observed, is_selected: bool) -> dict[str, dict[str, dict[str, int]]]:
