@@ -49,7 +49,8 @@ class Step(t.NamedTuple):
 class Plan(t.NamedTuple):
     """How a resource gets from what was observed to what is wished. Empty, without steps, where it is there already.
 
-    before, after: the resource in its user's own language (nft text, a file's text), for the diff.
+    before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty where there
+        is nothing to show.
     """
 
     steps: tuple[Step, ...] = ()
@@ -95,7 +96,8 @@ class Outcome(t.NamedTuple):
         return [entry for plane in Plane for entry in self._diff_of(plane)]
 
     def _diff_of(self, plane: Plane) -> t.Iterator[dict[str, str]]:
-        changes = [(resource.name, plan) for resource, plan in self.plans if resource.plane is plane]
+        shown = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
+        changes = [(resource.name, plan) for resource, plan in shown if resource.plane is plane]
         if changes:
             header = f"{plane.value}: {', '.join(name for name, _plan in changes)}"
             yield {

@@ -15,7 +15,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ._converge import Guard, Outcome, Plane, Resource, converge
-from ._model.problem import Invalid, Problem, Refusal
+from ._model.problem import Invalid, Missing, Problem, Refusal
+from ._resources.own_root import OwnRoot
 from ._system import lock, process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
@@ -26,10 +27,16 @@ TWO_PLANES: dict[str, dict[str, t.Any]] = {
 
 
 class Module(AnsibleModule):
-    """A module of this collection. ``options`` is its argument spec; all take check mode."""
+    """A module of this collection. ``options`` is its argument spec; all take check mode.
 
-    def __init__(self, options: dict[str, dict[str, t.Any]]) -> None:
+    long_lists: options whose entries the module checks itself and gets by entries(). AnsibleModule takes a tenth of a
+        millisecond for each entry, and repeats all of them in the result.
+    """
+
+    def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = ()) -> None:
         self._options = options
+        self._long_lists = long_lists
+        self._entries: dict[str, t.Any] = {}
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
@@ -40,6 +47,15 @@ class Module(AnsibleModule):
             if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
                 with contextlib.suppress(ValueError):  # AnsibleModule says what is wrong with it
                     self.params[name] = json.loads(given)
+        for name in self._long_lists:
+            self._entries[name] = self.params.pop(name, None)
+
+    def entries(self, name: str) -> list[t.Any] | None:
+        """A long list as it was given, its entries unchecked; None where it was left out. Raises Invalid."""
+        given = self._entries[name]
+        if given is not None and not isinstance(given, list):
+            raise Invalid(name, given, "a list of dictionaries, or JSON text of one")
+        return given
 
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
         """Nothing: a result named ``path`` would make Ansible add the file's mode, owner and a state of its own."""
@@ -67,6 +83,8 @@ class Module(AnsibleModule):
             raise Refusal(
                 f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
             )
+        if self.params.get("immediate"):
+            guards = [OwnRoot(), *guards]
         return converge(resources, self.planes(), guards=guards, check=self.check_mode, exclusive=lock.exclusive)
 
     @contextlib.contextmanager
@@ -76,7 +94,7 @@ class Module(AnsibleModule):
         try:
             yield result
         except Problem as problem:
-            self.fail_json(msg=f"{self._name.rpartition('.')[2]}: {problem}")
+            self.fail_json(msg=f"{self._name.rpartition('.')[2]}: {problem}", **_asked_for(problem))
         self.exit_json(**result)
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
@@ -84,3 +102,12 @@ class Module(AnsibleModule):
         for warning in outcome.warnings:
             self.warn(warning)
         return {"changed": outcome.changed, **({"diff": outcome.diff()} if self._diff else {})}
+
+
+def _asked_for(problem: BaseException | None) -> dict[str, str]:
+    """The result by which the action plugin learns that the node needs a library."""
+    while problem is not None:
+        if isinstance(problem, Missing):
+            return {"missing_library": problem.library}
+        problem = problem.__cause__
+    return {}

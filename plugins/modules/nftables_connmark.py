@@ -136,13 +136,12 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, return_path
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import SRC_VALID_MARK
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
@@ -151,6 +150,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.manag
     ManagedFiles,
     text,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import PrimaryInterface
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Content, Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
@@ -187,10 +187,9 @@ def main() -> None:
             *boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"]),
             ManagedFiles(files, [_sysctl_entry(table, wish)], option="strict", instead="set strict to false"),
         ]
-        chosen: list[Guard] = [guards.OwnRoot()] if module.params["immediate"] else []
-        chosen += [guards.PrimaryInterface(wish.primary_interface)] if wish else []
+        guards = [PrimaryInterface(wish.primary_interface)] if wish else []
 
-        outcome = module.converge(resources if wish else resources[::-1], chosen)
+        outcome = module.converge(resources if wish else resources[::-1], guards)
         result.update(module.report(outcome), ruleset=ruleset, table=table)
 
 

@@ -174,7 +174,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_sna
     ProbeSnat,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources import probe_guards
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
@@ -207,7 +207,7 @@ def main() -> None:
         path = names.path("path", module.params["path"])
         wish = ProbeSnat.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
-        owner = guards.AGENTBAKER_UNIT if units.is_enabled(guards.AGENTBAKER_UNIT) else None
+        owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         is_placed = wish is not None and owner is None
@@ -219,7 +219,7 @@ def main() -> None:
             accept=nft,
             starts=module.params["immediate"],
             condition=condition,
-            program=archive() if condition else None,
+            program=_archive() if condition else None,
         )
         resources: list[Resource] = [live, *placed] if wish else [*reversed(placed), live]
         if wish is None and owner and table == ProbeSnat().name:
@@ -235,13 +235,20 @@ def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
     return BootCondition(options["boot_condition"], options["interface"], find("python3") or "python3", program)
 
 
+def _archive() -> str:
+    """The boot program. Imported here, as a run that places none shall not pay for it."""
+    from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot
+
+    return archive(boot)
+
+
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
-    """The kernel is never touched from a foreign root; what speaks against a table speaks against it in both planes."""
-    chosen: list[Guard] = [guards.OwnRoot()] if immediate else []
-    if wish:
-        chosen += [guards.EbpfHostRouting(), guards.HealthProbeFilters(wish.interface)]
-        chosen += [guards.AgentBaker(wish)] if owner else []
-        chosen += [guards.ProbePath(wish)] if immediate else []
+    """What speaks against a table speaks against it in both planes."""
+    if wish is None:
+        return []
+    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(wish.interface)]
+    chosen += [probe_guards.AgentBaker(wish)] if owner else []
+    chosen += [probe_guards.ProbePath(wish)] if immediate else []
     return chosen
 
 

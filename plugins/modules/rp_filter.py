@@ -62,8 +62,9 @@ options:
     default: false
   path:
     description:
-      - The file of the permanent plane, in C(/etc/sysctl.d) and with a name that ends in C(.conf). Also names the set of links
-        that the call owns, without O(permanent) as well.
+      - The file of the permanent plane. Warns when a boot would not read it, as it reads files named C(*.conf) in
+        C(/etc/sysctl.d) and its like.
+      - Also names the set of links that the call owns, without O(permanent) as well.
       - A file that this collection did not write is not overwritten; the run is refused.
     type: path
     default: /etc/sysctl.d/90-kubenode-rp-filter.conf
@@ -139,11 +140,9 @@ diff:
   elements: dict
 """
 
-import os
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
     HEADING,
     MODES,
@@ -151,26 +150,28 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     sysctl_text,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import guards, managed_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources import (
+    managed_files,
+    reverse_path_guards,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
 
-FOLDER = "/etc/sysctl.d"
 OPTIONS = {
     **TWO_PLANES,
     "interfaces": {"type": "list", "elements": "str"},
     "mode": {"type": "str", "choices": [*MODES]},
     "raise_all": {"type": "bool", "default": False},
-    "path": {"type": "path", "default": f"{FOLDER}/90-kubenode-rp-filter.conf"},
+    "path": {"type": "path", "default": "/etc/sysctl.d/90-kubenode-rp-filter.conf"},
 }
 
 
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        path = _path(module.params["path"])
+        path = names.path("path", module.params["path"])
         wish = Wish.from_options(module.params) if module.is_present else None
         edge, files = Sysctl(), Files()
         # In another root the links are the builder's, not the node's.
@@ -181,23 +182,17 @@ def main() -> None:
         live = LiveReversePath(edge, files, wish, path)
         placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
         resources: list[Resource] = [live, placed] if wish else [placed, live]
-        chosen: list[Guard] = [guards.OwnRoot()] if module.params["immediate"] else []
+        chosen: list[Guard] = []
         if wish and module.params["immediate"]:
-            chosen.append(guards.ReversePathLinks(wish, links, path if module.params["permanent"] else None))
+            chosen.append(
+                reverse_path_guards.ReversePathLinks(wish, links, path if module.params["permanent"] else None)
+            )
         if wish and text and module.params["permanent"]:
-            chosen.append(guards.BootOrder(wish, path, {**others, path: text}))
+            chosen.append(reverse_path_guards.BootOrder(wish, path, {**others, path: text}))
 
         interfaces = live.foresee(live.observe(), module.params["immediate"]) if links else {}
         outcome = module.converge(resources, chosen)
         result.update(module.report(outcome), interfaces=interfaces)
-
-
-def _path(given: str) -> str:
-    path = names.path("path", given)
-    folder, name = os.path.split(path)
-    if folder != FOLDER or not name.endswith(".conf") or name.startswith("."):
-        raise Invalid("path", given, f"a file in {FOLDER} whose name ends in .conf, as no other is read at boot")
-    return path
 
 
 if __name__ == "__main__":

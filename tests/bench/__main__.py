@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged
+from bench import boot, converged, policy_routes
 
-BENCHES = {"converged": converged.main, "boot": boot.main}
+BENCHES = {"converged": converged.main, "boot": boot.main, "policy_routes": policy_routes.main}
 
 
 def main(names: list[str]) -> None:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from bench.measure import show_ratio, task_seconds
+from bench.measure import PING, show_ratio, task_seconds
 from lab import Lab, Node
 
 ROUNDS = 25
-TASKS = {"ping": {"ansible.builtin.ping": {}}, "probe_snat": {"kubenode.datapath.nftables_probe_snat": {}}}
+TASKS = {"ping": PING, "probe_snat": {"kubenode.datapath.nftables_probe_snat": {}}}
 
 
 def main() -> None:

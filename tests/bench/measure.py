@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from lab import Lab
 
 HERE = Path(__file__).parent
+PING = {"ansible.builtin.ping": {}}
 
 
 def in_turn(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
@@ -25,12 +27,24 @@ def in_turn(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, 
     return {name: [one[name] for one in taken[1:]] for name in measures}
 
 
+def stopwatch(act: Callable[[], object]) -> float:
+    """Seconds that something takes."""
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
 def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
-    """Seconds of each named task over ``rounds`` rounds, taking turns in one play; the first round does not count."""
+    """Seconds of each named task on the first node, over ``rounds`` rounds in which they take turns in one play.
+
+    The first round does not count.
+    """
     listed = [{"name": name, **task} for _round in range(rounds + 1) for name, task in tasks.items()]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "play.json").write_text(json.dumps([{"hosts": "nodes", "gather_facts": False, "tasks": listed}]))
+        (folder / "play.json").write_text(
+            json.dumps([{"hosts": lab.nodes[0].name, "gather_facts": False, "tasks": listed}])
+        )
         environment = {
             "ANSIBLE_STDOUT_CALLBACK": "durations",
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),

@@ -22,7 +22,7 @@ from lab.node import NamespaceNode
 
 PROGRAM = "/etc/kubenode/probe-snat.nft.pyz"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
-YES, NO, UNKNOWN = 0, 1, 255
+YES, NO, UNKNOWN = 0, 77, 255
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def place(node: NamespaceNode, condition: str) -> None:
 def ask(node: NamespaceNode, seconds: float) -> subprocess.CompletedProcess[str]:
     """What the unit's ExecCondition= would be answered, with another deadline."""
     (command,) = re.findall("^ExecCondition=(.*)$", node.read(UNIT), re.M)
-    *words, _deadline = shlex.split(command)
-    return node.run([*words, str(seconds)], check=False)
+    words = shlex.split(command.replace("$$", "$"))
+    return node.run([re.sub(r"(imds|address) eth0 \d+;", rf"\1 eth0 {seconds};", word) for word in words], check=False)
 
 
 METADATA = {"dual stack": (DUAL_STACK, YES), "IPv4 only": (IPV4_ONLY, NO), "no key ipv6": (NO_IPV6_KEY, NO)}
@@ -129,6 +129,16 @@ def oldest_pythons() -> list[str]:
 def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> None:
     place(node, "imds")
     assert not node.module("nftables_probe_snat", {"boot_condition": "imds", "immediate": False})["changed"]
+
+
+@pytest.mark.parametrize("harm", ["broken", "gone"])
+def test_a_program_that_can_not_tell_is_no_program_that_says_no(node: NamespaceNode, harm: str) -> None:
+    place(node, "address")
+    if harm == "broken":
+        node.write(PROGRAM, "syntax error (\n")
+    else:
+        node.remove(PROGRAM)
+    assert ask(node, 1).returncode == UNKNOWN
 
 
 def test_the_program_goes_with_the_condition(node: NamespaceNode) -> None:

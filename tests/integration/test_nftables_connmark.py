@@ -398,7 +398,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("path must be an absolute path", {"path": "/etc/a b"}),
     ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
     ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
-    ("/etc/hosts is not kubenode.datapath's", {"path": "/etc/hosts"}),
+    ("/etc/hosts is not what this run may replace", {"path": "/etc/hosts"}),
 ]
 
 
@@ -409,7 +409,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(connmark: Steps, message
 
 def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
     node.write(SYSCTL, "net.ipv4.conf.eth0.src_valid_mark = 0\n")
-    assert f"{SYSCTL} is not kubenode.datapath's" in connmark.refused(strict=True)
+    assert f"{SYSCTL} is not what this run may replace" in connmark.refused(strict=True)
     connmark.run()
     connmark.run(state="absent")
     assert node.read(SYSCTL) == "net.ipv4.conf.eth0.src_valid_mark = 0\n"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -118,12 +119,36 @@ def test_metadata_that_does_not_answer_fails_the_run_and_changes_nothing(site: S
     assert site.node.snapshot() == before
 
 
-def test_a_converged_run_executes_four_modules_at_most(site: Site) -> None:
-    for variables in ({}, {"aks_dual_stack_ipv6": "address"}):
-        site.play(**variables)
-        with site.node.count_processes(names=["python3"]) as calls:
-            assert site.play(**{**variables, "aks_dual_stack_mode": "auto"}).changed >= 0
-        assert 1 <= len(calls) <= 4
+def test_a_link_with_a_dot_in_its_name_decides(site: Site) -> None:
+    site.node.ip(
+        [
+            "link add name eth0.100 type veth peer name other",
+            "link set eth0.100 up",
+            "address add 2001:db8:77::5/64 dev eth0.100 nodad",
+        ]
+    )
+    assert site.play(aks_dual_stack_ipv6="address", aks_dual_stack_interface="eth0.100").changed == 1
+
+
+def test_probes_may_be_json_text(site: Site) -> None:
+    probes = json.dumps([{"source": "fe80::10", "translated": "2001:db8:ffff::10"}])
+    assert site.play("--extra-vars", json.dumps({"aks_dual_stack_probes": probes})).changed == 1
+    assert "fe80::10" in site.node.read("/etc/kubenode/probe-snat.nft")
+
+
+def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
+    site.play()
+    table = site.node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
+    site.play(aks_dual_stack_state="absent")
+    site.node.run(["nft", "-f", "-"], table)
+    unit = "/etc/systemd/system/ipv6_nftables.service"
+    site.node.write(unit, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
+    site.node.run(["ln", "-s", unit, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
+    before = site.node.snapshot()
+    for state in ("present", "absent"):
+        run = site.play(aks_dual_stack_state=state)
+        assert run.changed == 0 and "ipv6_nftables.service of the node's image loads the table" in run.output
+        assert site.node.snapshot() == before
 
 
 def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:

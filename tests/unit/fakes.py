@@ -63,6 +63,9 @@ class FakeUnits:
     def is_enabled(self, unit: str) -> bool:
         return unit in self.enabled
 
+    def named(self, pattern: str) -> set[str]:
+        return {path.name for path in self._root.glob(f"etc/systemd/system/{pattern}")}
+
     def is_active(self, unit: str) -> bool:
         return unit in self.active
 

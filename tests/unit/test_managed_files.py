@@ -100,7 +100,7 @@ def test_a_strangers_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     path = tmp_path / "nftables.conf"
     path.write_text("flush ruleset\n")
     before = tree(tmp_path)
-    with pytest.raises(Refusal, match="is not kubenode.datapath's: its text does not begin with"):
+    with pytest.raises(Refusal, match="is not what this run may replace: its text does not begin with"):
         hold(path, "text\n")
     assert not hold(path, None)
     assert tree(tmp_path) == before

@@ -6,7 +6,7 @@
 """What a unit of ours asks at boot before it loads its table: has this node IPv6?
 
 Started as ``boot.pyz CONDITION INTERFACE SECONDS`` by ExecCondition= of systemd.service(5), whose exit statuses it keeps:
-0 goes on, 1 skips the unit without a failure, 255 fails it, after which systemd tries again.
+0 goes on, 77 skips the unit without a failure, all else fails it, after which systemd tries again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import sys
 import time
 import typing as t
 
+from .._model.boot_unit import NO
 from .._model.problem import Problem
 from .._system import imds, kernel
 
-YES, NO, UNKNOWN = 0, 1, 255
+# What the program is made of besides this file.
+PARTS = ("_model.boot_unit", "_model.metadata", "_model.problem", "_system.imds", "_system.kernel")
+
+YES, UNKNOWN = 0, 255
 REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
 PAUSE = 0.1  # seconds between two looks at the interface
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The systemd unit that loads a table of ours at boot."""
+"""The systemd units that load at boot what is ours."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ class BootCondition(t.NamedTuple):
 class BootUnit(t.NamedTuple):
     """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it.
 
-    drop_in: what the unit adds to the unit ``beside`` it.
+    drop_in: what the unit adds to the unit ``beside`` it; empty for nothing.
     """
 
     name: str
     text: str
-    drop_in: str
+    drop_in: str = ""
     beside: str = "nftables.service"
     wanted_by: str = "multi-user.target"
 
 
 # Seconds that a unit's boot program has to learn whether the node has IPv6. kubelet waits for it that long at the most.
 DEADLINES = {"imds": 60, "address": 30}
+NO = 77  # the boot program's exit status for a node without IPv6; no shell and no Python ends so by itself
 
 
 def loading_table(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
@@ -92,12 +93,43 @@ Before=kubelet.service shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:
-    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files."""
+    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files.
+
+    systemd takes each status from 1 to 254 for "skip". Only the program's own NO may say so: a program that dies, and an
+    interpreter that has gone, fail the unit.
+    """
     if condition is None:
         return ""
-    seconds = DEADLINES[condition.kind]
+    question = f"{condition.kind} {condition.interface} {DEADLINES[condition.kind]}"
+    asks = f"{condition.python} -I -B {condition.program} {question}"
     return f"""\
-ExecCondition={condition.python} -I -B {condition.program} {condition.kind} {condition.interface} {seconds}
+ExecCondition=/bin/sh -c '{asks}; status=$$?; case $$status in 0|{NO}) exit $$status;; *) exit 255;; esac'
 Restart=on-failure
 RestartSec=10
 """
+
+
+def loading_routes(protocol: int, path: str, python: str, program: str) -> BootUnit:
+    """The unit that loads the rules and routes of ``path`` before kubelet is up.
+
+    A route needs its link up, so it waits for the network; where a link comes later still, it fails and is tried again.
+    It takes nothing away when it stops: pods would lose their way.
+    """
+    text = f"""\
+[Unit]
+Description=Policy routes of protocol {protocol} of kubenode.datapath
+Wants=network-online.target
+After=network-online.target
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={python} -I -B {program} {path}
+Restart=on-failure
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+"""
+    return BootUnit(f"kubenode-policy-routes-{protocol}.service", text)

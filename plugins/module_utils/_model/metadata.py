@@ -346,4 +346,5 @@ def _first_host(subnets: t.Sequence[str]) -> str | None:
 
     There is no such rule for IPv6: both clouds' routers announce themselves, from a link-local address.
     """
-    return str(ipaddress.IPv4Network(subnets[0])[1]) if subnets else None
+    network = ipaddress.IPv4Network(subnets[0]) if subnets else None
+    return str(network[1]) if network and network.num_addresses > 1 else None

@@ -85,6 +85,9 @@ class Foreign:
 # "dormant" and the like. Which flag it is can not be told: nft before 1.1 prints stray memory for its name.
 FLAGGED = Foreign('{"flags": true}')
 
+# A table that nobody could read.
+UNREAD = Foreign('{"unread": true}')
+
 Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
 Rule = tuple[Statement, ...]
 

@@ -35,3 +35,14 @@ class Failure(Problem):
 
 class Uncertain(Failure):
     """An operation that ended badly and may have been done all the same, as by a tool that was killed."""
+
+
+class Missing(Problem):
+    """The node lacks a Python library; the controller is asked for it. Raised before anything was changed."""
+
+    def __init__(self, library: str, minimum: str) -> None:
+        super().__init__(
+            f"{library} {minimum} or newer is not on this node. It is carried over from the controller by ansible-playbook;"
+            " whoever runs the module without it has to install it here"
+        )
+        self.library = library

@@ -10,33 +10,29 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import types
 import zipfile
 
-MODULES = (
-    "_agent.boot",
-    "_model.metadata",
-    "_model.problem",
-    "_system.imds",
-    "_system.kernel",
-)
-MAIN = "import sys\n\nfrom kubenode._agent.boot import main\n\nsys.exit(main())\n"
+MAIN = "import sys\n\nfrom kubenode.{} import main\n\nsys.exit(main())\n"
 # The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def archive() -> str:
-    """The program's bytes, as text in which those that are no UTF-8 are surrogates."""
-    # Not imported above: a run that places no boot program shall not pay for it. Ansible sends along what it sees imported.
-    from .._agent import boot
+def archive(agent: types.ModuleType) -> str:
+    """The program that ``agent``, a module of _agent/, is, with what it names as PARTS.
 
-    root = boot.__name__.rpartition("._agent.")[0]
-    sources = {"__main__.py": MAIN, "kubenode/__init__.py": ""}
-    for name in MODULES:
-        sources[f"kubenode/{name.partition('.')[0]}/__init__.py"] = ""
-        module = importlib.import_module(f"{root}.{name}")
-        sources[f"kubenode/{name.replace('.', '/')}.py"] = inspect.getsource(module)
+    Its bytes are returned as text, in which those that are no UTF-8 are surrogates.
+    """
+    root, _dot, name = agent.__name__.rpartition("._agent.")
+    sources = {"__main__.py": MAIN.format(f"_agent.{name}"), "kubenode/__init__.py": ""}
+    for part in (f"_agent.{name}", *agent.PARTS):
+        folder, _dot, _name = part.rpartition(".")
+        if folder:
+            sources[f"kubenode/{folder}/__init__.py"] = ""
+        module = importlib.import_module(f"{root}.{part}")
+        sources[f"kubenode/{part.replace('.', '/')}.py"] = inspect.getsource(module)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as zipped:  # not compressed: an operator can read what his node runs
-        for name, source in sorted(sources.items()):
-            zipped.writestr(zipfile.ZipInfo(name, DATE), source)
+        for path, source in sorted(sources.items()):
+            zipped.writestr(zipfile.ZipInfo(path, DATE), source)
     return packed.getvalue().decode("utf-8", "surrogateescape")

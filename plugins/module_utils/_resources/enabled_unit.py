@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of ours: its file, the link by which its target starts it, and its drop-in for another unit."""
+"""A systemd unit of ours: its file, the link by which its target starts it, and its drop-in for another unit, if any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .telling_systemd import told
 
 
 class Observed(t.NamedTuple):
-    """What each of the three groups observed, and what systemd, where it runs here, makes of the unit."""
+    """What each of the groups observed, and what systemd, where it runs here, makes of the unit."""
 
     groups: tuple[managed_files.Observed, ...]
     is_managed: bool
@@ -43,11 +43,9 @@ class EnabledUnit:
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
         # A boot must never find a link to a unit that is not there.
-        order = [
-            managed_files.text(self.name, unit.text if wish else None),
-            managed_files.text(drop_in, unit.drop_in if wish else None),
-            managed_files.link(enabling, self.name, wish),
-        ]
+        order = [managed_files.text(self.name, unit.text if wish else None)]
+        order += [managed_files.text(drop_in, unit.drop_in if wish else None)] if unit.drop_in else []
+        order += [managed_files.link(enabling, self.name, wish)]
         instead = "set permanent to false"
         groups = [managed_files.ManagedFiles(edge, [entry], "permanent", instead) for entry in order]
         self._groups = groups if wish else groups[::-1]
@@ -72,8 +70,8 @@ class EnabledUnit:
     def _afterwards(self, observed: Observed) -> t.Iterator[Step]:
         if self._wish and self._starts and not observed.is_active:
             yield Step(f"start {self._unit}", units.Start(self._unit))
-        if not self._wish and observed.is_active:
-            yield Step(f"have systemd forget that {self._unit} was started", units.Stop(self._unit))
+        if not self._wish:
+            yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(units.Operation)):

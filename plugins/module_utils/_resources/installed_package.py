@@ -83,7 +83,9 @@ class InstalledPackage:
         seen = Observed(path, version, self._record.observe(), self._release.observe(), self._systemd.is_running())
         if self._minimum is None:
             if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
-                seen = seen._replace(installed=installed, obstacle=self._manager.obstacle(PACKAGE))
+                users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service")))
+                obstacle = f"{users} needs it" if users else self._manager.obstacle(PACKAGE)
+                seen = seen._replace(installed=installed, obstacle=obstacle)
         elif not self._is_enough(version):
             installed = self._manager.installed(PACKAGE)
             seen = seen._replace(installed=installed, candidate=self._manager.candidate(PACKAGE))

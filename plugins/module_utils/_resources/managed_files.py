@@ -145,7 +145,7 @@ class ManagedFiles:
             return True
         if entry.wish is not None:
             raise Refusal(
-                f"{entry.path} is not kubenode.datapath's: {_strangeness(entry, found)}. Nothing was changed."
+                f"{entry.path} is not what this run may replace: {_strangeness(entry, found)}. Nothing was changed."
                 f" Move it away, or {self._instead}"
             )
         return False
@@ -169,7 +169,8 @@ def _change(entry: Entry, found: files.Found | None) -> Step:
 
 def _strangeness(entry: Entry, found: files.Found) -> str:
     if isinstance(found, files.Content):
-        return f"its text does not begin with {entry.signature!r}"
+        whose = "it is for something else, as " if found.text.startswith(HEADING) else ""
+        return f"{whose}its text does not begin with {entry.signature!r}"
     if isinstance(found, files.Target):
         return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
     return f"it is a {found.kind}"

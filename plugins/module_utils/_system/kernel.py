@@ -17,15 +17,10 @@ def is_ready(module: str) -> bool:
 
     A module built into the kernel stands neither in /proc/modules nor in modules.dep.
     """
-    if is_loaded(module):
+    if module in (line.split(" ", 1)[0] for line in _lines("/proc/modules")):
         return True
     dependencies = _lines(f"/lib/modules/{os.uname().release}/modules.dep")
     return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
-
-
-def is_loaded(module: str) -> bool:
-    """Whether ``module`` is loaded as a module; one that is built in is not."""
-    return module in (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
 
 
 def setting(key: str) -> int | None:

@@ -53,7 +53,8 @@ def _raising_signals() -> t.Iterator[None]:
             signal.signal(ending, signal.SIG_IGN)  # what is taken back now is taken back whole
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in ENDINGS}
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup(1) does not hear
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
     finally:

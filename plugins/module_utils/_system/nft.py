@@ -17,7 +17,7 @@ import typing as t
 
 from .._model import nftables
 from .._model.problem import Failure, Uncertain
-from . import kernel, process
+from . import kernel, nfnetlink, process
 
 
 class Replace(t.NamedTuple):
@@ -43,20 +43,19 @@ class Nft:
         """The table, or None where there is none.
 
         None as well where the kernel has nf_tables as a module that nobody has loaded: there is no table, and asking would
-        load it. Where nft is not installed there is no telling, and None for want of better.
+        load it. Where nft is not installed, a table that is there can not be read, and equals none.
         """
         if not kernel.is_ready("nf_tables"):
             return None
         if process.find("nft") is None:
-            if kernel.is_loaded("nf_tables"):
-                self._warn(f"nft is not installed: whether the kernel holds table {family} {name} can not be told.")
-            return None
+            unread = nftables.Table(family, name, frozenset(), frozenset({nftables.UNREAD}))
+            return unread if nfnetlink.has_table(family, name) else None
         listing = self._list(["-j"], family, name)
         return _table(family, name, listing) if listing else None
 
     def text(self, family: str, name: str) -> str:
-        """nft's own text of the table; empty where there is none."""
-        return self._list([], family, name)
+        """nft's own text of the table; empty where there is none, or no nft."""
+        return self._list([], family, name) if process.find("nft") else ""
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
         done = self._nft([*flags, "list", "table", family, name])
@@ -67,7 +66,11 @@ class Nft:
         raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
     def replace(self, operation: Replace) -> None:
-        """One ``nft -f``: the kernel takes all of it or nothing."""
+        """One ``nft -f``: the kernel takes all of it or nothing. To take a table away, nft is not needed."""
+        if not operation.text and process.find("nft") is None:
+            if nfnetlink.has_table(operation.family, operation.name):
+                nfnetlink.delete_table(operation.family, operation.name)
+            return
         done = self._nft(["-f", "-"], nftables.replacement(operation.family, operation.name, operation.text))
         if done.rc != 0:
             kind = Uncertain if _was_killed(done) else Failure

@@ -35,13 +35,13 @@ class Start(t.NamedTuple):
     unit: str
 
 
-class Stop(t.NamedTuple):
-    """Stop a unit."""
+class Forget(t.NamedTuple):
+    """Have the manager forget a unit whose file has gone: that it was started, has failed, or shall be tried again."""
 
     unit: str
 
 
-Operation = t.Union[Reload, Start, Stop]
+Operation = t.Union[Reload, Start, Forget]
 
 
 def path_of(unit: str) -> str:
@@ -63,6 +63,10 @@ class Units:
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
+    def named(self, pattern: str) -> set[str]:
+        """Units of the operator's folder, and so ours, whose names match a shell pattern."""
+        return {path.name for path in Path(FOLDER).glob(pattern)}
+
     def is_running(self) -> bool:
         """Whether systemd manages this root (sd_booted(3))."""
         return os.path.isdir("/run/systemd/system")
@@ -73,8 +77,15 @@ class Units:
 
     def perform(self, operation: Operation) -> None:
         """Does one operation. Raises Failure with what systemctl answered."""
-        arguments = {Reload: ["daemon-reload"], Start: ["--no-block", "start"], Stop: ["stop"]}[type(operation)]
-        command = [process.find("systemctl") or "systemctl", *arguments, *operation]
-        done = self._run(command, None)
-        if done.rc != 0:
-            raise Failure(f"{' '.join(command[1:])}: {done.stderr.strip() or done.rc}")
+        if isinstance(operation, Forget):
+            for verb in ("stop", "reset-failed"):
+                self._systemctl(verb, operation.unit, unless="not loaded")
+        elif isinstance(operation, Start):
+            self._systemctl("--no-block", "start", operation.unit)
+        else:
+            self._systemctl("daemon-reload")
+
+    def _systemctl(self, *arguments: str, unless: str = "\0") -> None:
+        done = self._run([process.find("systemctl") or "systemctl", *arguments], None)
+        if done.rc != 0 and unless not in done.stderr:
+            raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")

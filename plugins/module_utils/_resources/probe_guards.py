@@ -3,18 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What makes a node the wrong place for a wish, or one where it will not help yet. Each guard tells one such thing."""
+"""What makes a node the wrong place for the probe table, or one where it will not help yet. Each guard tells one such thing."""
 
 from __future__ import annotations
 
 import os
 import typing as t
 
-from .._model import glob, reverse_path, sysctl
 from .._model.probe_snat import CONNTRACK_PRIORITY, ProbeSnat
 from .._model.problem import Refusal
 from .._system import kernel, kubelet, rtnetlink
-from .._system import sysctl as sysctl_edge
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
 # clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
@@ -26,18 +24,6 @@ HOST_ROUTING_PINS = tuple(
     f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
 )
 AGENTBAKER_UNIT = "ipv6_nftables.service"
-
-
-class OwnRoot:
-    """The running kernel is changed only from the root that belongs to it."""
-
-    def inspect(self) -> t.Iterable[str]:
-        if not kernel.is_own_root():
-            raise Refusal(
-                "immediate is true, but this root is not process 1's (a chroot, or an image that is being built): the running"
-                " kernel is another system's. Nothing was changed. Set immediate to false here"
-            )
-        return ()
 
 
 class EbpfHostRouting:
@@ -121,70 +107,3 @@ class ProbePath:
                 " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
                 " daemon handles them."
             )
-
-
-class PrimaryInterface:
-    """Warns of a primary interface that is no link of the node yet: nothing would be marked."""
-
-    def __init__(self, link: str) -> None:
-        self._link = link
-
-    def inspect(self) -> t.Iterable[str]:
-        if kernel.is_own_root() and self._link not in sysctl_edge.Sysctl().links():
-            yield (
-                f"There is no link {self._link}, so no connection is marked until one appears. Set primary_interface to the"
-                " link by which requests to the node's own addresses enter."
-            )
-
-
-class ReversePathLinks:
-    """Warns of names and patterns that mean no link yet."""
-
-    def __init__(self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None) -> None:
-        self._wish = wish
-        self._links = links
-        self._path = path
-
-    def inspect(self) -> t.Iterable[str]:
-        then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
-        for name in self._wish.names:
-            if name not in self._links:
-                yield f"There is no link {name}, so there is nothing to set in the running kernel; {then}."
-        for pattern in self._wish.patterns:
-            if not any(self._wish._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
-                yield f"No link matches {pattern}, so there is nothing to set in the running kernel; {then}."
-
-
-class BootOrder:
-    """Warns of lines in other files that would win over ours in ``path`` when all are read."""
-
-    def __init__(self, wish: reverse_path.Wish, path: str, files: t.Mapping[str, str]) -> None:
-        self._wish = wish
-        self._path = path
-        self._files = files
-
-    def inspect(self) -> t.Iterable[str]:
-        occasions: dict[reverse_path.Overriding, list[str]] = {}
-        for occasion, read in (
-            ("At the next boot (systemd-sysctl)", sysctl.by_systemd),
-            ("at the next `sysctl --system`", sysctl.by_procps),
-        ):
-            for one in reverse_path.overriding(self._wish, self._path, self._files, read):
-                occasions.setdefault(one, []).append(occasion)
-        for one, when in occasions.items():
-            yield self._warning(one, " and ".join(when))
-
-    def _warning(self, one: reverse_path.Overriding, when: str) -> str:
-        outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
-        whose = "on links to come " if glob.is_glob(one.name) else ""
-        expected, remedy = f"{one.expected} is expected", "Remove that line"
-        if one.name == reverse_path.ALL:
-            expected = f"at most {expected}"
-        if one.name == reverse_path.ALL and not self._wish.raise_all:
-            remedy = f"{remedy}, or set raise_all to true"
-        elif one.line.path != sysctl.LAST_OF_PROCPS:
-            remedy = f"{remedy}, or choose a path whose name sorts after it"
-        return (
-            f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
-            f" {reverse_path.dotted(one.name)} {whose}{outcome}; {expected}. {remedy}."
-        )

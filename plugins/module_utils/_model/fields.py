@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the fields of rules and routes may hold: numbers, ranges, prefixes, names. Parsed often, so without the module ipaddress.
+
+A parser takes what an option gave and answers the kernel's value, or raises Unfit with what would have been right.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import typing as t
+
+IPV4, IPV6 = int(socket.AF_INET), int(socket.AF_INET6)
+FAMILIES = {"ipv4": IPV4, "ipv6": IPV6}
+BITS = {IPV4: 32, IPV6: 128}
+UINT32 = 2**32 - 1
+
+# An address in network order and a prefix length. Plain tuples, as a node has tens of thousands.
+Prefix = tuple[bytes, int]
+ANY: Prefix = (b"", 0)
+
+Range = tuple[int, int]
+
+
+class Unfit(ValueError):
+    """``str()`` ends the sentence "the option must be ..."."""
+
+
+def number(given: object, low: int, high: int) -> int:
+    """Decimal or, with 0x, hexadecimal."""
+    try:
+        value = given if isinstance(given, int) and not isinstance(given, bool) else int(str(given), 0)
+    except ValueError:
+        value = -1
+    if not low <= value <= high:
+        raise Unfit(f"a number from {low} to {high}")
+    return value
+
+
+def span(given: object, high: int) -> Range:
+    """``N`` or ``N-M``."""
+    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", str(given))
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if not first <= last <= high:
+        raise Unfit(f"a number or a range N-M from 0 to {high}, N not above M")
+    return first, last
+
+
+def flag(given: object) -> bool:
+    """As Ansible takes booleans, text included."""
+    value = str(given).lower()
+    if value not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
+        raise Unfit("true or false")
+    return value in ("true", "yes", "on", "1")
+
+
+def word(given: object, allowed: t.Mapping[str, int]) -> int:
+    """One of a few words, as the kernel's number."""
+    if given not in allowed:
+        raise Unfit(f"one of {', '.join(allowed)}")
+    return allowed[t.cast(str, given)]
+
+
+def name_or_number(given: object, names: t.Mapping[str, int], kind: str, low: int, high: int) -> int:
+    """A name that the node knows, or a number."""
+    if given in names:
+        return names[t.cast(str, given)]
+    try:
+        return number(given, low, high)
+    except Unfit as unfit:
+        raise Unfit(f"{unfit}, or the name of {kind}: {', '.join(names)}") from None
+
+
+def link(given: object) -> str:
+    """A link's name as the kernel takes it (net/core/dev.c, dev_valid_name)."""
+    text = str(given)
+    if not re.fullmatch(r"[^\s/:]{1,15}", text) or text in (".", ".."):
+        raise Unfit("a link's name of 1 to 15 characters without blanks, / and :")
+    return text
+
+
+def address(given: object) -> tuple[int, bytes]:
+    """Its family and itself."""
+    text = str(given)
+    family = IPV6 if ":" in text else IPV4
+    try:
+        return family, socket.inet_pton(family, text)
+    except OSError:
+        raise Unfit("an IP address") from None
+
+
+def prefix(given: object) -> tuple[int, Prefix]:
+    """Its family, 0 where it says none (``default``, ``all``), and itself; an address is a prefix of full length."""
+    text = str(given)
+    if text in ("default", "all", "any"):
+        return 0, ANY
+    host, slash, digits = text.partition("/")
+    try:
+        family, packed = address(host)
+        bits = BITS[family]
+        length = number(digits, 0, bits) if slash else bits
+    except Unfit:
+        raise Unfit("an IP address, a prefix ADDRESS/LENGTH, or default") from None
+    rest = bits - length
+    if rest and int.from_bytes(packed, "big") & ((1 << rest) - 1):
+        raise Unfit(f"a prefix without host bits, as {_network(packed, rest)}/{length}")
+    return family, (packed, length) if length else ANY
+
+
+def _network(packed: bytes, rest: int) -> str:
+    return show((int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big"))
+
+
+def show(packed: bytes) -> str:
+    return socket.inet_ntop(IPV6 if len(packed) == 16 else IPV4, packed)
+
+
+def show_prefix(given: Prefix, unlimited: str) -> str:
+    """As ``ip`` prints it; ``unlimited`` for the prefix that holds every address."""
+    packed, length = given
+    if not packed:
+        return unlimited
+    return show(packed) if length == len(packed) * 8 else f"{show(packed)}/{length}"
+
+
+def show_range(given: Range) -> str:
+    first, last = given
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def contains(network: Prefix, packed: bytes) -> bool:
+    """Whether an address lies in a prefix of its own family."""
+    base, length = network
+    rest = len(packed) * 8 - length
+    return not base or int.from_bytes(base, "big") >> rest == int.from_bytes(packed, "big") >> rest

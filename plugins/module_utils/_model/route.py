@@ -1,0 +1,310 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A route in a table. Equal routes are those that a packet could not tell apart."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import typing as t
+
+from . import fields, rt_names
+from .attributes import attributes, u32
+from .fields import ANY, FAMILIES, IPV4, IPV6, UINT32, Prefix, Unfit
+from .problem import Invalid
+
+# include/uapi/linux/rtnetlink.h
+UNICAST, LOCAL, BLACKHOLE, UNREACHABLE, PROHIBIT, THROW = 1, 2, 6, 7, 8, 9
+TYPES = {
+    "unicast": UNICAST, "local": LOCAL, "blackhole": BLACKHOLE, "unreachable": UNREACHABLE, "prohibit": PROHIBIT,
+    "throw": THROW,
+}  # fmt: skip
+GLOBAL, LINK, HOST = 0, 253, 254
+SCOPES = {"global": GLOBAL, "site": 200, "link": LINK, "host": HOST}
+RTM_F_CLONED = 0x200
+RTNH_F_ONLINK = 4
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
+RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 12, 15, 20, 23
+RTAX_LOCK, RTAX_MTU = 1, 2
+KNOWN = frozenset(
+    (RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_CACHEINFO, RTA_TABLE, RTA_PREF)
+)  # fmt: skip
+IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
+HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
+NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, link's index
+CACHE_EXPIRES = struct.Struct("=8xi")  # rta_cacheinfo: clntref, lastuse, expires
+
+
+class Hop(t.NamedTuple):
+    """Where a packet goes next: out by ``dev``, to the neighbour ``via`` where there is one."""
+
+    dev: str
+    via: bytes = b""
+    onlink: bool = False
+    weight: int = 1
+
+    def words(self) -> str:
+        return " ".join(
+            filter(
+                None,
+                (
+                    f"via {fields.show(self.via)}" if self.via else "",
+                    f"dev {self.dev}",
+                    f"weight {self.weight}" if self.weight != 1 else "",
+                    "onlink" if self.onlink else "",
+                ),
+            )
+        )
+
+
+class Route(t.NamedTuple):
+    """A route as the kernel holds it, without its protocol, which says whose it is and not where it leads."""
+
+    family: int
+    table: int
+    dst: Prefix = ANY
+    metric: int = 0
+    type: int = UNICAST
+    scope: int = GLOBAL
+    src: bytes = b""
+    mtu: int = 0
+    hops: tuple[Hop, ...] = ()
+
+    @property
+    def key(self) -> tuple[t.Any, ...]:
+        """What two routes of different meaning must not have in common: family, table, prefix and metric."""
+        return self[:KEY]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its addresses are neighbours on a link."""
+        return self.type == UNICAST and any(not hop.via for hop in self.hops)
+
+    def __str__(self) -> str:
+        """As ``ip route show table all`` prints it."""
+        is_single = len(self.hops) == 1
+        words = [
+            f"ip{' -6' if self.family == IPV6 else ''} route",
+            _TYPE_NAMES[self.type] if self.type != UNICAST else "",
+            fields.show_prefix(self.dst, "default"),
+            self.hops[0].words() if is_single else "",
+            f"table {rt_names.table(self.table)}",
+            f"scope {_SCOPE_NAMES.get(self.scope, self.scope)}" if self.scope != GLOBAL else "",
+            f"src {fields.show(self.src)}" if self.src else "",
+            f"metric {self.metric}" if self.metric else "",
+            f"mtu {self.mtu}" if self.mtu else "",
+            *([] if is_single else (f"nexthop {hop.words()}" for hop in self.hops)),
+        ]
+        return " ".join(filter(None, words))
+
+    def options(self) -> dict[str, t.Any]:
+        """The options that make this route, nothing that is a default: what a file keeps."""
+        is_single = len(self.hops) == 1
+        hop = self.hops[0] if is_single else Hop("")
+        shown = {
+            "table": str(self.table),
+            "family": "ipv6" if self.family == IPV6 else "ipv4",
+            "to": fields.show_prefix(self.dst, "default"),
+            "type": _TYPE_NAMES[self.type] if self.type != UNICAST else "",
+            "via": fields.show(hop.via) if hop.via else "",
+            "dev": hop.dev,
+            "onlink": hop.onlink,
+            "scope": _SCOPE_NAMES[self.scope] if self.family == IPV4 else "",
+            "src": fields.show(self.src) if self.src else "",
+            "metric": self.metric,
+            "mtu": self.mtu,
+            "nexthops": [] if is_single else [_hop_options(one) for one in self.hops],
+        }
+        return {name: value for name, value in shown.items() if value}
+
+
+KEY = Route._fields.index("metric") + 1
+_TYPE_NAMES = {number: name for name, number in TYPES.items()}
+_SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
+
+
+def _hop_options(hop: Hop) -> dict[str, t.Any]:
+    shown = {"via": fields.show(hop.via) if hop.via else "", "dev": hop.dev, "onlink": hop.onlink, "weight": hop.weight}
+    return {name: value for name, value in shown.items() if value}
+
+
+def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
+    """The route and its protocol; None for one that is not a lasting route of a kind that this program knows.
+
+    links: names of links by index.
+    """
+    family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
+    if flags & RTM_F_CLONED or tos or src_len or kind not in _TYPE_NAMES:
+        return None
+    found = attributes(body, HEADER.size)
+    mtu = _mtu(found.get(RTA_METRICS, b""))
+    if not KNOWN.issuperset(found) or mtu is None or any(found.get(RTA_PREF, b"")) or _expires(found):
+        return None
+    hops = _hops(found, flags, links) if kind in (UNICAST, LOCAL) else ()
+    if hops is None:
+        return None
+    route = Route(
+        family,
+        u32(found, RTA_TABLE) or table,
+        (found[RTA_DST], dst_len) if dst_len else ANY,
+        u32(found, RTA_PRIORITY),
+        kind,
+        scope,
+        found.get(RTA_PREFSRC, b""),
+        mtu,
+        hops,
+    )
+    return route, protocol
+
+
+def _mtu(metrics: bytes) -> int | None:
+    """0 for none; None where there are other metrics, or the MTU is locked."""
+    found = {kind: data for kind, data in attributes(metrics).items() if any(data)}
+    return u32(found, RTAX_MTU) if found.keys() <= {RTAX_MTU} else None
+
+
+def _expires(found: t.Mapping[int, bytes]) -> bool:
+    """A route of a router advertisement goes by itself."""
+    return RTA_CACHEINFO in found and CACHE_EXPIRES.unpack_from(found[RTA_CACHEINFO])[0] != 0
+
+
+def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[Hop, ...] | None:
+    """None where a next hop has what this program does not know, as an encapsulation."""
+    if RTA_MULTIPATH not in found:
+        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),)
+    hops, data = [], found[RTA_MULTIPATH]
+    while data:
+        length, hop_flags, weight, index = NEXTHOP.unpack_from(data)
+        of_hop = attributes(data[NEXTHOP.size : length])
+        if not of_hop.keys() <= {RTA_GATEWAY}:
+            return None
+        hops.append(_hop(index, of_hop, hop_flags, weight, links))
+        data = data[(length + 3) & ~3 :]
+    return tuple(sorted(hops))
+
+
+def _hop(index: int, found: t.Mapping[int, bytes], flags: int, weight: int, links: t.Mapping[int, str]) -> Hop:
+    name = links.get(index) or f"if{index}"
+    return Hop(name, found.get(RTA_GATEWAY, b""), bool(flags & RTNH_F_ONLINK), weight + 1)
+
+
+_HOP_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "via": fields.address,
+    "dev": fields.link,
+    "onlink": fields.flag,
+    "weight": functools.partial(fields.number, low=1, high=256),
+}
+_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    **{key: _HOP_PARSERS[key] for key in ("via", "dev", "onlink")},
+    "to": fields.prefix,
+    "scope": functools.partial(fields.word, allowed=SCOPES),
+    "src": fields.address,
+    "metric": functools.partial(fields.number, low=0, high=UINT32),
+    "mtu": functools.partial(fields.number, low=68, high=65535),
+    "type": functools.partial(fields.word, allowed=TYPES),
+    "family": functools.partial(fields.word, allowed=FAMILIES),
+}
+
+
+def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
+    """The route that an entry describes; ``option`` names it (``routes[3]``). Raises Invalid for what can not be."""
+    own = {key: value for key, value in given.items() if key not in ("nexthops", "table") and value is not None}
+    parsed = _parse(option, own, _PARSERS, ("nexthops", "table"))
+    try:
+        table = fields.name_or_number(given.get("table"), tables, "a table that the node knows", 1, UINT32)
+    except Unfit as unfit:
+        raise Invalid(f"{option}.table", given.get("table"), str(unfit)) from None
+    if "to" not in parsed:
+        raise Invalid(f"{option}.to", None, "given: a prefix, or default")
+    several = given.get("nexthops") or ()
+    if not isinstance(several, (list, tuple)):
+        raise Invalid(f"{option}.nexthops", several, "a list of next hops")
+    hops = [_parse(f"{option}.nexthops[{index}]", one, _HOP_PARSERS, ()) for index, one in enumerate(several)]
+    family = _family(option, given, parsed, hops)
+    kind = parsed.get("type", UNICAST)
+    _check_hops(option, given, kind, parsed, hops)
+    chosen = tuple(sorted(_wished_hop(hop) for hop in hops or ([parsed] if "dev" in parsed else [])))
+    return Route(
+        family,
+        table,
+        parsed["to"][1],
+        parsed.get("metric") or (IPV6_METRIC if family == IPV6 else 0),
+        kind,
+        _scope(option, given, family, kind, parsed.get("scope"), chosen),
+        parsed.get("src", (0, b""))[1],
+        parsed.get("mtu", 0),
+        chosen,
+    )
+
+
+def _parse(
+    option: str, given: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], others: tuple[str, ...]
+) -> dict[str, t.Any]:
+    if not isinstance(given, dict):
+        raise Invalid(option, given, f"a dictionary with {', '.join(sorted([*parsers, *others]))}")
+    parsed = {}
+    for key, value in given.items():
+        if key not in parsers:
+            known = ", ".join(sorted([*parsers, *others]))
+            raise Invalid(f"{option}.{key}", value, f"left out; known here are {known}")
+        try:
+            if value is not None:
+                parsed[key] = parsers[key](value)
+        except Unfit as unfit:
+            raise Invalid(f"{option}.{key}", value, str(unfit)) from None
+    return parsed
+
+
+def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]) -> int:
+    said = [(f"{option}.{key}", given[key], parsed[key][0]) for key in ("to", "via", "src") if key in parsed]
+    said += [
+        (f"{option}.nexthops[{i}].via", given["nexthops"][i]["via"], hop["via"][0])
+        for i, hop in enumerate(hops)
+        if "via" in hop
+    ]
+    told = [one for one in said if one[2]]
+    family = int(parsed.get("family") or (told[0][2] if told else IPV4))
+    for name, value, found in told:
+        if found != family:
+            raise Invalid(name, value, "of the family of the route's other addresses and of its family")
+    return family
+
+
+def _check_hops(
+    option: str, given: t.Mapping[str, t.Any], kind: int, parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]
+) -> None:
+    leads = kind in (UNICAST, LOCAL)
+    if hops and (not leads or {"via", "dev", "onlink"} & parsed.keys()):
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "left out where the route has dev, via or another type")
+    if len(hops) == 1:
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "two next hops or more; one is given by via and dev")
+    if not leads and {"via", "dev", "onlink"} & parsed.keys():
+        raise Invalid(f"{option}.type", given["type"], "unicast or local where the route has dev or via")
+    for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
+        if leads and "dev" not in one:
+            raise Invalid(f"{where}.dev", None, "given: the link by which the route leaves")
+        if one.get("onlink") and "via" not in one:
+            raise Invalid(f"{where}.onlink", True, "left out where there is no via")
+
+
+def _wished_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
+    via = parsed.get("via", (0, b""))[1]
+    return Hop(parsed["dev"], via, bool(parsed.get("onlink")), parsed.get("weight", 1))
+
+
+def _scope(
+    option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]
+) -> int:
+    """What ``ip route add`` takes where none is given; IPv6 knows no scopes of routes and keeps 0."""
+    if family == IPV6:
+        if scope not in (None, GLOBAL):
+            raise Invalid(f"{option}.scope", given["scope"], "left out: IPv6 routes have none")
+        return GLOBAL
+    if scope is not None:
+        return scope
+    if kind == LOCAL:
+        return HOST
+    return LINK if kind == UNICAST and not any(hop.via for hop in hops) else GLOBAL

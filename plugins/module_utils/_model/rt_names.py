@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Names of routing tables and routing protocols, as ``ip`` knows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+MAIN = 254
+# include/uapi/linux/rtnetlink.h, enum rt_class_t: these need no file.
+TABLES = {"default": 253, "main": MAIN, "local": 255}
+# include/uapi/linux/rtnetlink.h, RTPROT_*: each belongs to the kernel or to a routing daemon, which takes what carries it
+# for its own. 66 is the Google guest agent's (its ethernet_proto_id).
+PROTOCOLS = {
+    0: "unspec", 1: "redirect", 2: "kernel", 3: "boot", 4: "static", 8: "gated", 9: "ra", 10: "mrt", 11: "zebra",
+    12: "bird", 13: "dnrouted", 14: "xorp", 15: "ntk", 16: "dhcp", 17: "mrouted", 18: "keepalived", 42: "babel",
+    66: "google-guest-agent", 99: "openr", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
+}  # fmt: skip
+
+
+def parse(text: str) -> dict[str, int]:
+    """The names of an rt_tables(5) file: a number and a name on a line; what does not read so is left out."""
+    found = {}
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 2:
+            try:
+                found[words[1]] = int(words[0], 0)
+            except ValueError:
+                continue
+    return found
+
+
+def table(number: int) -> str:
+    """A table's name where every node has it, its number elsewhere."""
+    return next((name for name, known in TABLES.items() if known == number), str(number))
+
+
+def protocol(number: int) -> str:
+    return PROTOCOLS.get(number, str(number))
+
+
+def owner(protocols: t.Iterable[int]) -> str:
+    """Who tags rules or routes so, within a sentence."""
+    return ", ".join(f"protocol {protocol(number)}" for number in sorted(protocols))

@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What keeps reverse-path filtering from being as wished: links that are not there, and other files that win at boot."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._model import glob, reverse_path, sysctl
+
+
+class ReversePathLinks:
+    """Warns of names and patterns that mean no link yet."""
+
+    def __init__(self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None) -> None:
+        self._wish = wish
+        self._links = links
+        self._path = path
+
+    def inspect(self) -> t.Iterable[str]:
+        then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
+        for name in self._wish.names:
+            if name not in self._links:
+                yield f"There is no link {name}, so there is nothing to set in the running kernel; {then}."
+        for pattern in self._wish.patterns:
+            if not any(self._wish._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
+                yield f"No link matches {pattern}, so there is nothing to set in the running kernel; {then}."
+
+
+class BootOrder:
+    """Warns of lines in other files that would win over ours in ``path`` when all are read."""
+
+    def __init__(self, wish: reverse_path.Wish, path: str, files: t.Mapping[str, str]) -> None:
+        self._wish = wish
+        self._path = path
+        self._files = files
+
+    def inspect(self) -> t.Iterable[str]:
+        folder, _slash, name = self._path.rpartition("/")
+        if folder not in sysctl.FOLDERS or not name.endswith(".conf"):
+            yield (
+                f"{self._path} is not read at boot: systemd-sysctl and procps read files named *.conf in"
+                f" {', '.join(sysctl.FOLDERS)}. Choose such a path, or load it in another way."
+            )
+            return
+        occasions: dict[reverse_path.Overriding, list[str]] = {}
+        for occasion, read in (
+            ("At the next boot (systemd-sysctl)", sysctl.by_systemd),
+            ("at the next `sysctl --system`", sysctl.by_procps),
+        ):
+            for one in reverse_path.overriding(self._wish, self._path, self._files, read):
+                occasions.setdefault(one, []).append(occasion)
+        for one, when in occasions.items():
+            yield self._warning(one, " and ".join(when))
+
+    def _warning(self, one: reverse_path.Overriding, when: str) -> str:
+        outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
+        whose = "on links to come " if glob.is_glob(one.name) else ""
+        expected, remedy = f"{one.expected} is expected", "Remove that line"
+        if one.name == reverse_path.ALL:
+            expected = f"at most {expected}"
+        if one.name == reverse_path.ALL and not self._wish.raise_all:
+            remedy = f"{remedy}, or set raise_all to true"
+        elif one.line.path != sysctl.LAST_OF_PROCPS:
+            remedy = f"{remedy}, or choose a path whose name sorts after it"
+        return (
+            f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
+            f" {reverse_path.dotted(one.name)} {whose}{outcome}; {expected}. {remedy}."
+        )

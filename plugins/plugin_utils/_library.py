@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""Carries a Python library of the controller to a node that lacks it.
+
+A module that misses one fails, before it has changed anything, with ``missing_library`` in its result. The library is then
+brought and the module run again. A node that has what it needs costs nothing: it is not asked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+import os
+import shlex
+import tarfile
+import tempfile
+import typing as t
+from importlib import metadata
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import FOLDER
+
+# Root's alone, and there whole or not at all. Of two runs at the same time the second finds its work done.
+UNPACK = """\
+umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {archive} -C {way} \
+&& {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }}"""
+
+
+def execute(action: ActionBase, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Runs the task's module; brings what it misses and runs it again."""
+    result: dict[str, t.Any] = action._execute_module(task_vars=task_vars)
+    missing = result.pop("missing_library", None)
+    if missing is None:
+        return result
+    _carry(action, missing)
+    again: dict[str, t.Any] = action._execute_module(task_vars=task_vars)
+    return again if again.get("failed") else {**again, "changed": True}
+
+
+def _carry(action: ActionBase, name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise AnsibleActionFail(
+            f"{name} is neither on the node nor on the controller: install it for the Python of ansible-playbook"
+        )
+    packed = pack(Path(next(iter(spec.submodule_search_locations))))
+    place = f"{FOLDER}/{name}-{metadata.version(name)}-{hashlib.sha256(packed).hexdigest()[:16]}"
+    shell = action._connection._shell
+    if shell.tmpdir is None:
+        action._make_tmp_path()
+    archive = shell.join_path(shell.tmpdir, f"{name}.tar.gz")
+    with tempfile.NamedTemporaryFile() as local:
+        local.write(packed)
+        local.flush()
+        action._transfer_file(local.name, archive)
+    names = {
+        "folder": FOLDER,
+        "way": f"{FOLDER}/.{os.path.basename(shell.tmpdir.rstrip('/'))}",
+        "archive": archive,
+        "place": place,
+    }
+    done = action._low_level_execute_command(UNPACK.format(**{key: shlex.quote(path) for key, path in names.items()}))
+    if done["rc"] != 0:
+        raise AnsibleActionFail(f"{name} could not be unpacked on the node: {done['stderr'] or done['stdout']}")
+
+
+def pack(package: Path) -> bytes:
+    """A package's sources, the same bytes each time: no times, no owners, sorted."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(package.rglob("*.py")):
+            entry = tarfile.TarInfo(f"{package.name}/{path.relative_to(package)}")
+            entry.size, entry.mode = path.stat().st_size, 0o600
+            with path.open("rb") as source:
+                archive.addfile(entry, source)
+    return gzip.compress(packed.getvalue(), mtime=0)

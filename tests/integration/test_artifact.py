@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection as a user gets it: built, installed by ansible-galaxy, documented, and run by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lab import Lab, collection
+
+TOOLS = Path(sys.executable).parent
+MODULES = sorted(path.stem for path in (collection.CHECKOUT / "plugins/modules").glob("[!_]*.py"))
+# What an installed collection consists of; everything else stays in the repository.
+FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles"}
+FILES = {"CONTRIBUTING.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md"}
+
+
+def ansible(tool: str, *arguments: str, **environment: str) -> str:
+    command = [str(TOOLS / tool), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, cwd=collection.CHECKOUT, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("artifact")
+    ansible("ansible-galaxy", "collection", "build", "--output-path", str(folder))
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(artifact: Path) -> str:
+    """The folder of collections that it was installed to."""
+    folder = str(artifact.parent / "collections")
+    ansible("ansible-galaxy", "collection", "install", "--offline", "--collections-path", folder, str(artifact))
+    return folder
+
+
+def test_nothing_is_shipped_that_a_user_has_no_use_for(artifact: Path) -> None:
+    with tarfile.open(artifact) as packed:
+        names = {member.name.partition("/")[0] for member in packed.getmembers()}
+    assert names <= FOLDERS | FILES, names - FOLDERS - FILES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_is_documented(installed: str, module: str) -> None:
+    name = f"kubenode.datapath.{module}"
+    text = ansible("ansible-doc", "--type", "module", name, ANSIBLE_COLLECTIONS_PATH=installed, NO_COLOR="1")
+    assert all(part in text for part in ("OPTIONS", "ATTRIBUTES", "EXAMPLES", "RETURN VALUES")), text
+
+
+def test_a_playbook_runs_by_its_name(installed: str, lab: Lab, tmp_path: Path) -> None:
+    lab.metadata.start()
+    inventory = lab.write_inventory(tmp_path / "inventory.json")
+    environment = {**lab.ansible_environment(), "ANSIBLE_COLLECTIONS_PATH": installed}
+    arguments = ["-i", str(inventory), "--limit", "node1", "-e", "aks_dual_stack_mode=runtime"]
+    ansible("ansible-playbook", "kubenode.datapath.aks_dual_stack", *arguments, **environment)
+    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)

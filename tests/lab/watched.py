@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a Python program and writes down what it tells the kernel by netlink.
+
+    watched.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
+
+LOG gets a line for each message but dumps: its type. With message number NUMBER (0 for none) the program gets SIGNAL
+(SIGKILL, SIGINT), before it has read the answer; one message is then sent at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import struct
+import sys
+
+_HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+_DUMP = 0x300
+
+
+class _Watched(socket.socket):
+    count = 0
+    is_struck = False
+
+    def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]
+        if self.family != socket.AF_NETLINK:
+            return super().send(data, flags)
+        offset = 0
+        while offset < len(data):
+            length, kind, message_flags, _sequence, _port = _HEADER.unpack_from(data, offset)
+            if message_flags & _DUMP != _DUMP:
+                _Watched.count += 1
+                with open(LOG, "a", encoding="ascii") as log:
+                    log.write(f"{kind}\n")
+            offset += (length + 3) & ~3
+        sent = super().send(data, flags)
+        if LAST and _Watched.count == LAST and not _Watched.is_struck:
+            _Watched.is_struck = True
+            os.kill(os.getpid(), SIGNAL)
+        return sent
+
+
+if __name__ == "__main__":
+    LOG, LAST, SIGNAL = sys.argv[1], int(sys.argv[2]), signal.Signals[sys.argv[3]]
+    sys.argv = sys.argv[4:]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    socket.socket = _Watched  # type: ignore[misc]
+    if LAST:
+        from ansible_collections.kubenode.datapath.plugins.module_utils._system import netlink
+
+        netlink.CHUNK = 1
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A library that was carried to the node: found, judged, removed."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Missing, Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import library
+
+NAME = "kubenode_no_such_library"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "kubenode" / "lib"
+    monkeypatch.setattr(library, "FOLDER", str(place))
+    monkeypatch.setitem(library.MINIMUM, NAME, (1, 2))
+    return place
+
+
+def carry(folder: Path, version: str) -> Path:
+    path = folder / f"{NAME}-{version}-0123abcd"
+    (path / NAME).mkdir(parents=True)
+    (path / NAME / "__init__.py").write_text("")
+    (path / NAME / "part.py").write_text(f"VERSION = {version!r}\n")
+    path.chmod(0o700)
+    return path
+
+
+def hold(wish: bool, is_needed: bool = False) -> bool:
+    return converge([CarriedLibrary(NAME, wish, lambda: is_needed, Plane.PERMANENT)], {Plane.PERMANENT}).changed
+
+
+def test_the_newest_is_found(folder: Path) -> None:
+    paths = [str(carry(folder, version)) for version in ("1.9", "1.10", "1.2.3")]
+    assert library.carried(NAME) == [paths[2], paths[0], paths[1]]
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_what_others_could_have_written_is_not_found(folder: Path, mode: int) -> None:
+    carry(folder, "1.9").chmod(mode)
+    assert not library.is_there(NAME)
+
+
+def test_a_link_is_not_found(folder: Path, tmp_path: Path) -> None:
+    target = carry(tmp_path, "1.9")
+    folder.mkdir(parents=True)
+    os.symlink(target, folder / target.name)
+    assert not library.is_there(NAME)
+
+
+def test_what_is_missing_is_asked_for_and_check_mode_does_not_ask() -> None:
+    carrying = CarriedLibrary(NAME, True, lambda: False, Plane.PERMANENT)
+    outcome = converge([carrying], {Plane.PERMANENT}, check=True)
+    assert outcome.changed and outcome.diff() == []  # the run finds it brought already, and its diff is the same
+    with pytest.raises(Problem, match=f"{NAME} 1.2 or newer is not on this node") as error:
+        hold(True)
+    causes: list[t.Any] = [error.value]
+    while causes[-1] is not None:
+        causes.append(causes[-1].__cause__)
+    assert any(isinstance(cause, Missing) for cause in causes)
+
+
+def test_it_goes_with_the_last_that_needs_it_and_so_do_its_folders(folder: Path, tmp_path: Path) -> None:
+    carry(folder, "1.9")
+    assert not hold(True) and not hold(False, is_needed=True)
+    assert hold(False) and not hold(False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_else_is_in_its_folders_stays(folder: Path, tmp_path: Path) -> None:
+    carry(folder, "1.9")
+    (folder.parent / "backup").mkdir()
+    hold(False)
+    assert [path.name for path in folder.parent.iterdir()] == ["backup"]
+
+
+def test_a_package_is_packed_the_same_each_time(folder: Path) -> None:
+    pytest.importorskip("ansible")
+    from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library
+
+    package = carry(folder, "1.9") / NAME
+    packed = _library.pack(package)
+    os.utime(package / "part.py", (0, 0))
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "part.pyc").write_text("")
+    assert _library.pack(package) == packed

@@ -1,0 +1,386 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a rule and a route mean, in options, in text, in netlink messages and in a file."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import (
+    cni_layouts,
+    policy,
+    route,
+    rt_names,
+    rule,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
+from unit import strategies
+
+TABLES = {**rt_names.TABLES, "pods": 1003}
+
+
+def of(rules: t.Any = None, routes: t.Any = None, protocol: object = 75) -> policy.Policy:
+    return policy.from_options(protocol, rules, routes, TABLES)
+
+
+def rule_of(**options: t.Any) -> rule.Rule:
+    """``from`` and ``not`` are words of Python's: they come as ``from_`` and ``not_``."""
+    plain = {key.rstrip("_"): value for key, value in options.items()}
+    (one,) = of(rules=[{"priority": 700, "table": "main", **plain}]).rules or ()
+    return one
+
+
+def route_of(**options: t.Any) -> route.Route:
+    (one,) = of(routes=[{"table": 1003, "to": "default", **options}]).routes or ()
+    return one
+
+
+# Meaning
+
+
+SAME_RULES = [
+    ({"table": "main"}, {"table": 254}),
+    ({"table": "0xfe"}, {"table": "254"}),
+    ({"table": "pods"}, {"table": "1003"}),
+    ({"from_": "10.0.1.5"}, {"from_": "10.0.1.5/32"}),
+    ({"from_": "2001:DB8::5"}, {"from_": "2001:db8:0::5/128", "family": "ipv6"}),
+    ({"from_": "0.0.0.0/0"}, {"from_": "all"}),
+    ({"fwmark": "0x80"}, {"fwmark": "128/0xffffffff"}),
+    ({"ipproto": "tcp"}, {"ipproto": 6}),
+    ({"dport": 80}, {"dport": "80-80"}),
+    ({"not_": "no"}, {}),
+    ({"action": "lookup"}, {}),
+    ({"priority": "0x2bc"}, {"priority": "700"}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_RULES, ids=str)
+def test_two_ways_to_say_a_rule_are_one_rule(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
+    assert rule_of(**one) == rule_of(**other)
+
+
+SAME_ROUTES = [
+    ({"dev": "eth1"}, {"dev": "eth1", "scope": "link"}),
+    ({"dev": "eth1", "via": "10.0.0.1"}, {"dev": "eth1", "via": "10.0.0.1", "scope": "global", "metric": 0}),
+    ({"dev": "eth1", "via": "fe80::1"}, {"dev": "eth1", "via": "fe80::1", "metric": 1024, "family": "ipv6"}),
+    ({"to": "10.0.0.1", "dev": "eth1"}, {"to": "10.0.0.1/32", "dev": "eth1", "onlink": False}),
+    (
+        {"to": "10.0.0.0/8", "type": "local", "dev": "lo"},
+        {"to": "10.0.0.0/8", "type": "local", "dev": "lo", "scope": "host"},
+    ),
+    (
+        {"nexthops": [{"dev": "eth1", "via": "10.0.0.1"}, {"dev": "eth2", "via": "10.0.0.2", "weight": 2}]},
+        {
+            "nexthops": [
+                {"dev": "eth2", "via": "10.0.0.2", "weight": 2},
+                {"dev": "eth1", "via": "10.0.0.1", "weight": 1},
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_ROUTES, ids=str)
+def test_two_ways_to_say_a_route_are_one_route(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
+    assert route_of(**one) == route_of(**other)
+
+
+TEXTS = [
+    (rule_of(from_="10.0.1.5", table=1003), "ip rule 700: from 10.0.1.5 lookup 1003"),
+    (rule_of(to="10.0.0.0/8", not_=True), "ip rule 700: not from all to 10.0.0.0/8 lookup main"),
+    (rule_of(fwmark="0x80/0x80", family="ipv6"), "ip -6 rule 700: from all fwmark 0x80/0x80 lookup main"),
+    (rule_of(iif="a", oif="b", tos=16), "ip rule 700: from all tos 0x10 iif a oif b lookup main"),
+    (
+        rule_of(uidrange=5, ipproto="udp", sport="1-2", dport=53),
+        "ip rule 700: from all uidrange 5-5 ipproto udp sport 1-2 dport 53 lookup main",
+    ),
+    (rule_of(suppress_prefixlength=0), "ip rule 700: from all lookup main suppress_prefixlength 0"),
+    (rule_of(goto=800, table=None), "ip rule 700: from all goto 800"),
+    (rule_of(action="prohibit", table=None), "ip rule 700: from all prohibit"),
+    (rule_of(l3mdev=True, table=None), "ip rule 700: from all lookup [l3mdev-table]"),
+    (route_of(via="10.0.1.1", dev="eth1"), "ip route default via 10.0.1.1 dev eth1 table 1003"),
+    (route_of(to="10.0.1.1", dev="eth1", table="main"), "ip route 10.0.1.1 dev eth1 table main scope link"),
+    (
+        route_of(via="10.0.1.1", dev="eth1", onlink=True, metric=5, mtu=1400, src="10.0.1.2"),
+        "ip route default via 10.0.1.1 dev eth1 onlink table 1003 src 10.0.1.2 metric 5 mtu 1400",
+    ),
+    (route_of(to="fd00::/8", type="blackhole"), "ip -6 route blackhole fd00::/8 table 1003 metric 1024"),
+    (
+        route_of(nexthops=[{"dev": "a", "via": "10.0.0.1", "weight": 3}, {"dev": "b"}]),
+        "ip route default table 1003 nexthop via 10.0.0.1 dev a weight 3 nexthop dev b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "text"), TEXTS, ids=[text for _item, text in TEXTS])
+def test_an_object_reads_as_ip_prints_it(item: t.Any, text: str) -> None:
+    assert str(item) == text
+
+
+# Bad input
+
+
+BAD_RULES = [
+    ("rules[0].priority must be given", {"priority": None}),
+    ("rules[0].priority must be a number from 1", {"priority": 0}),
+    ("rules[0].priority must be a number from 1", {"priority": 2**32}),
+    ("rules[0].table must be a number from 1 to 4294967295, or the name of a table", {"table": "nosuch"}),
+    ("rules[0].table must be", {"table": 2**32}),
+    ("rules[0].table must be given where action is lookup", {"table": None}),
+    ("rules[0].table must be given where action is lookup", {"action": "blackhole"}),
+    ("rules[0].action must be one of lookup, goto", {"action": "drop"}),
+    ("rules[0].from must be an IP address, a prefix", {"from": "eth0"}),
+    ("rules[0].from must be an IP address, a prefix", {"from": "10.0.0.0/33"}),
+    (
+        "rules[0].from must be a prefix without host bits, as 10.0.1.0/24; '10.0.1.5/24' was given",
+        {"from": "10.0.1.5/24"},
+    ),
+    ("rules[0].to must be a prefix without host bits, as fd00::/8", {"to": "fd00::1/8"}),
+    ("rules[0].to must be of the family", {"from": "10.0.0.1", "to": "fd00::1"}),
+    ("rules[0].from must be of the family", {"from": "10.0.0.1", "family": "ipv6"}),
+    ("rules[0].family must be one of ipv4, ipv6", {"family": "inet"}),
+    ("rules[0].fwmark must be MARK or MARK/MASK", {"fwmark": "0x80/"}),
+    ("rules[0].fwmark must be MARK or MARK/MASK", {"fwmark": 2**32}),
+    ("rules[0].fwmark must be a mark within its mask; 0x100 lies beyond 0x80", {"fwmark": "0x180/0x80"}),
+    ("rules[0].fwmark must be a mark other than 0", {"fwmark": "0"}),
+    ("rules[0].tos must be a type of service", {"tos": 1}),
+    ("rules[0].ipproto must be a number from 1 to 255, or the name of an IP protocol", {"ipproto": "nosuch"}),
+    ("rules[0].dport must be a number or a range", {"dport": "90-80"}),
+    ("rules[0].dport must be a number or a range", {"dport": 65535}),
+    ("rules[0].sport must be a port", {"sport": 0}),
+    ("rules[0].uidrange must be a number or a range", {"uidrange": "-1"}),
+    ("rules[0].iif must be a link's name", {"iif": "averylonglinkname"}),
+    ("rules[0].not must be true or false", {"not": "maybe"}),
+    ("rules[0].suppress_prefixlength must be 0 to 32", {"suppress_prefixlength": 33}),
+    (
+        "rules[0].suppress_prefixlength must be 0 to 32, where action is lookup",
+        {"action": "prohibit", "table": None, "suppress_prefixlength": 0},
+    ),
+    ("rules[0].goto must be a priority above the rule's own, 700", {"goto": 700, "table": None}),
+    ("rules[0].goto must be given where action is goto", {"action": "goto", "table": None}),
+    ("rules[0].dst must be left out", {"dst": "10.0.0.1"}),
+]
+
+
+@pytest.mark.parametrize(("message", "options"), BAD_RULES, ids=str)
+def test_a_rule_that_can_not_be_is_named(message: str, options: dict[str, t.Any]) -> None:
+    with pytest.raises(Invalid) as error:
+        of(rules=[{"priority": 700, "table": "main", **options}])
+    assert str(error.value).startswith(message)
+
+
+BAD_ROUTES = [
+    ("routes[0].to must be given", {"to": None}),
+    ("routes[0].to must be a prefix without host bits", {"to": "10.0.0.1/8"}),
+    ("routes[0].table must be a number", {"table": None}),
+    ("routes[0].table must be a number", {"table": 2**32}),
+    ("routes[0].dev must be given", {"dev": None}),
+    ("routes[0].via must be an IP address", {"via": "10.0.0.0/8"}),
+    ("routes[0].via must be of the family", {"to": "10.0.0.0/8", "via": "fe80::1"}),
+    ("routes[0].src must be of the family", {"via": "10.0.0.1", "src": "fe80::1"}),
+    ("routes[0].onlink must be left out", {"onlink": True}),
+    ("routes[0].type must be unicast or local", {"type": "blackhole"}),
+    ("routes[0].type must be one of unicast, local", {"type": "nat"}),
+    ("routes[0].scope must be one of", {"scope": "nowhere"}),
+    ("routes[0].scope must be left out: IPv6", {"to": "fd00::/8", "scope": "link"}),
+    ("routes[0].mtu must be a number from 68", {"mtu": 60}),
+    ("routes[0].metric must be a number from 0", {"metric": -1}),
+    ("routes[0].nexthops must be left out", {"nexthops": [{"dev": "a"}, {"dev": "b"}]}),
+    ("routes[0].nexthops must be two next hops or more", {"dev": None, "nexthops": [{"dev": "a"}]}),
+    ("routes[0].nexthops[1].dev must be given", {"dev": None, "nexthops": [{"dev": "a"}, {"via": "10.0.0.1"}]}),
+    (
+        "routes[0].nexthops[0].weight must be a number from 1 to 256",
+        {"dev": None, "nexthops": [{"dev": "a", "weight": 0}, {"dev": "b"}]},
+    ),
+    (
+        "routes[0].nexthops[1].via must be of the family",
+        {"dev": None, "nexthops": [{"dev": "a", "via": "10.0.0.1"}, {"dev": "b", "via": "fe80::1"}]},
+    ),
+    ("routes[0].gateway must be left out", {"gateway": "10.0.0.1"}),
+]
+
+
+@pytest.mark.parametrize(("message", "options"), BAD_ROUTES, ids=str)
+def test_a_route_that_can_not_be_is_named(message: str, options: dict[str, t.Any]) -> None:
+    with pytest.raises(Invalid) as error:
+        of(routes=[{"table": 1003, "to": "default", "dev": "eth1", **options}])
+    assert str(error.value).startswith(message)
+
+
+BAD_SETS: list[tuple[str, t.Callable[[], object]]] = [
+    (
+        "rules[1] must be the only one of its kind; rules[0] has the same priority and selector",
+        lambda: of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 1003}]),
+    ),
+    (
+        "routes[1] must be the only one of its kind; routes[0] has the same table, prefix and metric",
+        lambda: of(routes=[{"table": 7, "to": "default", "dev": "a"}, {"table": 7, "to": "default", "dev": "b"}]),
+    ),
+    ("protocol must be one that nobody else uses; 2 belongs to kernel", lambda: of(protocol=2)),
+    ("protocol must be one that nobody else uses; 186 belongs to bgp", lambda: of(protocol="186")),
+    ("protocol must be a number from 1 to 255", lambda: of(protocol=256)),
+    ("rules[0] must be a dictionary", lambda: of(rules=["from all"])),
+    ("path must be a file with JSON text", lambda: policy.from_text("# heading\nnot JSON", TABLES)),
+]
+
+
+@pytest.mark.parametrize(("message", "make"), BAD_SETS, ids=[message for message, _make in BAD_SETS])
+def test_a_set_that_can_not_be_is_named(message: str, make: t.Callable[[], object]) -> None:
+    with pytest.raises(Invalid) as error:
+        make()
+    assert str(error.value).startswith(message)
+
+
+def test_what_is_said_twice_is_wished_once() -> None:
+    assert len(of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 254}]).rules or ()) == 1
+
+
+# Files
+
+
+@given(st.lists(strategies.rules, max_size=4), st.lists(strategies.routes, max_size=4))
+def test_a_file_keeps_what_was_wished(rules: list[dict[str, t.Any]], routes: list[dict[str, t.Any]]) -> None:
+    try:
+        wish = of(rules, routes)
+    except Invalid:
+        return  # two of them contradict each other
+    text = wish.text()
+    assert policy.from_text("# heading\n" + text, TABLES) == wish
+    assert policy.from_text(text, {}) == wish  # numbers, as a name may come to mean something else
+
+
+def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
+    former = of(rules=[{"priority": 7, "table": 9}], routes=[{"table": 9, "to": "default", "dev": "a"}])
+    wish = of(rules=[])
+    assert wish.over(former) == former._replace(rules=())
+    assert former.without(of(rules=[{"priority": 7, "table": 9}])) == former._replace(rules=())
+    assert former.without(of()).is_empty
+
+
+# Messages
+
+
+def message(attributes: dict[int, bytes], **header: int) -> bytes:
+    fields = {"family": 2, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0, **header}
+    body = rule.HEADER.pack(*fields.values())
+    for kind, data in attributes.items():
+        body += struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+    return body
+
+
+PLAIN = {rule.FRA_PRIORITY: struct.pack("=I", 700), rule.FRA_TABLE: struct.pack("=I", 254)}
+READ: list[tuple[str, dict[int, bytes], rule.Rule]] = [
+    ("unset suppress_prefixlength", {rule.FRA_SUPPRESS_PREFIXLEN: b"\xff" * 4}, rule_of()),
+    ("suppress_prefixlength 0", {rule.FRA_SUPPRESS_PREFIXLEN: bytes(4)}, rule_of(suppress_prefixlength=0)),
+    ("no interface group", {13: b"\xff" * 4}, rule_of()),
+    ("no realm", {11: bytes(4)}, rule_of()),
+    ("mark", {rule.FRA_FWMARK: struct.pack("=I", 128), rule.FRA_FWMASK: b"\xff" * 4}, rule_of(fwmark=128)),
+    ("interface", {rule.FRA_IIFNAME: b"eth0\0"}, rule_of(iif="eth0")),
+    ("a whole port", {rule.FRA_DPORT_RANGE: struct.pack("=HH", 80, 80), 29: b"\xff\xff"}, rule_of(dport=80)),
+]
+
+
+@pytest.mark.parametrize(("_name", "attributes", "expected"), READ, ids=[name for name, _attributes, _rule in READ])
+def test_what_the_kernel_says_by_default_means_nothing(
+    _name: str, attributes: dict[int, bytes], expected: rule.Rule
+) -> None:
+    tagged = {**PLAIN, **attributes, rule.FRA_PROTOCOL: b"\x4b"}
+    assert rule.from_message(message(tagged)) == (expected, 75)
+
+
+UNKNOWN = {
+    "dscp": (25, b"\x0a"),
+    "flowlabel": (26, b"\0\0\0\1"),
+    "part of a port": (28, b"\x0f\xff"),
+    "tunnel": (12, bytes(8)),
+}
+
+
+@pytest.mark.parametrize(("kind", "data"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_a_rule_with_attributes_that_we_do_not_know_is_not_read(kind: int, data: bytes) -> None:
+    assert rule.from_message(message({**PLAIN, kind: data})) is None
+
+
+def route_message(attributes: dict[int, bytes], kind: int = 1, flags: int = 0, tos: int = 0) -> bytes:
+    body = route.HEADER.pack(socket.AF_INET, 0, 0, tos, 254, 75, 0, kind, flags)
+    for number, data in attributes.items():
+        body += struct.pack("=HH", 4 + len(data), number) + data + bytes(-len(data) % 4)
+    return body
+
+
+HOP = {route.RTA_OIF: struct.pack("=I", 2), route.RTA_GATEWAY: bytes([10, 0, 0, 1])}
+NOT_READ: dict[str, bytes] = {
+    "a cached route": route_message(HOP, flags=route.RTM_F_CLONED),
+    "a broadcast": route_message(HOP, kind=3),
+    "a type of service": route_message(HOP, tos=16),
+    "a next hop object": route_message({**HOP, 30: bytes(4)}),
+    "a gateway of the other family": route_message({route.RTA_OIF: struct.pack("=I", 2), 18: bytes(18)}),
+    "a window": route_message({**HOP, route.RTA_METRICS: struct.pack("=HHI", 8, 3, 9)}),
+    "a preference": route_message({**HOP, route.RTA_PREF: b"\1"}),
+    "an end": route_message({**HOP, route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}),
+}
+
+
+@pytest.mark.parametrize("body", NOT_READ.values(), ids=NOT_READ.keys())
+def test_a_route_that_we_could_not_say_is_not_read(body: bytes) -> None:
+    assert route.from_message(route_message(HOP), {2: "eth1"}) is not None
+    assert route.from_message(body, {2: "eth1"}) is None
+
+
+# Names
+
+
+def test_names_of_tables_are_read_as_iproute2_does() -> None:
+    assert rt_names.parse("# reserved\n254 main\n0x3eb pods # a comment\nnonsense\n1 two words\n") == {
+        "main": 254,
+        "pods": 1003,
+    }
+
+
+def test_every_node_knows_main(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any) -> None:
+    (tmp_path / "rt_tables.d").mkdir()
+    (tmp_path / "rt_tables").write_text("7 main\n8 mine\n")
+    (tmp_path / "rt_tables.d" / "pods.conf").write_text("1003 pods\n")
+    monkeypatch.setattr(rt_tables, "FOLDERS", ("/nowhere", str(tmp_path)))
+    assert rt_tables.tables() == {"main": 254, "local": 255, "default": 253, "mine": 8, "pods": 1003}
+
+
+# Others' layouts
+
+
+QUIET = [
+    rule_of(priority=512, to="10.0.1.5"),
+    rule_of(priority=1024, fwmark="0x80/0x80"),
+    rule_of(priority=1536, from_="10.0.1.5", table=1003),
+    rule_of(priority=5000, from_="10.0.1.5", table=1003),
+]
+
+
+@pytest.mark.parametrize("one", QUIET, ids=str)
+def test_what_means_the_same_as_a_cnis_is_not_warned_of(one: rule.Rule) -> None:
+    assert cni_layouts.warnings([one], []) == []
+
+
+LOUD = [
+    ("amazon-vpc-cni", rule_of(priority=1536, to="10.0.1.5")),
+    ("Terway", rule_of(priority=2048, fwmark="1")),
+    ("amazon-ec2-net-utils", rule_of(priority=10001, from_="10.0.1.5")),
+    ("Cilium (IPsec)", rule_of(priority=5000, table=200)),
+    ("kube-proxy", rule_of(priority=5000, fwmark="0x4000/0x4000")),
+    ("amazon-vpc-cni and Cilium", rule_of(priority=5000, fwmark="0x80/0x80", table=1003)),
+]
+
+
+@pytest.mark.parametrize(("owner", "one"), LOUD, ids=str)
+def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
+    (warning,) = cni_layouts.warnings([one, one], [])
+    assert owner in warning and "where it runs" in warning

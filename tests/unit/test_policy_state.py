@@ -1,0 +1,333 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules and routes of ours among those of others, on a kernel that is nowhere."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, rt_names
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import (
+    ADD,
+    CHANGE,
+    DELETE,
+    Change,
+    _exact,
+)
+from unit import strategies
+from unit.fake_netlink import FakeNetlink
+
+OURS, THEIRS, KERNEL = 75, 99, 2
+Entries = list[dict[str, t.Any]]
+
+
+def of(rules: Entries | None = None, routes: Entries | None = None) -> policy.Policy:
+    return policy.from_options(OURS, rules, routes, rt_names.TABLES)
+
+
+def rule(**options: t.Any) -> Rule:
+    plain = {key.rstrip("_"): value for key, value in options.items()}
+    return (of(rules=[{"priority": 700, "table": "main", **plain}]).rules or ())[0]
+
+
+def route(**options: t.Any) -> t.Any:
+    return (of(routes=[{"table": 1003, "to": "default", "dev": "eth0", **options}]).routes or ())[0]
+
+
+MAIN = (rule(priority=32766), KERNEL)
+NEAR = (route(table="main", to="192.0.2.0/24"), KERNEL)
+TO_POD, FROM_POD = rule(to="10.0.1.5"), rule(priority=701, from_="10.0.1.5", table=1003)
+GATEWAY, DEFAULT = route(to="192.0.2.1"), route(via="192.0.2.1")
+WISH = policy.Policy(OURS, (TO_POD, FROM_POD), (DEFAULT, GATEWAY))
+
+
+def hold(
+    kernel: FakeNetlink, wish: policy.Policy, is_present: bool = True, check: bool = False
+) -> tuple[Outcome, PolicyState]:
+    state = PolicyState(kernel, wish, is_present)
+    return converge([state], {Plane.IMMEDIATE}, check=check), state
+
+
+def node(*held: tuple[t.Any, int]) -> FakeNetlink:
+    """A kernel with its own rule and route, and more."""
+    rules = [one for one in held if isinstance(one[0], Rule)]
+    return FakeNetlink([MAIN, *rules], [NEAR, *(one for one in held if not isinstance(one[0], Rule))])
+
+
+def test_routes_come_first_and_go_last() -> None:
+    kernel, made = node(), list[Change]()
+    kernel.before = made.append
+    hold(kernel, WISH)
+    hold(kernel, of(rules=[], routes=[]))
+    wanted = [(ADD, GATEWAY), (ADD, DEFAULT), (ADD, TO_POD), (ADD, FROM_POD)]
+    wanted += [(DELETE, TO_POD), (DELETE, FROM_POD), (DELETE, DEFAULT), (DELETE, GATEWAY)]
+    assert [(change.verb, change.item) for change in made] == wanted
+
+
+def test_a_second_run_sends_nothing() -> None:
+    kernel = node()
+    assert hold(kernel, WISH)[0].changed
+    sent = kernel.messages
+    outcome, state = hold(kernel, WISH)
+    assert not outcome.changed and kernel.messages == sent
+    assert (state.rules.kept, state.routes.kept) == (2, 2)
+
+
+def test_a_list_that_is_left_out_is_not_looked_at() -> None:
+    kernel = node((GATEWAY, OURS))
+    kernel.routes = lambda: pytest.fail("read")  # type: ignore[method-assign]
+    hold(kernel, WISH._replace(routes=None))
+    assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY}
+
+
+def test_what_carries_the_tag_and_is_not_listed_goes() -> None:
+    kernel = node((TO_POD, OURS), (rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS))
+    hold(kernel, WISH)
+    assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY, DEFAULT}
+
+
+def test_the_report_of_check_mode_is_that_of_the_run() -> None:
+    kernel = node((rule(priority=9), OURS), (TO_POD, THEIRS), (GATEWAY, OURS))
+    reports = []
+    for check in (True, False):
+        _outcome, state = hold(kernel, WISH, check=check)
+        reports.append((state.rules.report(), state.routes.report()))
+    assert reports[0] == reports[1]
+    assert reports[0] == (
+        {
+            "added": [str(FROM_POD)],
+            "removed": ["ip rule 9: from all lookup main"],
+            "kept": 0,
+            "satisfied_by": ["ip rule 700: from all to 10.0.1.5 lookup main (protocol openr)"],
+        },
+        {"added": [str(DEFAULT)], "removed": [], "kept": 1, "satisfied_by": []},
+    )
+
+
+def test_anothers_equal_satisfies_and_absent_leaves_it() -> None:
+    kernel = node(*((item, THEIRS) for item in (TO_POD, FROM_POD, GATEWAY, DEFAULT)))
+    outcome, state = hold(kernel, WISH)
+    assert not outcome.changed and len(state.rules.satisfied) == len(state.routes.satisfied) == 2
+    assert not hold(kernel, WISH, is_present=False)[0].changed
+    assert not hold(kernel, of(), is_present=False)[0].changed
+    assert kernel.messages == 0
+
+
+def test_ours_stays_beside_anothers_equal() -> None:
+    kernel = node((TO_POD, OURS), (TO_POD, THEIRS), (FROM_POD, OURS))
+    assert not hold(kernel, WISH._replace(routes=None))[0].changed
+
+
+FOREIGN = {
+    "another table": (rule(to="10.0.1.5", table=1003), "protocol openr", "another priority"),
+    "another action": (rule(to="10.0.1.5", table=None, action="prohibit"), "protocol openr", "another priority"),
+    "another gateway": (route(via="192.0.2.9"), "protocol openr", "another metric or table"),
+    "another link": (route(to="192.0.2.1", dev="eth1"), "protocol openr", "another metric or table"),
+}
+
+
+@pytest.mark.parametrize(("item", "owner", "advice"), FOREIGN.values(), ids=FOREIGN.keys())
+def test_anothers_different_one_is_refused_and_absent_works(item: t.Any, owner: str, advice: str) -> None:
+    kernel = node((item, THEIRS))
+    for check in (True, False):
+        with pytest.raises(Refusal) as error:
+            hold(kernel, WISH, check=check)
+        assert str(item) in str(error.value) and owner in str(error.value) and advice in str(error.value)
+    assert kernel.messages == 0
+    assert not hold(kernel, of(), is_present=False)[0].changed
+
+
+def test_a_route_of_ours_is_changed_in_one_message() -> None:
+    kernel, made = node((DEFAULT, OURS), (GATEWAY, OURS)), list[Change]()
+    kernel.before = made.append
+    other = route(via="192.0.2.1", mtu=1400)
+    hold(kernel, of(routes=[])._replace(routes=(GATEWAY, other)))
+    assert made == [Change(CHANGE, other, DEFAULT)]
+
+
+def test_of_several_of_ours_at_one_key_the_first_is_changed_and_the_others_go() -> None:
+    one, other, third = (route(via=f"192.0.2.{host}") for host in (1, 2, 3))
+    kernel = node((one, OURS), (other, OURS))
+    hold(kernel, policy.Policy(OURS, None, (third,)))
+    assert kernel.of(OURS) == {third}
+
+
+IMPOSSIBLE = {
+    "no such link": (policy.Policy(OURS, None, (route(dev="eth7"),)), "over a link of this node; eth7 is none"),
+    "no such neighbour": (
+        policy.Policy(OURS, None, (route(via="10.77.0.1"),)),
+        "no route says that its gateway is on eth0",
+    ),
+    "a neighbour elsewhere": (policy.Policy(OURS, None, (route(via="192.0.2.1", dev="eth1"),)), "gateway is on eth1"),
+    "no such target": (policy.Policy(OURS, (rule(table=None, goto=900),)), "without a goto to 900"),
+}
+
+
+@pytest.mark.parametrize(("wish", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_what_the_node_can_not_do_is_said_before_anything_is_changed(wish: policy.Policy, message: str) -> None:
+    kernel = node()
+    with pytest.raises(Invalid, match=message):
+        hold(kernel, wish)
+    assert kernel.messages == 0
+
+
+POSSIBLE = {
+    "onlink": (route(via="10.77.0.1", onlink=True),),
+    "by a route of the same wish": (route(via="10.77.0.1"), route(to="10.77.0.1")),
+    "link-local": (route(via="fe80::9"),),
+    "by a link that leads everywhere": (route(via="10.77.0.1", metric=5), route()),
+}
+
+
+@pytest.mark.parametrize("routes", POSSIBLE.values(), ids=POSSIBLE.keys())
+def test_a_gateway_may_be_near_in_several_ways(routes: tuple[t.Any, ...]) -> None:
+    kernel = node()
+    hold(kernel, policy.Policy(OURS, None, routes))
+    assert kernel.of(OURS) == set(routes)
+
+
+def every_change() -> list[Change]:
+    kernel, made = node((rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS)), list[Change]()
+    kernel.before = made.append
+    hold(kernel, WISH)
+    return made
+
+
+@pytest.mark.parametrize("failing", every_change(), ids=lambda change: f"{change.verb} {change.item}")
+@pytest.mark.parametrize("how", ["refused", "interrupted"])
+def test_what_was_done_before_a_failure_is_undone(failing: Change, how: str) -> None:
+    kernel = node((rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS))
+    before = (set(kernel.held_rules), set(kernel.held_routes))
+    if how == "refused":
+        kernel.refuses.add(failing)
+        with pytest.raises(Failure) as error:
+            hold(kernel, WISH)
+        assert str(failing.item) in str(error.value)
+    else:
+
+        def interrupt(change: Change) -> None:
+            if change == failing:
+                raise KeyboardInterrupt
+
+        kernel.before = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            hold(kernel, WISH)
+    assert (set(kernel.held_rules), set(kernel.held_routes)) == before
+
+
+def test_absent_with_lists_takes_those_alone() -> None:
+    kernel = node()
+    hold(kernel, WISH)
+    hold(kernel, policy.Policy(OURS, (TO_POD,)), is_present=False)
+    assert kernel.of(OURS) == {FROM_POD, GATEWAY, DEFAULT}
+    hold(kernel, of(), is_present=False)
+    assert kernel.of(OURS) == set()
+
+
+# Any state, any wish
+
+
+def parsed(entries: Entries, kind: str) -> list[t.Any]:
+    """Each by itself, so that they may contradict each other, as several programs' do."""
+    return [(getattr(of(**{kind: [entry]}), kind) or ())[0] for entry in entries]
+
+
+@st.composite
+def kernels(draw: st.DrawFn, owners: tuple[int, ...] = (OURS, THEIRS, KERNEL)) -> FakeNetlink:
+    """What a kernel can hold: rules are unique by protocol, routes by key."""
+    rules = {
+        (one, owner): one
+        for one in parsed(draw(st.lists(strategies.rules, max_size=5)), "rules")
+        for owner in [draw(st.sampled_from(owners))]
+    }
+    routes = {
+        one.key: (one, draw(st.sampled_from(owners)))
+        for one in parsed(draw(st.lists(strategies.routes, max_size=5)), "routes")
+    }
+    ipv6_main = (rule(priority=32766, family="ipv6"), KERNEL)
+    return FakeNetlink(
+        [MAIN, ipv6_main, *((one, owner) for (_identity, owner), one in rules.items())], [NEAR, *routes.values()]
+    )
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> policy.Policy:
+    try:
+        return of(
+            draw(st.none() | st.lists(strategies.rules, max_size=5)),
+            draw(st.none() | st.lists(strategies.routes, max_size=5)),
+        )
+    except Invalid:
+        assume(False)
+        raise
+
+
+@given(kernels(), wishes())
+def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, wish: policy.Policy) -> None:
+    foreign, ours, before = kernel.not_of(OURS), kernel.of(OURS), (kernel.rules(), kernel.routes())
+    try:
+        outcome, _state = hold(kernel, wish)
+    except Problem:
+        assert (kernel.rules(), kernel.routes()) == before
+        return
+    assert kernel.not_of(OURS) == foreign
+    theirs = {item for item, _owner in foreign}
+    for items, is_rule in ((wish.rules, True), (wish.routes, False)):
+        held = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
+        was = {item for item in ours if isinstance(item, Rule) == is_rule}
+        wished = was if items is None else set(items)
+        assert held <= wished <= held | theirs
+    sent = kernel.messages
+    assert outcome.changed == bool(sent)
+    assert not hold(kernel, wish)[0].changed and kernel.messages == sent
+
+
+@given(kernels((THEIRS, KERNEL)), wishes())
+def test_absent_restores_what_was_there_before(kernel: FakeNetlink, wish: policy.Policy) -> None:
+    before = (kernel.rules(), kernel.routes())
+    try:
+        hold(kernel, wish)
+    except Problem:
+        return
+    hold(kernel, of(), is_present=False)
+    assert (kernel.rules(), kernel.routes()) == before
+
+
+# What a deletion hits
+
+
+def delete_as_the_kernel_does(rules: list[Rule], messages: list[Change]) -> list[Rule]:
+    """net/core/fib_rules.c: an addition goes last of its priority, a deletion takes the first that has all it names."""
+    for change in messages:
+        if change.verb == ADD:
+            assert change.item not in rules
+            rules.append(change.item)
+            rules.sort(key=lambda one: one.place)
+        else:
+            rules.remove(next(one for one in rules if change.item.catches(one)))
+    return rules
+
+
+@given(st.lists(strategies.rules, min_size=1, max_size=8), st.data())
+def test_a_deletion_hits_the_rule_that_it_means_and_keeps_the_order(entries: Entries, data: st.DataObject) -> None:
+    held = list(dict.fromkeys(parsed(entries, "rules")))
+    held.sort(key=lambda one: one.place)
+    going = data.draw(st.lists(st.sampled_from(held), unique=True))
+    messages = _exact(held, [Change(DELETE, one) for one in going])
+    assert delete_as_the_kernel_does(list(held), messages) == [one for one in held if one not in going]
+
+
+def test_rules_of_one_shape_are_deleted_without_ado() -> None:
+    held = [rule(to=f"10.0.0.{host}") for host in range(200)]
+    changes = [Change(DELETE, one) for one in held]
+    assert _exact(held, changes) == changes
