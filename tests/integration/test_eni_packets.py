@@ -20,6 +20,7 @@ from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode
 from lab.node import POD_PORT
 from lab.prober import Answer, Prober
 from lab.service import Backend, Policy
+from lab.steps import Steps
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
@@ -355,6 +356,28 @@ def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, stric
     assert lab.client.fetch(PRIMARY.address, 9000)
     run(node, strict=strict)
     assert lab.client.fetch(PRIMARY.address, 9000)
+
+
+@EACH_STRICTNESS
+def test_three_modules_bring_it_and_take_it_back(lab: EniLab, strict: bool) -> None:
+    node = serve_node_port(lab)
+    node.filter_reverse_path(STRICT)
+    clean = node.snapshot()
+    connmark = Steps(
+        node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "strict": strict}
+    )
+    rule = {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}
+    steps = [connmark, Steps(node, "policy_routes", {"rules": [rule]})]
+    steps += [] if strict else [Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})]
+    assert_unanswered(lab, call_node_port, "reverse path")
+    for one in steps:
+        assert one.run()["changed"]
+    assert call_node_port(lab)
+    assert not any(one.run()["changed"] for one in steps)
+    for one in reversed(steps):
+        one.run(state="absent")
+    assert_unanswered(lab, call_node_port, "reverse path")
+    assert node.snapshot() == clean
 
 
 # An L7 proxy

@@ -157,6 +157,8 @@ class EniLab(Cloud):
         try:
             self._start_machines(enis)
             node: EniNode = self.node("node1")
+            for machine in (self.router, node):
+                machine.run_from_host(["sh", "-c", FORWARDING_NETWORK])
             _connect_router(self.router, self.client, self.backend, node)
             _connect_node(node)
             if source_check:
@@ -205,7 +207,6 @@ class EniLab(Cloud):
 
 def _connect_router(router: Router, client: Client, backend: Machine, node: EniNode) -> None:
     """A link to each machine, and one to each of the node's interfaces, where the cloud knows which addresses it owns."""
-    router.run_from_host(["sh", "-c", FORWARDING_NETWORK])
     router.ip(["link set lo up"])
     for machine, address in ((client, CLIENT), (backend, BACKEND)):
         gateway, port = re.sub(r"\d+$", "1", address), f"{machine.name}0"
@@ -235,7 +236,6 @@ def _connect_router(router: Router, client: Client, backend: Machine, node: EniN
 
 
 def _connect_node(node: EniNode) -> None:
-    node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
     node.ip(
         [
             "link set lo up",
