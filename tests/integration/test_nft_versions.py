@@ -1,20 +1,58 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nft of Debian 11, 12 and 13 read and write the same table to the same verdict."""
+"""nft of Debian 11, 12 and 13 read and write the same tables to the same verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
 import pytest
 
-from lab import Lab, nft_versions
+from lab import Eni, EniLab, Lab, nft_versions
+from lab.eni import PRIMARY
 from lab.node import NamespaceNode
+from lab.steps import Steps
 
 NFT = "/usr/sbin/nft"
+
+
+class Held(NamedTuple):
+    """A module that holds a table. ``others``: options that make it another table, each."""
+
+    module: str
+    table: str
+    options: Mapping[str, Any]
+    others: tuple[Mapping[str, Any], ...]
+
+
+TABLES = [
+    Held(
+        "nftables_probe_snat",
+        "ip6 azureSLBProbe",
+        {},
+        ({"priority": -290}, {"probes": [{"source": "fe80::10", "translated": "2001:db8::10"}]}),
+    ),
+    Held(
+        "nftables_connmark",
+        "inet kubenodeReturnPath",
+        {"primary_interface": "eth0", "pod_interfaces": ["veth-*", "a2345678901234*", "a23456789012345"]},
+        (
+            {"strict": True},
+            {"mark": "0x80", "mask": "0xff", "strict": True},
+            {"mark": "0x80000000"},
+            {"mark": "0xc0000000", "mask": "0xf0000000"},
+            {"mark": "0xfffffffe"},
+            {"mark": "0xffffffff"},
+            {"mark": "0x80", "mask": "0xffffffff"},
+        ),
+    ),
+]
 ALTERATIONS = {
-    "a rule": "add rule ip6 azureSLBProbe postrouting drop",
-    "asleep": "add table ip6 azureSLBProbe { flags dormant; }",
-    "a set": "add set ip6 azureSLBProbe mine { type ipv6_addr; flags interval; }",
+    "a rule": "add rule {table} prerouting accept",
+    "asleep": "add table {table} {{ flags dormant; }}",
+    "a set": "add set {table} mine {{ type ipv6_addr; flags interval; }}",
 }
 
 
@@ -25,47 +63,79 @@ def suite(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def node(lab: Lab, suite: str) -> NamespaceNode:
-    """A node with the nft of that release."""
-    node = lab.node("node1")
+def use(node: NamespaceNode, suite: str) -> NamespaceNode:
+    """Give the node the nft of that release."""
     node.replace_program(NFT, nft_versions.wrapper(suite))
     assert f"v{nft_versions.SUITES[suite]}" in node.run(["nft", "--version"]).stdout
     return node
 
 
-def changed(node: NamespaceNode, **options: object) -> bool:
-    result = node.module("nftables_probe_snat", options)
-    assert not result["failed"], result
-    return bool(result["changed"])
+@pytest.fixture
+def node(lab: Lab, suite: str) -> NamespaceNode:
+    return use(lab.node("node1"), suite)
 
 
-def test_a_table_comes_changes_and_goes(lab: Lab, node: NamespaceNode) -> None:
+@pytest.fixture(params=TABLES, ids=lambda held: held.module)
+def held(request: pytest.FixtureRequest) -> Held:
+    found: Held = request.param
+    return found
+
+
+@pytest.fixture
+def steps(node: NamespaceNode, held: Held) -> Steps:
+    return Steps(node, held.module, held.options)
+
+
+def changed(steps: Steps, **options: Any) -> bool:
+    return bool(steps.run(**options)["changed"])
+
+
+def test_a_table_comes_changes_and_goes(node: NamespaceNode, held: Held, steps: Steps) -> None:
     clean = node.snapshot()
-    assert changed(node) and not changed(node)
-    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
-    assert changed(node, priority=-290) and not changed(node, priority=-290)
-    assert changed(node, state="absent") and not changed(node, state="absent")
+    assert changed(steps) and not changed(steps)
+    for other in held.others:
+        assert changed(steps, **other) and not changed(steps, **other)
+    assert changed(steps, state="absent") and not changed(steps, state="absent")
     assert node.snapshot() == clean
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS.values(), ids=ALTERATIONS.keys())
-def test_what_was_altered_is_seen_and_put_right(node: NamespaceNode, alteration: str) -> None:
-    changed(node)
+def test_what_was_altered_is_seen_and_put_right(node: NamespaceNode, held: Held, steps: Steps, alteration: str) -> None:
+    changed(steps)
     good = node.snapshot()
-    node.run(["nft", alteration])
-    assert changed(node) and not changed(node)
+    node.run(["nft", alteration.format(table=held.table)])
+    assert changed(steps) and not changed(steps)
     assert node.snapshot() == good
 
 
 @pytest.mark.parametrize("reader", nft_versions.SUITES)
-def test_every_version_finds_unchanged_what_another_loaded(node: NamespaceNode, reader: str) -> None:
-    changed(node)
+def test_every_version_finds_unchanged_what_another_loaded(node: NamespaceNode, steps: Steps, reader: str) -> None:
+    changed(steps)
     with node.replace_program(NFT, nft_versions.wrapper(reader)):
-        assert not changed(node)
+        assert not changed(steps)
 
 
-def test_an_nft_that_dies_of_a_newer_ones_set_is_named(lab: Lab, node: NamespaceNode, suite: str) -> None:
+def test_a_probe_is_answered(lab: Lab, node: NamespaceNode) -> None:
+    changed(Steps(node, "nftables_probe_snat", {}))
+    assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
+
+
+@pytest.fixture
+def enis() -> Iterator[EniLab]:
+    with EniLab("enis", [Eni("eth1", pods=["pod1"])]) as running:
+        yield running
+
+
+def test_a_node_port_answers(enis: EniLab, suite: str) -> None:
+    node = use(enis.node("node1"), suite)
+    # Not by nftables: the sets that the lab's nft makes kill an older one, as below.
+    node.service(30080, [enis.pod("pod1").address], "Local", backend="iptables")
+    node.ip(["rule add fwmark 0x80/0x80 lookup main priority 1024"])
+    changed(Steps(node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}))
+    assert enis.client.fetch(PRIMARY.address, 30080)
+
+
+def test_an_nft_that_dies_of_a_newer_ones_set_is_named(node: NamespaceNode, suite: str) -> None:
     """Named sets of nft 1.1.2 and newer kill older ones, see kubernetes/kubernetes#136786."""
     with node.replace_program(NFT, nft_versions.wrapper("trixie")):
         node.run(["nft", "add table inet other; add set inet other s { type ipv6_addr; }"])

@@ -7,6 +7,9 @@
         lab.node("node1").module("nftables_probe_snat", {"interface": "eth0"})
         assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
 
+    with EniLab("pods on ENIs", enis=[Eni("eth1", pods=["pod1"])]) as lab:
+        lab.node("node1").service(30080, [lab.pod("pod1").address], policy="Local")
+
 A node is a few namespaces on the host's files, built in a tenth of a second, or runs systemd, boots in a second and
 reboots. ``python -m lab`` keeps a lab for tools that come and go.
 
@@ -17,6 +20,7 @@ that run systemd: podman, mmdebstrap.
 from __future__ import annotations
 
 from lab.cloud import Lab, Node
+from lab.eni import Eni, EniLab
 from lab.entering import LabError
 
-__all__ = ["Lab", "LabError", "Node"]
+__all__ = ["Eni", "EniLab", "Lab", "LabError", "Node"]

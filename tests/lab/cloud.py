@@ -11,16 +11,12 @@ The load balancer is also where the cloud's metadata service answers.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
 
-from lab import apt, images, inventory, place, wiring
+from lab import apt, images, place, wiring
+from lab.base import Cloud
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.load_balancer import LINK, Client, LoadBalancer, RouterAdvertisements
@@ -30,7 +26,6 @@ from lab.namespace import Namespace
 from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
 from lab.podman import Podman
-from lab.server import Servers
 
 _READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
 
@@ -50,7 +45,7 @@ class Node:
     without: Sequence[str] = ()
 
 
-class Lab:
+class Lab(Cloud):
     """A running cloud; ``with Lab(...) as lab`` or ``close()`` ends it. It ends with the process in any case.
 
     ``router_advertisements`` is a lifetime in seconds: the nodes then have their IPv6 default route from the load
@@ -61,16 +56,10 @@ class Lab:
     def __init__(
         self, name: str, nodes: Sequence[Node], router_advertisements: int | None = None, metadata: bool = False
     ) -> None:
-        self.name = name
-        self.nodes: list[ClusterNode] = []
+        super().__init__(name)
         self.router_advertisements: RouterAdvertisements | None = None
         self._advertised = router_advertisements is not None
-        self._endings = contextlib.ExitStack()
-        self._namespaces: list[Namespace] = []
         self._podman: Podman | None = None
-        self._servers = Servers()
-        self._endings.callback(self._end_namespaces)
-        self._endings.callback(self._servers.close)
         try:
             self._start_machines(nodes)
             wiring.connect_front(self.load_balancer, self.client)
@@ -84,63 +73,12 @@ class Lab:
             self.close()
             raise
 
-    def __enter__(self) -> Lab:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all machines; the kernel frees what they had."""
-        self._endings.close()
-
-    def _end_namespaces(self) -> None:
-        for namespace in self._namespaces:
-            namespace.end()
-        for namespace in self._namespaces:
-            namespace.close()
-
-    # Machines by name
-
-    def node(self, name: str) -> Any:
-        """The NamespaceNode or SystemdNode of that name."""
-        return _named(self.nodes, name)
-
-    def pod(self, name: str) -> Pod:
-        found: Pod = _named(self.pods, name)
-        return found
-
-    @property
-    def pods(self) -> list[Pod]:
-        return [pod for node in self.nodes for pod in node.pods]
-
-    # For ansible-playbook
-
-    def inventory(self) -> dict[str, Any]:
-        """An inventory of all nodes, in group ``nodes``; needs ansible_environment()."""
-        return inventory.inventory(self.nodes)
-
-    def write_inventory(self, path: str | Path) -> Path:
-        """Write the inventory as JSON, which is YAML; ``path`` should end in .json or .yml."""
-        target = Path(path)
-        target.write_text(json.dumps(self.inventory(), indent=2) + "\n")
-        return target
-
-    def ansible_environment(self) -> dict[str, str]:
-        """Variables by which ansible-playbook finds the collection and the connection plugin."""
-        return inventory.environment()
-
     # Building
 
     def _start_machines(self, declared: Sequence[Node]) -> None:
         """Start all namespaces, then wait for all. A node that boots is not started yet."""
 
-        def start(make: Callable[[str], Namespace], name: str) -> Namespace:
-            self._namespaces.append(make(name))
-            return self._namespaces[-1]
-
+        start = self._start_namespace
         front, behind = start(Namespace.network, "load-balancer"), start(Namespace.network, "client")
         pods = [[start(Namespace.network, pod) for pod in node.pods] for node in declared]
         own = {node.name: start(Namespace.node, node.name) for node in declared if node.system is None}
@@ -217,10 +155,3 @@ class Lab:
 
 def _image_packages(declared: Node) -> list[str]:
     return [package for package in images.USUAL_PACKAGES if package not in declared.without]
-
-
-def _named(machines: Sequence[Any], name: str) -> Any:
-    for machine in machines:
-        if machine.name == name:
-            return machine
-    raise LabError(f"no machine is named {name}; there are: {', '.join(machine.name for machine in machines)}")

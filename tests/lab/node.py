@@ -19,7 +19,7 @@ from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
 from lab.place import Place
 from lab.server import Server, Servers
-from lab.service import IP6TABLES_JUMPS, Backend, Policy, Service, ip6tables_rules, nft_ruleset
+from lab.service import IPTABLES_JUMPS, IPV6, Backend, Family, Policy, Service, iptables_rules, nft_ruleset
 
 POD_PORT = 8080
 """Where each pod serves HTTP and echoes UDP."""
@@ -62,6 +62,9 @@ class ClusterNode(Machine, abc.ABC):
 
     pid_file: Path
     """Has the pid by which Ansible enters the node."""
+
+    family: Family = IPV6
+    """The IP version of its services."""
 
     place: Place
     pods: list[Pod]
@@ -158,6 +161,7 @@ class ClusterNode(Machine, abc.ABC):
         health_check_node_port: int | None = None,
         target_port: int = POD_PORT,
         backend: Backend = "nftables",
+        load_balancer_ip: str | None = None,
     ) -> Server | None:
         """Add a service of type LoadBalancer (TCP and UDP), as kube-proxy on this node would.
 
@@ -167,7 +171,7 @@ class ClusterNode(Machine, abc.ABC):
         """
         local = {pod.address for pod in self.pods}
         used = tuple(address for address in endpoints if policy == "Cluster" or address in local)
-        self._services[backend].append(Service(node_port, used, target_port, policy))
+        self._services[backend].append(Service(node_port, used, target_port, policy, load_balancer_ip))
         self._load_services(backend)
         if health_check_node_port is None:
             return None
@@ -181,12 +185,13 @@ class ClusterNode(Machine, abc.ABC):
     def _load_services(self, backend: Backend) -> None:
         services = self._services[backend]
         if backend == "nftables":
-            self.run_from_host(["nft", "-f", "-"], nft_ruleset(services))
+            self.run_from_host(["nft", "-f", "-"], nft_ruleset(services, self.family))
             return
-        self.run_from_host(["ip6tables-nft-restore", "--noflush"], ip6tables_rules(services))
+        program = self.family.iptables
+        self.run_from_host([f"{program}-restore", "--noflush"], iptables_rules(services))
         if len(services) == 1:
-            for chain, target in IP6TABLES_JUMPS:
-                self.run_from_host(["ip6tables-nft", "-t", "nat", "-A", chain, "-j", target])
+            for chain, target in IPTABLES_JUMPS:
+                self.run_from_host([program, "-t", "nat", "-A", chain, "-j", target])
 
 
 class NamespaceNode(ClusterNode):

@@ -45,7 +45,7 @@ class Prober:
         """Whether a connection is accepted: what a TCP probe asks."""
 
         def connect() -> bool:
-            with self._socket(socket.SOCK_STREAM, timeout) as connection:
+            with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
                 connection.connect((address, port))
                 return True
 
@@ -55,7 +55,7 @@ class Prober:
         """GET /healthz, or None where there is no answer."""
 
         def fetch() -> Answer:
-            with self._socket(socket.SOCK_STREAM, timeout) as connection:
+            with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
                 connection.connect((address, port))
                 connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
                 reply = b"".join(iter(lambda: connection.recv(65535), b""))
@@ -71,7 +71,7 @@ class Prober:
 
         def echo() -> bool:
             question = os.urandom(16)
-            with self._socket(socket.SOCK_DGRAM, timeout) as datagrams:
+            with self._socket(address, socket.SOCK_DGRAM, timeout) as datagrams:
                 datagrams.connect((address, port))
                 datagrams.send(question)
                 return _answered(datagrams, timeout, lambda data: data == question)
@@ -83,15 +83,16 @@ class Prober:
 
         def echo() -> bool:
             tail = struct.pack("!HH", os.getpid() & 0xFFFF, next(_identifiers) & 0xFFFF) + os.urandom(16)
-            with self._socket(socket.SOCK_RAW, timeout, socket.IPPROTO_ICMPV6) as raw:
+            with self._socket(address, socket.SOCK_RAW, timeout, socket.IPPROTO_ICMPV6) as raw:
                 raw.connect((address, 0))
                 raw.send(struct.pack("!BBH", _ECHO_REQUEST, 0, 0) + tail)
                 return _answered(raw, timeout, lambda data: data[0] == _ECHO_REPLY and data[4:] == tail)
 
         return _first(echo, tries) is not None
 
-    def _socket(self, kind: socket.SocketKind, timeout: float, protocol: int = 0) -> socket.socket:
-        opened = self.machine.socket(socket.AF_INET6, kind, protocol)
+    def _socket(self, address: str, kind: socket.SocketKind, timeout: float, protocol: int = 0) -> socket.socket:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        opened = self.machine.socket(family, kind, protocol)
         opened.settimeout(timeout)
         if self.link is not None:  # before bind: a link-local address means nothing without its link
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self.link.encode())

@@ -21,19 +21,23 @@ from collections.abc import Callable
 from lab.machine import Machine
 
 _REASONS = {200: "OK", 503: "Service Unavailable"}
+_IPV6_TRANSPARENT = 75  # linux/in6.h; for IPv4 as well, as the two share a flag of the socket
 _REQUEST_LIMIT = 5.0  # seconds that a connection may take to send its request
 
 
 class Server:
-    """One port of a machine, TCP and UDP. ``status`` is what the next HTTP request is answered with."""
+    """One port of a machine, TCP and UDP. ``status`` is what the next HTTP request is answered with.
 
-    def __init__(self, machine: Machine, port: int, status: int) -> None:
+    ``transparent``: it may be handed what was sent to another address, and answers from that (ip(7), IP_TRANSPARENT).
+    """
+
+    def __init__(self, machine: Machine, port: int, status: int, transparent: bool) -> None:
         self.machine = machine
         self.port = port
         self.status = status
-        self.tcp = _bound(machine, socket.SOCK_STREAM, port)
+        self.tcp = _bound(machine, socket.SOCK_STREAM, port, transparent)
         self.tcp.listen()
-        self.udp = _bound(machine, socket.SOCK_DGRAM, port)
+        self.udp = _bound(machine, socket.SOCK_DGRAM, port, transparent)
 
     def accept(self) -> None:
         """Answer a connection in a thread of its own: a client that sends nothing holds up nobody else."""
@@ -69,9 +73,9 @@ class Servers:
         self._thread = threading.Thread(target=self._serve, name="lab servers", daemon=True)
         self._thread.start()
 
-    def start(self, machine: Machine, port: int, status: int = 200) -> Server:
+    def start(self, machine: Machine, port: int, status: int = 200, transparent: bool = False) -> Server:
         """Serve a port of the machine, IPv4 and IPv6. It listens when this returns."""
-        server = Server(machine, port, status)
+        server = Server(machine, port, status, transparent)
         self._selector.register(server.tcp, selectors.EVENT_READ, server.accept)
         self._selector.register(server.udp, selectors.EVENT_READ, server.echo)
         self._servers.append(server)
@@ -105,8 +109,9 @@ class Servers:
                     handle()
 
 
-def _bound(machine: Machine, kind: socket.SocketKind, port: int) -> socket.socket:
+def _bound(machine: Machine, kind: socket.SocketKind, port: int, transparent: bool) -> socket.socket:
     listener = machine.socket(socket.AF_INET6, kind)
+    listener.setsockopt(socket.IPPROTO_IPV6, _IPV6_TRANSPARENT, transparent)
     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("::", port))

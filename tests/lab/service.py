@@ -4,14 +4,14 @@
 """Kubernetes services of type LoadBalancer on a node, as kube-proxy writes them.
 
 Rendered in kube-proxy's own style (kubernetes/kubernetes pkg/proxy/nftables/README.md and pkg/proxy/iptables), cut down
-to node ports: the same hooks, priorities, maps, sets and marks.
+to node ports and load balancer addresses: the same hooks, priorities, maps, sets and marks.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Policy = Literal["Cluster", "Local"]
 Backend = Literal["nftables", "iptables"]
@@ -21,9 +21,22 @@ MASQUERADE_MARK = "0x4000"
 """kube-proxy's --iptables-masquerade-bit, default 14."""
 
 
+class Family(NamedTuple):
+    """What of the rules depends on the IP version. ``nodes`` holds the addresses on which node ports are served."""
+
+    nft: str
+    iptables: str
+    address_type: str
+    nodes: str
+
+
+IPV4 = Family("ip", "iptables-nft", "ipv4_addr", "10.0.0.0/24")
+IPV6 = Family("ip6", "ip6tables-nft", "ipv6_addr", "2001:db8:0:1::/64")
+
+
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A node port, TCP and UDP, in front of pods.
+    """A node port, TCP and UDP, in front of pods, and the same at ``port`` of the load balancer's address, where it has one.
 
     ``endpoints`` are the pods that this node sends to: all of them under "Cluster", its own ones under "Local".
     """
@@ -32,21 +45,27 @@ class Service:
     endpoints: tuple[str, ...]
     target_port: int
     policy: Policy
+    load_balancer_ip: str | None = None
+    port: int = 80
 
 
-def nft_ruleset(services: Sequence[Service]) -> str:
+def nft_ruleset(services: Sequence[Service], family: Family) -> str:
     """The whole table, to be loaded in place of the one before."""
     parts = [part for service in services for protocol in PROTOCOLS for part in _nft_chains(service, protocol)]
     ports = ",\n".join(_nft_port(service, protocol) for service in services for protocol in PROTOCOLS)
+    balanced = [service for service in services if service.load_balancer_ip]
+    addresses = [_nft_address(service, protocol) for service in balanced for protocol in PROTOCOLS]
+    served = f"elements = {{ {', '.join(addresses)} }}" if addresses else ""
     missing = [_key(service, protocol) for service in services for protocol in PROTOCOLS if not service.endpoints]
     dropped = f"elements = {{ {', '.join(f'{key} : drop' for key in missing)} }}" if missing else ""
     return f"""\
-table ip6 kube-proxy
-delete table ip6 kube-proxy
-table ip6 kube-proxy {{
+table {family.nft} kube-proxy
+delete table {family.nft} kube-proxy
+table {family.nft} kube-proxy {{
   comment "rules for kube-proxy"
-  set nodeport-ips {{ type ipv6_addr; flags interval; elements = {{ 2001:db8:0:1::/64 }} }}
+  set nodeport-ips {{ type {family.address_type}; flags interval; elements = {{ {family.nodes} }} }}
   set firewalled {{ type inet_proto . inet_service; }}
+  map service-ips {{ type {family.address_type} . inet_proto . inet_service : verdict; {served} }}
   map service-nodeports {{ type inet_proto . inet_service : verdict; elements = {{ {ports} }} }}
   map no-endpoint-nodeports {{ type inet_proto . inet_service : verdict; {dropped} }}
   chain mark-for-masquerade {{ meta mark set meta mark or {MASQUERADE_MARK}; }}
@@ -55,10 +74,13 @@ table ip6 kube-proxy {{
     meta mark set meta mark xor {MASQUERADE_MARK}
     masquerade fully-random
   }}
-  chain services {{ ip6 daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports; }}
+  chain services {{
+    {family.nft} daddr . meta l4proto . th dport vmap @service-ips
+    {family.nft} daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
+  }}
   chain filter-prerouting {{
     type filter hook prerouting priority dstnat - 10; policy accept;
-    ct state new ip6 daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
+    ct state new {family.nft} daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
   }}
   chain nat-prerouting {{ type nat hook prerouting priority dstnat; policy accept; jump services; }}
   chain nat-output {{ type nat hook output priority -100; policy accept; jump services; }}
@@ -67,25 +89,25 @@ table ip6 kube-proxy {{
 """
 
 
-def ip6tables_rules(services: Sequence[Service]) -> str:
-    """The same for ``ip6tables-restore --noflush``: chains named here are emptied and filled, others are left alone."""
+def iptables_rules(services: Sequence[Service]) -> str:
+    """The same for ``iptables-restore --noflush`` and its sibling: chains named here are emptied and filled, others left."""
     chains = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ"]
     rules = [
         f"-A KUBE-MARK-MASQ -j MARK --or-mark {MASQUERADE_MARK}",
         f"-A KUBE-POSTROUTING -m mark ! --mark {MASQUERADE_MARK}/{MASQUERADE_MARK} -j RETURN",
         f"-A KUBE-POSTROUTING -j MARK --xor-mark {MASQUERADE_MARK}",
         "-A KUBE-POSTROUTING -j MASQUERADE --random-fully",
-        "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS",
     ]
     for service in services:
         for protocol in PROTOCOLS:
             chain = f"KUBE-EXT-{protocol.upper()}-{service.node_port}"
             chains.append(chain)
-            rules += _ip6tables_service(service, protocol, chain)
+            rules += _iptables_service(service, protocol, chain)
+    rules.append("-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS")
     return "\n".join(["*nat", *(f":{chain} - [0:0]" for chain in chains), *rules, "COMMIT", ""])
 
 
-IP6TABLES_JUMPS = (
+IPTABLES_JUMPS = (
     ("PREROUTING", "KUBE-SERVICES"),
     ("OUTPUT", "KUBE-SERVICES"),
     ("POSTROUTING", "KUBE-POSTROUTING"),
@@ -101,6 +123,10 @@ def _nft_port(service: Service, protocol: str) -> str:
     return f"{_key(service, protocol)} : goto external-{protocol}-{service.node_port}"
 
 
+def _nft_address(service: Service, protocol: str) -> str:
+    return f"{service.load_balancer_ip} . {protocol} . {service.port} : goto external-{protocol}-{service.node_port}"
+
+
 def _nft_chains(service: Service, protocol: str) -> list[str]:
     name = f"{protocol}-{service.node_port}"
     count = len(service.endpoints)
@@ -108,18 +134,25 @@ def _nft_chains(service: Service, protocol: str) -> list[str]:
     choices = ", ".join(f"{number} : goto endpoint-{name}-{number}" for number in range(count))
     choose = f"numgen random mod {count} vmap {{ {choices} }};" if count else ""
     endpoints = [
-        f"chain endpoint-{name}-{number} {{ meta l4proto {protocol} dnat to [{address}]:{service.target_port}; }}\n"
+        f"chain endpoint-{name}-{number} {{ meta l4proto {protocol} dnat to {_target(service, address)}; }}\n"
         for number, address in enumerate(service.endpoints)
     ]
     external = f"chain external-{name} {{ {masquerade} goto service-{name}; }}\n"
     return [*endpoints, f"chain service-{name} {{ {choose} }}\n", external]
 
 
-def _ip6tables_service(service: Service, protocol: str, chain: str) -> list[str]:
+def _iptables_service(service: Service, protocol: str, chain: str) -> list[str]:
     rules = [f"-A KUBE-NODEPORTS -p {protocol} -m {protocol} --dport {service.node_port} -j {chain}"]
+    if service.load_balancer_ip:
+        address = f"-d {service.load_balancer_ip} -p {protocol} -m {protocol} --dport {service.port}"
+        rules.append(f"-A KUBE-SERVICES {address} -j {chain}")
     if service.policy == "Cluster":
         rules.append(f"-A {chain} -j KUBE-MARK-MASQ")
     for number, address in enumerate(service.endpoints):
         share = f"-m statistic --mode random --probability {1 / (len(service.endpoints) - number):.10f} "
-        rules.append(f"-A {chain} -p {protocol} {share}-j DNAT --to-destination [{address}]:{service.target_port}")
+        rules.append(f"-A {chain} -p {protocol} {share}-j DNAT --to-destination {_target(service, address)}")
     return rules
+
+
+def _target(service: Service, address: str) -> str:
+    return f"[{address}]:{service.target_port}" if ":" in address else f"{address}:{service.target_port}"

@@ -20,7 +20,7 @@ from lab.node import ClusterNode, Pod
 def connect_front(front: LoadBalancer, client: Client) -> None:
     """The load balancer with its link to all nodes, and the client behind it."""
     front.ip(
-        [f"link add name {LINK} address {PROBE_MAC} type bridge mcast_snooping 0", _veth("client0", client.pid)]
+        [f"link add name {LINK} address {PROBE_MAC} type bridge mcast_snooping 0", veth("client0", client.pid)]
         + ["link set lo up"]
         + [f"link set {LINK} addrgenmode none"]  # PROBE_SOURCE is not what the MAC would give
         + [f"link set {LINK} up", "link set client0 up"]
@@ -47,7 +47,7 @@ def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode
     port = node.place.port
     front.ip(
         [
-            _veth(port, node.pid, peer_mac=node.place.mac()),
+            veth(port, node.pid, peer_mac=node.place.mac()),
             f"link set {port} master {LINK} up",
             f"route replace {node.pod_subnet} via {node.address} dev {LINK}",
         ]
@@ -83,7 +83,7 @@ def _pod_link(pod: Pod, index: int) -> list[str]:
     """Like a CNI: a host route on the node."""
     mac = pod.node.place.mac
     return [
-        _veth(pod.link, pod.pid, mac(2 * index + 1), mac(2 * index + 2)),
+        veth(pod.link, pod.pid, mac(2 * index + 1), mac(2 * index + 2)),
         f"link set {pod.link} up",
         f"address add {place.POD_ROUTER}/64 dev {pod.link} nodad",
         f"route add {pod.address}/128 dev {pod.link}",
@@ -103,11 +103,11 @@ def _address_pod(pod: Pod) -> None:
     links.compute_checksums(pod, ["eth0"])
 
 
-def _veth(name: str, peer: int, mac: str = "", peer_mac: str = "") -> str:
-    """A veth whose other end is eth0 of the machine that process ``peer`` holds.
+def veth(name: str, peer: int, mac: str = "", peer_mac: str = "", peer_name: str = "eth0") -> str:
+    """A veth whose other end is a link of the machine that process ``peer`` holds.
 
     udev changes a MAC that the kernel made up (MACAddressPolicy=persistent); one that is given it leaves alone.
     """
     entering.refuse_host(peer)
     given, peer_given = (f"address {address} " if address else "" for address in (mac, peer_mac))
-    return f"link add name {name} {given}type veth peer name eth0 {peer_given}netns {peer}"
+    return f"link add name {name} {given}type veth peer name {peer_name} {peer_given}netns {peer}"

@@ -26,7 +26,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     sysctl_text,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
-    RECORD,
+    RECORDS,
     LiveReversePath,
 )
 from unit.fakes import FakeSysctl, RootedFiles
@@ -344,7 +344,7 @@ def test_a_write_that_fails_is_named_and_the_others_are_undone(tmp_path: Path, n
 @needs_root
 def test_a_record_that_can_not_be_read_is_no_record(machine: Machine, tmp_path: Path) -> None:
     machine.hold(wish("eth0"))
-    (tmp_path / RECORD.lstrip("/")).write_text('{"name": 1}\n[]\nrubbish\n')
+    (tmp_path / RECORDS["rp_filter"].lstrip("/")).write_text('{"name": 1}\n[]\nrubbish\n')
     assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
 
 

@@ -26,6 +26,14 @@ def interface(option: str, given: str) -> str:
     return given
 
 
+def pattern(option: str, given: str) -> str:
+    """A link's name, or the beginning of names with ``*`` after it, as nft takes it: the ``*`` counts as a character."""
+    if given.endswith("*") and 1 < len(given) <= INTERFACE_LENGTH:
+        interface(option, given[:-1])
+        return given
+    return interface(option, given)
+
+
 def table(option: str, given: str) -> str:
     """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form)."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):

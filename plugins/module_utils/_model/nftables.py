@@ -38,12 +38,14 @@ class Match:
 
     def text(self) -> str:
         values = [f'"{value}"' if self.expression in ("iifname", "oifname") else value for value in self.values]
+        if "&" in self.expression:
+            return f"{self.expression} == {values[0]}"
         return f"{self.expression} {values[0]}" if len(values) == 1 else f"{self.expression} {{ {', '.join(values)} }}"
 
 
 @dataclass(frozen=True)
 class Mangle:
-    """``expression`` is set to ``value``; the kernel mends the checksum above it."""
+    """``expression`` is set to ``value``, a value or an expression; the kernel mends the checksum of what it rewrites."""
 
     expression: str
     value: str
@@ -170,24 +172,44 @@ def _statement(body: t.Mapping[str, t.Any]) -> Statement:
     if kind in ("accept", "drop"):
         return Verdict(kind)
     if kind == "match" and value["op"] in ("==", "in"):
-        expression, values = _expression(value["left"]), _elements(value["right"])
+        expression, values = _comparison(value["left"], value["right"])
         if expression and values:
             return match(expression, *values)
     if kind == "mangle":
         expression, values = _expression(value["key"]), _elements(value["value"])
-        if expression and len(values) == 1:
-            return Mangle(expression, canonical(expression, values[0]))
+        computed = _expression(value["value"])
+        if expression and (computed or len(values) == 1):
+            return Mangle(expression, computed or canonical(expression, values[0]))
     return _foreign(body)
+
+
+def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]:
+    """A match's two sides. A mark's mask of leading ones is listed as a prefix by nft before 1.1."""
+    expression = _expression(left)
+    if expression and expression.endswith(" mark") and isinstance(right, dict) and set(right) == {"prefix"}:
+        prefix = right["prefix"]
+        return f"{expression} & {mark_text(2**32 - 2 ** (32 - prefix['len']))}", [prefix["addr"]]
+    return expression, _elements(right)
 
 
 def _expression(body: t.Any) -> str | None:
     """``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for what we never write."""
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or len(body) != 1:
         return None
-    if set(body) == {"meta"} and set(body["meta"]) == {"key"}:
-        return str(body["meta"]["key"])
-    if set(body) == {"payload"} and set(body["payload"]) == {"protocol", "field"}:
-        return f"{body['payload']['protocol']} {body['payload']['field']}"
+    ((kind, value),) = body.items()
+    if kind in ("&", "|"):
+        left = _expression(value[0])
+        return f"{left} {kind} {mark_text(value[1])}" if left and isinstance(value[1], int) else None
+    keys = set(value) if isinstance(value, dict) else set()
+    if kind == "meta" and keys == {"key"}:
+        return "meta mark" if value["key"] == "mark" else str(value["key"])
+    if kind == "ct" and keys == {"key"}:
+        return f"ct {value['key']}"
+    if kind == "payload" and keys == {"protocol", "field"}:
+        return f"{value['protocol']} {value['field']}"
+    if kind == "fib" and keys == {"result", "flags"}:
+        flags = value["flags"] if isinstance(value["flags"], list) else [value["flags"]]
+        return f"fib {' . '.join(flags)} {value['result']}"
     return None
 
 
@@ -214,7 +236,14 @@ def canonical(expression: str, value: str | int) -> str:
             return str(ipaddress.IPv6Address(text))
         except ValueError:  # an operator's "@set" or "fe80::/10"
             return text
+    if " mark" in expression and text.isdigit():
+        return mark_text(int(text))
     return text
+
+
+def mark_text(number: int) -> str:
+    """A mark or a mask as nft lists it: 0x00000080."""
+    return f"0x{number:08x}"
 
 
 def _foreign(body: t.Mapping[str, t.Any]) -> Foreign:

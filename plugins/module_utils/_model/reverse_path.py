@@ -34,14 +34,19 @@ RESERVED = (ALL, DEFAULT, "lo")
 HEADING = "# Reverse-path filtering"
 
 
-def key(name: str) -> str:
+# What a link has two numbers for, of which the larger counts: the mode, and whether a packet's mark has a say in it
+# (include/linux/inetdevice.h, IN_DEV_SRC_VMARK).
+RP_FILTER, SRC_VALID_MARK = "rp_filter", "src_valid_mark"
+
+
+def key(name: str, setting: str = RP_FILTER) -> str:
     """The setting's path below /proc/sys; in this form a dot in a link's name is a dot."""
-    return f"net/ipv4/conf/{name}/rp_filter"
+    return f"net/ipv4/conf/{name}/{setting}"
 
 
-def dotted(name: str) -> str:
+def dotted(name: str, setting: str = RP_FILTER) -> str:
     """The setting as sysctl(8) prints it: a dot in a link's name becomes a slash."""
-    return f"net.ipv4.conf.{name.replace('.', '/')}.rp_filter"
+    return f"net.ipv4.conf.{name.replace('.', '/')}.{setting}"
 
 
 class Wish(t.NamedTuple):
@@ -246,11 +251,13 @@ class Settings(t.NamedTuple):
     """The kernel's settings and our record of them.
 
     links: index by name. values: by name, conf/all and conf/default among them; of links those that were asked for.
+    setting: which of a link's settings these are.
     """
 
     links: t.Mapping[str, int]
     values: t.Mapping[str, int]
     record: Record
+    setting: str = RP_FILTER
 
     def ifindex(self, name: str) -> int:
         return self.links.get(name, 0)
@@ -294,7 +301,7 @@ class Difference(t.NamedTuple):
     def after(self, settings: Settings) -> Settings:
         """The settings as they are then."""
         written = {change.name: change.wanted for change in self.changes}
-        return Settings(settings.links, {**settings.values, **written}, self.record)
+        return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
 def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference:
@@ -369,7 +376,7 @@ def _taking(name: str, target: _Target, holder: str, settings: Settings, old: En
     """The write that makes a setting what it shall be, and pinned; None where it is so by us, or by another set of ours."""
     found = settings.values[name]
     if old and old.holder != holder and target.value not in (old.value, old.next):
-        raise _held(name, target.value, old)
+        raise _held(dotted(name, settings.setting), target.value, old)
     if old and old.next is None and old.value == found == target.value:
         return None
     before = old.before if old and old.is_ours(found) else found
@@ -379,9 +386,9 @@ def _taking(name: str, target: _Target, holder: str, settings: Settings, old: En
     return Change(name, found, target.value, entry)
 
 
-def _held(name: str, wanted: int, entry: Entry) -> Refusal:
+def _held(setting: str, wanted: int, entry: Entry) -> Refusal:
     return Refusal(
-        f"{dotted(name)} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
+        f"{setting} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
         " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
     )
 
@@ -406,7 +413,7 @@ def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
 
 
 def _line(settings: Settings, change: Change, is_after: bool) -> str:
-    setting = f"{dotted(change.name)} = {settings.values[change.name]}"
+    setting = f"{dotted(change.name, settings.setting)} = {settings.values[change.name]}"
     note = "" if change.name in (ALL, DEFAULT) else f"effective {settings.effective(change.name)}"
     is_pinning = change.found == change.wanted and not is_after
     notes = ", ".join(filter(None, (note, "not pinned" if is_pinning else "")))

@@ -12,12 +12,12 @@ import typing as t
 from .._converge import Operation, Plan, Plane, Step
 from .._model import reverse_path
 from .._model.problem import Failure
-from .._model.reverse_path import ALL, DEFAULT, Settings, Wish, dotted, key
+from .._model.reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Entry, Settings, Wish, dotted, key
 from .._system import files, sysctl
 from . import managed_files
 
-# In /run, which a boot empties, as it does the kernel's memory of what was written.
-RECORD = "/run/kubenode/rp-filter.jsonl"
+# /run is emptied by a boot, as is the kernel's memory of what was written.
+RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
 
 
 class Observed(t.NamedTuple):
@@ -28,31 +28,53 @@ class Observed(t.NamedTuple):
 
 
 class LiveReversePath:
-    """Holds links at ``wish``, written and recorded; None for nothing that ``holder`` has brought."""
+    """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought.
+
+    booted: what a file of the holder's has set at boot, by link. It is in no record, and replaced what conf/default gave.
+    """
 
     plane = Plane.IMMEDIATE
     name = "reverse-path filtering"
 
-    def __init__(self, edge: sysctl.Sysctl, file_system: files.Files, wish: Wish | None, holder: str) -> None:
+    def __init__(
+        self,
+        edge: sysctl.Sysctl,
+        file_system: files.Files,
+        wish: Wish | None,
+        holder: str,
+        setting: str = RP_FILTER,
+        booted: t.Mapping[str, int] | None = None,
+    ) -> None:
         self._edge = edge
         self._files = file_system
         self._wish = wish
         self._holder = holder
+        self._setting = setting
+        self._booted = booted or {}
+        self._record = RECORDS[setting]
 
     def observe(self) -> Observed:
         file = self._record_file(()).observe()
-        found = file.found[RECORD]
+        found = file.found[self._record]
         record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
         links = self._edge.links()
         recorded = {entry.ifindex for entry in record}
         names = {ALL, DEFAULT, *(link for link, index in links.items() if index in recorded or self._concerns(link))}
-        values = {name: value for name in sorted(names) for value in (self._edge.read(key(name)),) if value is not None}
+        read = {name: self._edge.read(key(name, self._setting)) for name in sorted(names)}
+        values = {name: value for name, value in read.items() if value is not None}
         if ALL not in values or DEFAULT not in values:
-            raise Failure(f"{dotted(ALL)} can not be read; is /proc mounted?")
+            raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
-        return Observed(Settings(links, values, record), file)
+        record += tuple(
+            Entry(link, links[link], self._holder, values[DEFAULT], next=value)
+            for link, value in self._booted.items()
+            if link in links and values.get(link) == value != values[DEFAULT] and links[link] not in recorded
+        )
+        return Observed(Settings(links, values, record, self._setting), file)
 
     def _concerns(self, link: str) -> bool:
+        if link in self._booted:
+            return True
         return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
 
     def foresee(self, observed: Observed, is_selected: bool) -> dict[str, dict[str, dict[str, int]]]:
@@ -69,7 +91,7 @@ class LiveReversePath:
         difference = reverse_path.difference(self._wish, self._holder, settings)
         announcing = self._record_file(difference.announced)
         settling = self._record_file(difference.record)
-        writes = [_write(change) for change in difference.changes]
+        writes = [self._write(change) for change in difference.changes]
         steps = (
             *announcing.plan(observed.file).steps,
             *writes,
@@ -80,17 +102,16 @@ class LiveReversePath:
         return Plan(steps, before_text, reverse_path.lines(after, difference, is_after=True))
 
     def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:
-        entry = managed_files.text(RECORD, reverse_path.record_text(record))
-        return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(RECORD,))
+        entry = managed_files.text(self._record, reverse_path.record_text(record))
+        return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(self._record,))
+
+    def _write(self, change: Change) -> Step:
+        path = key(change.name, self._setting)
+        summary = f"write {change.wanted} to {dotted(change.name, self._setting)}"
+        return Step(summary, sysctl.Write(path, change.wanted), sysctl.Write(path, change.found))
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, sysctl.Write):
             self._edge.perform(operation)
         else:
             self._files.perform(operation)
-
-
-def _write(change: reverse_path.Change) -> Step:
-    path = key(change.name)
-    summary = f"write {change.wanted} to {dotted(change.name)}"
-    return Step(summary, sysctl.Write(path, change.wanted), sysctl.Write(path, change.found))

@@ -29,6 +29,12 @@ def setting(key: str) -> int | None:
     return int(lines[0]) if lines else None
 
 
+def has_booted_with(path: str) -> bool:
+    """Whether a file is there that nobody has written since the kernel was started."""
+    started = [int(line.split()[1]) for line in _lines("/proc/stat") if line.startswith("btime ")]
+    return bool(started) and os.path.exists(path) and os.stat(path).st_mtime < started[0]
+
+
 def global_ipv6_addresses(link: str) -> list[str]:
     """A link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
     addresses = []

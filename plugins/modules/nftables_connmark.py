@@ -1,0 +1,208 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nftables_connmark
+short_description: Send replies of pods back by the primary interface where the request came in
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - On a node whose pods share cloud interfaces through policy routing, what a pod sends leaves by its own interface. The reply to
+    a request that came in by the primary one, for a NodePort, would leave there under the node's address, and the cloud drops it.
+  - This module holds one nftables table of family C(inet). A connection is marked by each packet from the side that opened it
+    that enters by O(primary_interface) for one of its addresses, and what a pod sends on a marked connection gets the mark. A
+    rule routes it by the mark. So connections that are there already go on by the primary interface, too.
+  - What is sent in a pod's place by an L7 proxy on the node is marked as well, whether it passes C(lo) or not.
+  - Marks are set before destination NAT, so that it works beside kube-proxy in iptables and in nftables mode. Bits of a mark that
+    are not in O(mask) are kept, on packets and on connections.
+  - The table is compared by meaning, as by M(kubenode.datapath.nftables_probe_snat), and replaced in one transaction. No other
+    table is read or changed.
+requirements:
+  - nftables 0.9.8 or newer on the node, unless in check mode
+notes:
+  - The rule is not this module's. For the default mark it is C(fwmark 0x80/0x80 lookup main), before the rules of the pods and
+    after those for the local table, in each family in which the node has pods.
+  - Without O(strict), reverse-path filtering of O(primary_interface) has to be loose or off;
+    see M(kubenode.datapath.rp_filter).
+  - What a pod sends to a load balancer, masqueraded, leaves by the pod's interface all the same. Where that interface has no
+    address of its own, it carries the primary interface's, and a cloud that checks sources drops it. No setting of a node
+    helps then; give the interface an address.
+  - The permanent plane is the file O(path) and the unit C(kubenode-nft-inet-TABLE.service), enabled, as with
+    M(kubenode.datapath.nftables_probe_snat); with O(strict) also C(/etc/sysctl.d/90-kubenode-nft-inet-TABLE.conf).
+  - Warns when O(primary_interface) is no link of the node yet.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes
+  - kubenode.datapath._attributes.node_group
+  - kubenode.datapath._two_planes
+options:
+  table:
+    description:
+      - Name of the table, 1 to 128 letters, digits and C(_.-), starting with a letter or C(_).
+      - A table of this name and family C(inet) is this module's, whoever made it.
+    type: str
+    default: kubenodeReturnPath
+  primary_interface:
+    description:
+      - The link by which requests to the node's own addresses enter, 1 to 15 letters, digits and C(_.=+@~-).
+      - Required with O(state=present). With O(state=absent) it has no meaning.
+    type: str
+  pod_interfaces:
+    description:
+      - The node's ends of the pods' links, by name or by the beginning of the name with C(*) after it, as C(eni*). They need not
+        be there. None may match O(primary_interface).
+      - Required with O(state=present). With O(state=absent) it has no meaning.
+    type: list
+    elements: str
+  mark:
+    description: The mark, a number from 1 to C(0xffffffff) within O(mask), in decimal or hexadecimal.
+    type: str
+    default: "0x80"
+  mask:
+    description:
+      - The bits of marks that are this module's to set and to clear; all others are kept.
+      - O(mark) where it is not given.
+    type: str
+  strict:
+    description:
+      - Whether it works with strict reverse-path filtering on O(primary_interface) too. Packets are then marked as they enter,
+        and C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that their source is looked up by the mark's rule.
+      - The former value is put back by O(state=absent), and by a call without it.
+    type: bool
+    default: false
+  path:
+    description:
+      - The file of the permanent plane, absolute, of letters, digits and C(_.=+@~:,-).
+      - Its folder is made when the folder's parent is there, and removed by O(state=absent) when it was made so and is empty.
+      - A file that this module did not write for O(table) is not overwritten; the run is refused.
+      - When another path was in use before, its file goes.
+    type: path
+    default: /etc/kubenode/return-path.nft
+seealso:
+  - module: kubenode.datapath.rp_filter
+  - name: AWS VPC CNI
+    description: The mark and the rule of the CNI that brought this scheme up.
+    link: https://github.com/aws/amazon-vpc-cni-k8s/blob/master/docs/troubleshooting.md
+"""
+
+EXAMPLES = r"""
+- name: Send replies to NodePorts back by eth0, now and after each boot
+  kubenode.datapath.nftables_connmark:
+    primary_interface: eth0
+    pod_interfaces: ["eni*"]
+
+- name: The same where reverse-path filtering has to stay strict
+  kubenode.datapath.nftables_connmark:
+    primary_interface: eth0
+    pod_interfaces: ["eni*"]
+    strict: true
+
+- name: Prepare a node image, with a bit that nobody else on the node takes
+  kubenode.datapath.nftables_connmark:
+    primary_interface: ens5
+    pod_interfaces: ["cali*", "veth*"]
+    mark: "0x10"
+    immediate: false
+
+- name: Undo it
+  kubenode.datapath.nftables_connmark:
+    state: absent
+"""
+
+RETURN = r"""
+ruleset:
+  description: The script that makes the kernel hold the table, as it is loaded, and as O(path) holds it below a heading; empty
+    for O(state=absent).
+  returned: success
+  type: str
+  sample: |
+    table inet kubenodeReturnPath {}
+    delete table inet kubenodeReturnPath
+    table inet kubenodeReturnPath {
+    ...
+table:
+  description: Name of the table.
+  returned: success
+  type: str
+  sample: kubenodeReturnPath
+diff:
+  description: The table, the setting and the files before and after, one entry for each plane that changes.
+  returned: in diff mode
+  type: list
+  elements: dict
+"""
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, return_path
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import SRC_VALID_MARK
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
+    Entry,
+    ManagedFiles,
+    text,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import PrimaryInterface
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Content, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+
+FAMILY = "inet"
+OPTIONS = {
+    **TWO_PLANES,
+    "table": {"type": "str", "default": "kubenodeReturnPath"},
+    "primary_interface": {"type": "str"},
+    "pod_interfaces": {"type": "list", "elements": "str"},
+    "mark": {"type": "str", "default": "0x80"},
+    "mask": {"type": "str"},
+    "strict": {"type": "bool", "default": False},
+    "path": {"type": "path", "default": "/etc/kubenode/return-path.nft"},
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        table = names.table("table", module.params["table"])
+        path = names.path("path", module.params["path"])
+        wish = ReturnPath.from_options(module.params) if module.is_present else None
+        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
+
+        ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
+        boot = BootTable(files, units, FAMILY, table, path)
+        validation, booted = wish.validation() if wish else None, _set_at_boot(files, table)
+        resources: list[Resource] = [
+            LiveTable(nft, FAMILY, table, wish.table() if wish else None),
+            LiveReversePath(Sysctl(), files, validation, table, SRC_VALID_MARK, booted),
+            *boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"]),
+            ManagedFiles(files, [_sysctl_entry(table, wish)], option="strict", instead="set strict to false"),
+        ]
+        guards = [PrimaryInterface(wish.primary_interface)] if wish else []
+
+        outcome = module.converge(resources if wish else resources[::-1], guards)
+        result.update(module.report(outcome), ruleset=ruleset, table=table)
+
+
+def _sysctl_entry(table: str, wish: ReturnPath | None) -> Entry:
+    text_wished = wish.sysctl_text() if wish else None
+    return text(return_path.sysctl_path(table), text_wished, begins=return_path.sysctl_heading(table))
+
+
+def _set_at_boot(files: Files, table: str) -> dict[str, int]:
+    entry = _sysctl_entry(table, None)
+    found = files.read(entry.path) if kernel.has_booted_with(entry.path) else None
+    return return_path.set_by(found.text) if isinstance(found, Content) and entry.is_ours(found) else {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,450 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What becomes of packets on a node whose pods share ENIs: pod -> load balancer and client -> node port.
+
+The scenes are proved with state that is loaded by hand, then with nftables_connmark in its place.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, get_args
+
+import pytest
+
+from lab import Eni, EniLab
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode
+from lab.node import POD_PORT
+from lab.prober import Answer, Prober
+from lab.service import Backend, Policy
+from lab.steps import Steps
+
+QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
+NODE_PORT = 30080
+OFF, STRICT, LOOSE = 0, 1, 2
+POD_LINKS = "veth-*"
+FROM_OUTSIDE = 'iifname "eth0" fib daddr . iif type local'
+FROM_POD = f'iifname "{POD_LINKS}" ct mark & 0x80 == 0x80 meta mark set meta mark | 0x80'
+MARK_RULE = "fwmark 0x80/0x80 lookup main priority 1024"
+EACH_BACKEND = pytest.mark.parametrize("backend", get_args(Backend))
+EACH_POLICY = pytest.mark.parametrize("policy", get_args(Policy))
+
+
+@pytest.fixture
+def lab() -> Iterator[EniLab]:
+    with EniLab("eni", [Eni("eth1", pods=["pod1"])]) as running:
+        yield running
+
+
+@pytest.fixture
+def unchecked() -> Iterator[EniLab]:
+    """A cloud that lets an ENI send from any address: what a pod sends by its ENI under the node's address arrives."""
+    with EniLab("unchecked", [Eni("eth1", pods=["pod1"])], source_check=False) as running:
+        yield running
+
+
+def load(node: EniNode, *rules: str, priority: int = -150) -> None:
+    """A table by hand."""
+    text = "\n".join([f"type filter hook prerouting priority {priority};", *rules])
+    node.run(["nft", "-f", "-"], f"table inet by_hand {{\nchain prerouting {{\n{text}\n}}\n}}\n")
+
+
+MARK_REQUESTED = f"{FROM_OUTSIDE} ct direction original ct mark set ct mark | 0x80"
+MARK_PACKETS = f"{FROM_OUTSIDE} meta mark set meta mark | 0x80"
+
+
+def mark_by_hand(node: EniNode, *rules: str) -> None:
+    """The scheme without the module."""
+    load(node, *rules, FROM_POD)
+    node.ip([f"rule add {MARK_RULE}"])
+
+
+def call_node_port(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.client.fetch(PRIMARY.address, NODE_PORT, timeout)
+
+
+def serve_node_port(lab: EniLab, policy: Policy = "Local", backend: Backend = "nftables") -> EniNode:
+    node: EniNode = lab.node("node1")
+    node.service(NODE_PORT, [lab.pod("pod1").address], policy, backend=backend)
+    return node
+
+
+def call_load_balancer(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.fetch_from("pod1", LOAD_BALANCER, 80, timeout)
+
+
+def serve_load_balancer(lab: EniLab, backend: Backend = "nftables") -> EniNode:
+    node: EniNode = lab.node("node1")
+    node.service(NODE_PORT, [BACKEND], "Cluster", backend=backend, load_balancer_ip=LOAD_BALANCER)
+    return node
+
+
+class Drops(NamedTuple):
+    """Packets that were dropped meanwhile: by the node's reverse-path filtering, and by the router for their source."""
+
+    reverse_path: int
+    source: int
+
+
+@contextmanager
+def counting_drops(lab: EniLab) -> Iterator[Callable[[], Drops]]:
+    node: EniNode = lab.node("node1")
+
+    def dropped() -> Drops:
+        return Drops(node.dropped_by_reverse_path(), lab.router.refused())
+
+    before = dropped()
+    yield lambda: Drops(*(now - then for now, then in zip(dropped(), before, strict=True)))
+
+
+def assert_unanswered(lab: EniLab, call: Callable[[EniLab, float], Answer | None], cause: str) -> None:
+    """``cause``: whether it is the reverse path or the source that packets were dropped for."""
+    with counting_drops(lab) as drops:
+        assert call(lab, QUICK) is None
+    assert (drops().reverse_path > 0, drops().source > 0) == (cause == "reverse path", cause == "source"), drops()
+
+
+# pod -> load balancer -> remote backend, masqueraded to the node's address as its ENI has none
+
+
+POD_TO_LOAD_BALANCER: list[tuple[str, int, dict[str, int], bool]] = [
+    ("all strict", STRICT, {}, False),
+    ("only the ENI loose", STRICT, {"eth1": LOOSE}, False),
+    ("only the primary loose", STRICT, {"eth0": LOOSE}, True),
+    ("only the primary off", STRICT, {"eth0": OFF}, True),
+    ("the primary off, but conf/all strict", STRICT, {"eth0": OFF, "all": STRICT}, False),
+    ("the primary loose, conf/all strict", STRICT, {"eth0": LOOSE, "all": STRICT}, True),
+]
+EACH_FILTER = pytest.mark.parametrize(
+    ("mode", "exceptions", "works"),
+    [scene[1:] for scene in POD_TO_LOAD_BALANCER],
+    ids=[scene[0] for scene in POD_TO_LOAD_BALANCER],
+)
+
+
+@EACH_BACKEND
+@EACH_FILTER
+def test_a_pods_load_balancer_answers_where_the_primary_does_not_filter_strictly(
+    unchecked: EniLab, backend: Backend, mode: int, exceptions: dict[str, int], works: bool
+) -> None:
+    node = serve_load_balancer(unchecked, backend)
+    node.filter_reverse_path(mode, **exceptions)
+    if works:
+        answer = call_load_balancer(unchecked)
+        assert answer and answer.peer == PRIMARY.address
+    else:
+        assert_unanswered(unchecked, call_load_balancer, "reverse path")
+
+
+@EACH_FILTER
+def test_a_pods_load_balancer_answers_under_any_filter_where_its_eni_has_an_address(
+    mode: int, exceptions: dict[str, int], works: bool
+) -> None:
+    eni = Eni("eth1", pods=["pod1"], has_address=True)
+    with EniLab("addressed", [eni]) as lab:
+        serve_load_balancer(lab).filter_reverse_path(mode, **exceptions)
+        answer = call_load_balancer(lab)
+        assert answer and answer.peer == eni.address
+
+
+@pytest.mark.parametrize("mode", [OFF, STRICT, LOOSE])
+@pytest.mark.parametrize("marked", [False, True])
+def test_no_filter_helps_a_pods_load_balancer_where_the_cloud_checks_sources_and_the_eni_has_no_address(
+    lab: EniLab, mode: int, marked: bool
+) -> None:
+    """The request itself leaves by the ENI under the node's address; there is no reply that could mark anything."""
+    node = serve_load_balancer(lab)
+    node.filter_reverse_path(mode)
+    if marked:
+        mark_by_hand(node, MARK_REQUESTED, MARK_PACKETS)
+        node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
+    assert_unanswered(lab, call_load_balancer, "source")
+
+
+@pytest.mark.parametrize(
+    ("packets", "cause"),
+    [
+        (MARK_PACKETS, ""),
+        (MARK_PACKETS.replace(" meta", " ct state new meta", 1), "reverse path"),
+        ("", "reverse path"),
+    ],
+    ids=["all packets", "new packets", "no packets"],
+)
+def test_under_strict_the_load_balancers_reply_has_to_be_marked_although_it_is_not_new(
+    unchecked: EniLab, packets: str, cause: str
+) -> None:
+    node = serve_load_balancer(unchecked)
+    node.filter_reverse_path(STRICT)
+    node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
+    mark_by_hand(node, MARK_REQUESTED, packets)
+    if cause:
+        assert_unanswered(unchecked, call_load_balancer, cause)
+    else:
+        assert call_load_balancer(unchecked)
+
+
+@pytest.mark.parametrize("mode", [STRICT, LOOSE])
+@EACH_BACKEND
+def test_the_load_balancers_reply_must_not_mark_the_connection(unchecked: EniLab, backend: Backend, mode: int) -> None:
+    """The pod would go on by the primary, and masquerading drops a connection that changes its interface."""
+    node = serve_load_balancer(unchecked, backend)
+    node.filter_reverse_path(mode)
+    node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
+    mark_by_hand(node, f"{FROM_OUTSIDE} ct mark set ct mark | 0x80", MARK_PACKETS)
+    assert_unanswered(unchecked, call_load_balancer, "neither")
+    assert not node.tracked()
+
+
+# client -> node port -> pod on an ENI
+
+
+class NodePort(NamedTuple):
+    """``cause`` is what drops packets, "" where nothing does."""
+
+    exceptions: dict[str, int]
+    cause: str
+    marks: bool = True
+    packets: bool = False
+    src_valid_mark: str = ""
+
+
+NODE_PORTS = {
+    "strict, no marks": NodePort({}, "reverse path", marks=False),
+    "primary loose, no marks": NodePort({"eth0": LOOSE}, "source", marks=False),
+    "primary off, no marks": NodePort({"eth0": OFF}, "source", marks=False),
+    "primary off but conf/all strict": NodePort({"eth0": OFF, "all": STRICT}, "reverse path"),
+    "primary loose": NodePort({"eth0": LOOSE}, ""),
+    "primary loose, conf/all strict": NodePort({"eth0": LOOSE, "all": STRICT}, ""),
+    "strict": NodePort({}, "reverse path"),
+    "strict, packets marked": NodePort({}, "reverse path", packets=True),
+    "strict, marks valid": NodePort({}, "reverse path", src_valid_mark="eth0"),
+    "strict, marks valid, packets marked": NodePort({}, "", packets=True, src_valid_mark="eth0"),
+    "strict, marks valid by conf/all, packets marked": NodePort({}, "", packets=True, src_valid_mark="all"),
+    "strict, marks valid on the ENI, packets marked": NodePort({}, "reverse path", packets=True, src_valid_mark="eth1"),
+}
+
+
+@EACH_BACKEND
+@pytest.mark.parametrize("scene", NODE_PORTS.values(), ids=NODE_PORTS.keys())
+def test_a_node_port_answers_where_its_reply_leaves_by_the_primary(
+    lab: EniLab, scene: NodePort, backend: Backend
+) -> None:
+    node = serve_node_port(lab, backend=backend)
+    node.filter_reverse_path(STRICT, **scene.exceptions)
+    if scene.src_valid_mark:
+        node.set_sysctls({f"net.ipv4.conf.{scene.src_valid_mark}.src_valid_mark": 1})
+    if scene.marks:
+        mark_by_hand(node, MARK_REQUESTED, MARK_PACKETS if scene.packets else "")
+    if scene.cause:
+        assert_unanswered(lab, call_node_port, scene.cause)
+    else:
+        answer = call_node_port(lab)
+        assert answer and answer.peer == lab.client.address
+
+
+# With the module
+
+
+def run(node: EniNode, **options: Any) -> None:
+    """The module alone; the rule is another module's."""
+    given = {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "permanent": False, **options}
+    result = node.module("nftables_connmark", given)
+    assert not result["failed"], result
+    assert result["changed"]
+
+
+def filter_for(node: EniNode, strict: bool) -> None:
+    """Strict everywhere, or the primary loose, with the rule that routes marked packets."""
+    node.filter_reverse_path(STRICT, **({} if strict else {"eth0": LOOSE}))
+    node.ip([f"rule add {MARK_RULE}"])
+
+
+EACH_STRICTNESS = pytest.mark.parametrize("strict", [True, False], ids=["strict", "loose"])
+
+
+@EACH_STRICTNESS
+@EACH_BACKEND
+@EACH_POLICY
+def test_a_node_port_answers_with_the_module_only(lab: EniLab, policy: Policy, backend: Backend, strict: bool) -> None:
+    cause = "reverse path" if strict else "source"
+    node = serve_node_port(lab, policy, backend)
+    filter_for(node, strict)
+    assert_unanswered(lab, call_node_port, cause)
+    run(node, strict=strict)
+    answer = call_node_port(lab)
+    assert answer and (answer.peer == lab.client.address) == (policy == "Local")
+    assert Prober(lab.client).udp(PRIMARY.address, NODE_PORT, timeout=1.0, tries=1)
+    run(node, state="absent")
+    assert_unanswered(lab, call_node_port, cause)
+
+
+@EACH_STRICTNESS
+@EACH_BACKEND
+def test_a_pods_load_balancer_answers_with_the_module(unchecked: EniLab, backend: Backend, strict: bool) -> None:
+    """Under loose it does anyway, and goes on doing so."""
+    node = serve_load_balancer(unchecked, backend)
+    filter_for(node, strict)
+    if strict:
+        assert_unanswered(unchecked, call_load_balancer, "reverse path")
+    run(node, strict=strict)
+    assert call_load_balancer(unchecked)
+    run(node, state="absent")
+    if strict:
+        assert_unanswered(unchecked, call_load_balancer, "reverse path")
+    else:
+        assert call_load_balancer(unchecked)
+
+
+@EACH_STRICTNESS
+def test_both_scenes_answer_at_once_where_the_eni_has_an_address(strict: bool) -> None:
+    with EniLab("addressed", [Eni("eth1", pods=["pod1"], has_address=True)]) as lab:
+        node = serve_node_port(lab)
+        node.service(NODE_PORT + 1, [BACKEND], "Cluster", load_balancer_ip=LOAD_BALANCER)
+        filter_for(node, strict)
+        run(node, strict=strict)
+        assert call_node_port(lab) and call_load_balancer(lab)
+
+
+@EACH_STRICTNESS
+@EACH_POLICY
+def test_a_connection_that_was_there_before_the_module_goes_on_by_the_primary(
+    unchecked: EniLab, policy: Policy, strict: bool
+) -> None:
+    """Its next packet marks it, so that a node need not be drained."""
+    node = serve_node_port(unchecked, policy)
+    node.filter_reverse_path(OFF)
+    with unchecked.client.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+        connection.settimeout(3.0)
+        connection.connect((PRIMARY.address, NODE_PORT))
+        unchecked.router.check_sources([PRIMARY, *node.enis])
+        filter_for(node, strict)
+        run(node, strict=strict)
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert connection.recv(65535).startswith(b"HTTP/1.0 200")
+
+
+@EACH_STRICTNESS
+def test_what_a_pod_sends_by_itself_leaves_by_its_eni_unmarked(lab: EniLab, strict: bool) -> None:
+    node = lab.node("node1")
+    filter_for(node, strict)
+    run(node, strict=strict)
+    answer = lab.fetch_from("pod1", BACKEND, POD_PORT)
+    assert answer and answer.peer == lab.pod("pod1").address
+    (connection,) = node.tracked()
+    assert "mark=0 " in connection
+
+
+@EACH_STRICTNESS
+def test_a_pod_on_another_eni_gets_its_requests_as_well(strict: bool) -> None:
+    with EniLab("two", [Eni("eth1", pods=["pod1"]), Eni("eth2", pods=["pod2", "pod3"])]) as lab:
+        node = lab.node("node1")
+        for number, pod in enumerate(lab.pods):
+            node.service(NODE_PORT + number, [pod.address], "Local")
+        filter_for(node, strict)
+        run(node, strict=strict)
+        assert all(lab.client.fetch(PRIMARY.address, NODE_PORT + number) for number in range(3))
+
+
+@EACH_STRICTNESS
+def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, strict: bool) -> None:
+    node = lab.node("node1")
+    node.serve(9000)
+    filter_for(node, strict)
+    assert lab.client.fetch(PRIMARY.address, 9000)
+    run(node, strict=strict)
+    assert lab.client.fetch(PRIMARY.address, 9000)
+
+
+@EACH_STRICTNESS
+def test_three_modules_bring_it_and_take_it_back(lab: EniLab, strict: bool) -> None:
+    node = serve_node_port(lab)
+    node.filter_reverse_path(STRICT)
+    clean = node.snapshot()
+    connmark = Steps(
+        node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "strict": strict}
+    )
+    rule = {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}
+    steps = [connmark, Steps(node, "policy_routes", {"rules": [rule]})]
+    steps += [] if strict else [Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})]
+    assert_unanswered(lab, call_node_port, "reverse path")
+    for one in steps:
+        assert one.run()["changed"]
+    assert call_node_port(lab)
+    assert not any(one.run()["changed"] for one in steps)
+    for one in reversed(steps):
+        one.run(state="absent")
+    assert_unanswered(lab, call_node_port, "reverse path")
+    assert node.snapshot() == clean
+
+
+# An L7 proxy
+
+
+@EACH_STRICTNESS
+@EACH_BACKEND
+def test_an_l7_proxys_answer_in_a_pods_place_leaves_by_the_primary(lab: EniLab, backend: Backend, strict: bool) -> None:
+    node = serve_node_port(lab, "Cluster", backend)
+    node.proxy(lab.pod("pod1"))
+    filter_for(node, strict)
+    node.set_sysctls({"net.ipv4.conf.proxy1.rp_filter": OFF})
+    assert_unanswered(lab, call_node_port, "reverse path" if strict else "source")
+    run(node, strict=strict)
+    assert call_node_port(lab)
+    run(node, state="absent")
+    assert_unanswered(lab, call_node_port, "reverse path" if strict else "source")
+
+
+def test_a_pods_answer_that_turns_around_in_lo_leaves_by_the_primary(lab: EniLab) -> None:
+    """As a BPF program redirects it; conntrack puts the client's address back there, and the node routes it anew."""
+    node = serve_node_port(lab, "Cluster")
+    filter_for(node, strict=False)
+    rule = f'ip daddr {PRIMARY.address} ether daddr set 00:00:00:00:00:00 fwd to "lo"'
+    chain = f'chain ingress {{\ntype filter hook ingress device "{lab.pod("pod1").link}" priority 0;\n{rule}\n}}'
+    node.run(["nft", "-f", "-"], f"table netdev by_hand {{\n{chain}\n}}\n")
+    assert_unanswered(lab, call_node_port, "source")
+    run(node, pod_interfaces=["other*"])
+    assert call_node_port(lab)
+
+
+# Marks of others
+
+
+@EACH_STRICTNESS
+@pytest.mark.parametrize("theirs", [0x4000, 0x8000, 0xF00, 0xFFFF0000, 0xFFFFFF7F])
+def test_other_bits_of_marks_survive_on_packets_and_connections(lab: EniLab, theirs: int, strict: bool) -> None:
+    """kube-proxy's, Cilium's, Calico's, and all at once: set before our table, read after it."""
+    node = serve_node_port(lab)
+    filter_for(node, strict)
+    run(node, strict=strict)
+    load(node, f"meta mark set {theirs}", f"ct mark set ct mark | {theirs}", priority=-160)
+    watch = "".join(f'meta mark & {theirs} == {theirs} iifname "{link}" counter\n' for link in ("eth0", POD_LINKS))
+    watch += f"meta mark & {theirs} != {theirs} counter drop\nct mark & {theirs} != {theirs} counter drop\n"
+    chain = f"chain prerouting {{\ntype filter hook prerouting priority -140;\n{watch}\n}}"
+    node.run(["nft", "-f", "-"], f"table inet watch {{\n{chain}\n}}\n")
+    assert call_node_port(lab)
+    (connection,) = (one for one in node.tracked() if f"dport={NODE_PORT}" in one)
+    assert f" mark={theirs | 0x80} " in connection
+    entered, sent, *lost = counted(node, "watch")
+    assert entered > 0 and sent > 0 and lost == [0, 0]
+
+
+def test_bits_of_the_mask_that_the_mark_lacks_are_cleared(lab: EniLab) -> None:
+    node = serve_node_port(lab)
+    filter_for(node, strict=True)
+    run(node, strict=True, mark="0x80", mask="0xff")
+    load(node, "meta mark set meta mark | 0x101", "iifname eth0 ct mark set ct mark | 0x101", priority=-160)
+    watch = (
+        f'iifname {{ "eth0", "{lab.pod("pod1").link}" }} meta mark & 0xfff == 0x180 ct mark & 0xfff == 0x180 counter'
+    )
+    chain = f"chain prerouting {{\ntype filter hook prerouting priority -140;\n{watch}\n}}"
+    node.run(["nft", "-f", "-"], f"table inet watch {{\n{chain}\n}}\n")
+    assert call_node_port(lab)
+    assert counted(node, "watch")[0] > 5
+
+
+def counted(node: EniNode, table: str) -> list[int]:
+    listing = node.run(["nft", "list", "table", "inet", table]).stdout
+    return [int(line.split("packets ")[1].split()[0]) for line in listing.splitlines() if "packets" in line]

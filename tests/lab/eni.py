@@ -1,0 +1,291 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cloud whose pods share elastic network interfaces (ENIs) through policy routing, as Terway and AWS's VPC CNI lay it out.
+
+client 198.51.100.2 ---- router --- eth0  node 10.0.0.10
+backend 10.0.100.2 -----/      \\-- eth1  ENI of subnet 10.0.1.0/24 --- its pods: 10.0.1.11, .12, ...
+                                \\- eth2  ENI of subnet 10.0.2.0/24 ---
+
+IPv4, as only it has reverse-path filtering in the kernel. Addresses of RFC 1918 and RFC 5737.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+from lab import links, proxy
+from lab.base import Cloud
+from lab.entering import LabError
+from lab.load_balancer import Client
+from lab.machine import Machine
+from lab.namespace import FORWARDING_NETWORK, Namespace
+from lab.node import POD_PORT, NamespaceNode, Pod
+from lab.place import Place
+from lab.prober import Answer, Prober
+from lab.service import IPV4
+from lab.wiring import veth
+
+CLIENT, BACKEND = "198.51.100.2", "10.0.100.2"
+LOAD_BALANCER = "203.0.113.80"
+"""For services of the node: no machine has it, so it works where the node translates it."""
+
+TO_POD_PRIORITY, FROM_POD_PRIORITY = 512, 2048
+"""Terway's rules (AliyunContainerService/terway, plugin/datapath/consts_linux.go); AWS's are 512 and 1536."""
+
+_POD_GATEWAY = "169.254.1.1"
+_READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Eni:
+    """A secondary interface of the node, ``eth1`` and so on, with the names of its pods.
+
+    ``has_address``: whether the node has an address of its own on it. AWS's have one; most of Alibaba Cloud's have none.
+    """
+
+    name: str
+    pods: Sequence[str] = ()
+    has_address: bool = False
+
+    @property
+    def number(self) -> int:
+        return int(self.name.removeprefix("eth"))
+
+    @property
+    def port(self) -> str:
+        """The router's end."""
+        return f"eni{self.number}"
+
+    @property
+    def gateway(self) -> str:
+        return self._host(1)
+
+    @property
+    def address(self) -> str:
+        return self._host(10)
+
+    def pod_address(self, index: int) -> str:
+        return self._host(11 + index)
+
+    @property
+    def table(self) -> int:
+        """Terway's is 1000 and the link's index; the number is the same after each start."""
+        return 1000 + self.number
+
+    def owned(self) -> list[str]:
+        """The addresses that the cloud has given to the interface."""
+        return [self.address, *(self.pod_address(index) for index in range(len(self.pods)))]
+
+    def _host(self, part: int) -> str:
+        return f"10.0.{self.number}.{part}"
+
+
+PRIMARY = Eni("eth0", has_address=True)
+
+
+class EniPlace(Place):
+    """Where the node is: its address is the primary interface's."""
+
+    @property
+    def address(self) -> str:
+        return PRIMARY.address
+
+    @property
+    def ipv4(self) -> str:
+        return PRIMARY.address
+
+
+class EniNode(NamespaceNode):
+    """A node with a primary interface, ENIs, and pods that share these."""
+
+    family = IPV4
+    enis: tuple[Eni, ...]
+
+    def filter_reverse_path(self, mode: int, **exceptions: int) -> None:
+        """Set rp_filter (0 off, 1 strict, 2 loose) on every link, but as said on some of them and for ``all``."""
+        conf = "/proc/sys/net/ipv4/conf"
+        names = self.run_from_host(["ls", conf]).split()
+        modes = {**dict.fromkeys(names, mode), "all": 0, "lo": 0, **exceptions}
+        self.set_sysctls({f"net.ipv4.conf.{name}.rp_filter": value for name, value in modes.items()})
+
+    def proxy(self, pod: Pod) -> None:
+        """Let an L7 proxy on the node answer for the pod."""
+        self._servers.start(self, proxy.PORT, transparent=True)
+        proxy.put_before(pod)
+
+    def dropped_by_reverse_path(self) -> int:
+        """How many packets reverse-path filtering has dropped so far (TcpExtIPReversePathFilter)."""
+        lines = [line.split() for line in self.run_from_host(["cat", "/proc/net/netstat"]).splitlines()]
+        names, values = (line for line in lines if line[0] == "TcpExt:")
+        return int(values[names.index("IPReversePathFilter")])
+
+    def tracked(self) -> list[str]:
+        """The IPv4 connections that the node tracks, as conntrack(8) prints them."""
+        return self.run_from_host(["conntrack", "-L", "-f", "ipv4"]).splitlines()
+
+
+class Router(Machine):
+    """The cloud's router. It drops what comes from an ENI with a source address that the ENI does not own."""
+
+    def check_sources(self, enis: Iterable[Eni]) -> None:
+        rules = [
+            f"iifname {eni.port} ip saddr != {{ {', '.join(eni.owned())} }} counter name refused drop" for eni in enis
+        ]
+        chain = ["type filter hook prerouting priority raw; policy accept;", *rules]
+        table = ["counter refused { }", "chain prerouting {", *chain, "}"]
+        self.run_from_host(["nft", "-f", "-"], "\n".join(["table ip cloud {", *table, "}", ""]))
+
+    def refused(self) -> int:
+        """How many packets it has dropped for their source address."""
+        listing = json.loads(self.run_from_host(["nft", "-j", "list", "counters"]))["nftables"]
+        return sum(entry["counter"]["packets"] for entry in listing if "counter" in entry)
+
+
+class EniLab(Cloud):
+    """A running cloud with one node, ``lab.node("node1")``.
+
+    ``source_check``: whether the router looks at the source addresses of what ENIs send, as clouds do by default.
+    """
+
+    def __init__(self, name: str, enis: Sequence[Eni], source_check: bool = True) -> None:
+        super().__init__(name)
+        try:
+            self._start_machines(enis)
+            node: EniNode = self.node("node1")
+            for machine in (self.router, node):
+                machine.run_from_host(["sh", "-c", FORWARDING_NETWORK])
+            _connect_router(self.router, self.client, self.backend, node)
+            _connect_node(node)
+            if source_check:
+                self.router.check_sources([PRIMARY, *enis])
+            self._wait_until_connected(node)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_machines(self, enis: Sequence[Eni]) -> None:
+        plain = [self._start_namespace(Namespace.network, name) for name in ("router", "client", "backend")]
+        holder = self._start_namespace(Namespace.node, "node1")
+        pods = [
+            (self._start_namespace(Namespace.network, pod), eni.pod_address(index))
+            for eni in enis
+            for index, pod in enumerate(eni.pods)
+        ]
+        for namespace in self._namespaces:
+            namespace.wait()
+
+        router, client, backend = plain
+        self.router, self.client = Router(router.name, router.pid), Client(client.name, client.pid)
+        self.backend = Machine(backend.name, backend.pid)
+        self.client.address = CLIENT
+        node = EniNode(holder)
+        node.join(EniPlace(0), self._servers)
+        node.enis = tuple(enis)
+        node.pods = [Pod(namespace, address, node) for namespace, address in pods]
+        self.nodes.append(node)
+        for machine in (self.backend, *node.pods):
+            self._servers.start(machine, POD_PORT)
+
+    def fetch_from(self, pod: str, address: str, port: int, timeout: float = 1.0) -> Answer | None:
+        """HTTP GET by a pod; None without an answer."""
+        return Prober(self.pod(pod)).http(address, port, timeout, tries=1)
+
+    def _wait_until_connected(self, node: EniNode) -> None:
+        """Return when the backend is reached from the client, from the node and from each pod."""
+        deadline = time.monotonic() + _READY_LIMIT
+        for machine in (self.client, node, *node.pods):
+            while not Prober(machine).tcp(BACKEND, POD_PORT, timeout=0.05, tries=1):
+                if time.monotonic() > deadline:
+                    raise LabError(f"{self.name}: after {_READY_LIMIT} s {machine.name} does not reach the backend")
+        node.run_from_host(["conntrack", "-F"])
+
+
+def _connect_router(router: Router, client: Client, backend: Machine, node: EniNode) -> None:
+    """A link to each machine, and one to each of the node's interfaces, where the cloud knows which addresses it owns."""
+    router.ip(["link set lo up"])
+    for machine, address in ((client, CLIENT), (backend, BACKEND)):
+        gateway, port = re.sub(r"\d+$", "1", address), f"{machine.name}0"
+        router.ip(
+            [veth(port, machine.pid), f"address add {gateway}/24 dev {port}", f"link set {port} up"],
+        )
+        machine.ip(
+            [
+                "link set lo up",
+                f"address add {address}/24 dev eth0",
+                "link set eth0 up",
+                f"route add default via {gateway}",
+            ]
+        )
+        _compute_checksums(router, [port], machine, ["eth0"])
+    for eni in (PRIMARY, *node.enis):
+        mac = node.place.mac(eni.number)
+        router.ip(
+            [
+                veth(eni.port, node.pid, peer_mac=mac, peer_name=eni.name),
+                f"address add {eni.gateway}/24 dev {eni.port}",
+                f"link set {eni.port} up",
+                *(f"neighbour add {address} lladdr {mac} dev {eni.port} nud permanent" for address in eni.owned()),
+            ]
+        )
+        _compute_checksums(router, [eni.port], node, [eni.name])
+
+
+def _connect_node(node: EniNode) -> None:
+    node.ip(
+        [
+            "link set lo up",
+            f"address add {PRIMARY.address}/24 dev eth0",
+            "link set eth0 up",
+            f"route add default via {PRIMARY.gateway}",
+        ]
+    )
+    for eni in node.enis:
+        owned = [pod for pod in node.pods if pod.address in eni.owned()]
+        node.ip([*_interface(eni), *(line for pod in owned for line in _pod_link(pod, eni))])
+    for index, pod in enumerate(node.pods):
+        _address_pod(pod, node.place.mac(0x80 + index))
+
+
+def _interface(eni: Eni) -> list[str]:
+    """Its own address has no route of its own in table main, as AWS's CNI deletes it."""
+    address = [f"address add {eni.address}/24 dev {eni.name} noprefixroute"] if eni.has_address else []
+    return [
+        f"link set {eni.name} up",
+        *address,
+        f"route add default via {eni.gateway} dev {eni.name} onlink table {eni.table}",
+    ]
+
+
+def _pod_link(pod: Pod, eni: Eni) -> list[str]:
+    mac = pod.node.place.mac(0x80 + pod.node.pods.index(pod))
+    return [
+        veth(pod.link, pod.pid, mac),
+        f"link set {pod.link} up",
+        f"route add {pod.address}/32 dev {pod.link}",
+        f"rule add to {pod.address} lookup main priority {TO_POD_PRIORITY}",
+        f"rule add from {pod.address} lookup {eni.table} priority {FROM_POD_PRIORITY}",
+    ]
+
+
+def _address_pod(pod: Pod, gateway_mac: str) -> None:
+    """The gateway is an address that nobody has, with a fixed neighbour: the node's end of the link."""
+    pod.ip(
+        [
+            "link set lo up",
+            f"address add {pod.address}/32 dev eth0",
+            "link set eth0 up",
+            f"neighbour add {_POD_GATEWAY} lladdr {gateway_mac} dev eth0 nud permanent",
+            f"route add default via {_POD_GATEWAY} dev eth0 onlink",
+        ]
+    )
+    _compute_checksums(pod, ["eth0"], pod.node, [pod.link])
+
+
+def _compute_checksums(machine: Machine, names: list[str], peer: Machine, peer_names: list[str]) -> None:
+    links.compute_checksums(machine, names)
+    links.compute_checksums(peer, peer_names)

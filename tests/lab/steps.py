@@ -1,0 +1,55 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A module on a node, in the steps that prove it: checked, run, checked again, run again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from lab.node import NamespaceNode
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """``options`` are given to every call, and may be overridden by it."""
+
+    node: NamespaceNode
+    module: str
+    options: Mapping[str, Any]
+
+    def call(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        """The result, of a failure as well."""
+        return self.node.module(self.module, {**self.options, **options}, check=check)
+
+    def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        result = self.call(check, **options)
+        assert not result["failed"], result.get("msg", result)
+        return result
+
+    def refused(self, **options: Any) -> str:
+        """The error, in check mode and for real the same; the node is as before."""
+        before = self.node.snapshot()
+        errors = [self.call(check, **options) for check in (True, False)]
+        assert [error["failed"] for error in errors] == [True, True], errors
+        assert errors[0]["msg"] == errors[1]["msg"]
+        assert self.node.snapshot() == before
+        return str(errors[1]["msg"])
+
+    def four(self, **options: Any) -> dict[str, Any]:
+        """Checked, run, checked again, run again: the run does what was foretold, and nothing is left to do."""
+        before = self.node.snapshot()
+        predicted = self.run(check=True, **options)
+        assert predicted["changed"]
+        assert self.node.snapshot() == before
+        done = self.run(**options)
+        assert done == predicted
+        after = self.node.snapshot()
+        assert after != before
+        for check in (True, False):
+            again = self.run(check=check, **options)
+            assert (again["changed"], again["diff"]) == (False, [])
+            assert self.node.snapshot() == after
+        return done

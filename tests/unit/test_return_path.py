@@ -1,0 +1,241 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The return path as a value: options in, nft text out, and nft's listings recognised or not."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
+
+OPTIONS: dict[str, t.Any] = {
+    "table": "kubenodeReturnPath",
+    "primary_interface": "eth0",
+    "pod_interfaces": ["eni*"],
+    "mark": "0x80",
+    "mask": None,
+    "strict": False,
+}
+Body = dict[str, t.Any]
+
+
+def wish(**changes: t.Any) -> ReturnPath:
+    return ReturnPath.from_options({**OPTIONS, **changes})
+
+
+def equals(left: Body, right: t.Any) -> Body:
+    return {"match": {"op": "==", "left": left, "right": right}}
+
+
+CT_MARK: Body = {"ct": {"key": "mark"}}
+META_MARK: Body = {"meta": {"key": "mark"}}
+
+
+def link(name: str) -> Body:
+    return equals({"meta": {"key": "iifname"}}, name)
+
+
+def entering() -> list[Body]:
+    return [link("eth0"), equals({"fib": {"result": "type", "flags": ["daddr", "iif"]}}, "local")]
+
+
+def marked(number: int = 128) -> Body:
+    return equals({"&": [CT_MARK, number]}, number)
+
+
+def marking(key: Body) -> Body:
+    return {"mangle": {"key": key, "value": {"|": [key, 128]}}}
+
+
+def rule(chain: str, *expr: Body) -> Body:
+    return {"rule": {"family": "inet", "table": "kubenodeReturnPath", "chain": chain, "handle": 9, "expr": list(expr)}}
+
+
+def chain(name: str, kind: str) -> Body:
+    hook = {"type": kind, "hook": name, "prio": -150, "policy": "accept"}
+    return {"chain": {"family": "inet", "table": "kubenodeReturnPath", "name": name, "handle": 1, **hook}}
+
+
+def listing() -> list[Body]:
+    """What nft 1.0.6 prints of the default table; each rule has a place by which a test alters it."""
+    original = equals({"ct": {"key": "direction"}}, "original")
+    unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
+    return [
+        {"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}},
+        {"table": {"family": "inet", "name": "kubenodeReturnPath", "handle": 3}},
+        chain("prerouting", "filter"),
+        chain("output", "route"),
+        rule("prerouting", *entering(), original, marking(CT_MARK)),
+        rule("prerouting", link("eni*"), marked(), marking(META_MARK)),
+        rule("prerouting", link("lo"), marked(), marking(META_MARK)),
+        rule("output", unicast, marked(), marking(META_MARK)),
+    ]
+
+
+REQUEST, POD, LO, PROXY = 4, 5, 6, 7
+
+
+def expr(seen: list[Body], place: int) -> list[Body]:
+    found: list[Body] = seen[place]["rule"]["expr"]
+    return found
+
+
+Alter = t.Callable[[list[Body]], t.Any]
+SAME_MEANING: dict[str, Alter] = {
+    "as it is": lambda seen: None,
+    "other handles": lambda seen: seen[REQUEST]["rule"].update(handle=77),
+    "flags of fib in a list of one or bare (nft 1.1)": lambda seen: expr(seen, PROXY)[0]["match"]["left"]["fib"].update(
+        flags="saddr"
+    ),
+    "a comment": lambda seen: seen[POD]["rule"].update(comment="mine"),
+    "the output chain first": lambda seen: seen.insert(2, seen.pop(3)),
+    "the priority by name": lambda seen: seen[2]["chain"].update(prio="mangle"),
+}
+OTHER_MEANING: dict[str, Alter] = {
+    "another primary": lambda seen: expr(seen, REQUEST)[0]["match"].update(right="eth1"),
+    "another pattern": lambda seen: expr(seen, POD)[0]["match"].update(right="eni1"),
+    "not the primary": lambda seen: expr(seen, REQUEST)[0]["match"].update(op="!="),
+    "not for a local address": lambda seen: expr(seen, REQUEST).pop(1),
+    "for an address of any link": lambda seen: expr(seen, REQUEST)[1]["match"]["left"]["fib"].update(flags=["daddr"]),
+    "of both directions": lambda seen: expr(seen, REQUEST).pop(2),
+    "of new connections": lambda seen: expr(seen, REQUEST).insert(2, equals({"ct": {"key": "state"}}, "new")),
+    "another mark": lambda seen: expr(seen, REQUEST)[3]["mangle"]["value"].update({"|": [CT_MARK, 64]}),
+    "a mark that clears others": lambda seen: expr(seen, REQUEST)[3]["mangle"].update(value=128),
+    "the packet's mark": lambda seen: expr(seen, REQUEST)[3].update(marking(META_MARK)),
+    "another mark asked for": lambda seen: expr(seen, POD).__setitem__(1, marked(64)),
+    "no mark asked for": lambda seen: expr(seen, POD).pop(1),
+    "the mark restored whole": lambda seen: expr(seen, POD)[2]["mangle"].update(value=CT_MARK),
+    "the proxy's of any source": lambda seen: expr(seen, PROXY).pop(0),
+    "lo left out": lambda seen: seen.pop(LO),
+    "a rule more": lambda seen: seen.append(rule("prerouting", {"accept": None})),
+    "a counter in a rule": lambda seen: expr(seen, POD).append({"counter": {"packets": 1, "bytes": 1}}),
+    "no rerouting": lambda seen: seen[3]["chain"].update(type="filter"),
+    "another priority": lambda seen: seen[2]["chain"].update(prio=-149),
+    "after destination NAT": lambda seen: seen[2]["chain"].update(prio="filter"),
+    "a policy": lambda seen: seen[2]["chain"].update(policy="drop"),
+    "a set": lambda seen: seen.append({"set": {"family": "inet", "name": "mine", "table": "kubenodeReturnPath"}}),
+    "asleep": lambda seen: seen[1]["table"].update(flags="dormant"),
+    "another family": lambda seen: seen[1]["table"].update(family="ip"),
+}
+
+
+@pytest.mark.parametrize("alter", SAME_MEANING.values(), ids=SAME_MEANING.keys())
+def test_a_listing_that_means_the_same_is_equal(alter: Alter) -> None:
+    seen = listing()
+    alter(seen)
+    assert nftables.from_listing({"nftables": seen}) == wish().table()
+
+
+@pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
+def test_a_listing_that_means_something_else_is_not_equal(alter: Alter) -> None:
+    seen = listing()
+    alter(seen)
+    assert nftables.from_listing({"nftables": seen}) != wish().table()
+
+
+def test_strict_also_marks_each_packet_that_enters() -> None:
+    seen = listing()
+    seen.insert(REQUEST + 1, rule("prerouting", *entering(), marking(META_MARK)))
+    assert nftables.from_listing({"nftables": seen}) == wish(strict=True).table() != wish().table()
+
+
+def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
+    """As nft before 1.1 lists it."""
+    seen = listing()
+    prefix = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
+    for place in (POD, LO, PROXY):
+        expr(seen, place)[1] = prefix
+        expr(seen, place)[2] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
+    expr(seen, REQUEST)[3] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
+    assert nftables.from_listing({"nftables": seen}) == wish(mark="0x80000000").table()
+
+
+def test_the_text_is_laid_out_as_nft_lists_it() -> None:
+    assert wish(strict=True, mask="0xff").table().text() == (
+        "table inet kubenodeReturnPath {\n"
+        "\tchain prerouting {\n"
+        "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+        '\t\tiifname "eth0" fib daddr . iif type local ct direction original'
+        " ct mark set ct mark & 0xffffff80 | 0x00000080\n"
+        '\t\tiifname "eth0" fib daddr . iif type local meta mark set meta mark & 0xffffff80 | 0x00000080\n'
+        '\t\tiifname "eni*" ct mark & 0x000000ff == 0x00000080 meta mark set meta mark & 0xffffff80 | 0x00000080\n'
+        '\t\tiifname "lo" ct mark & 0x000000ff == 0x00000080 meta mark set meta mark & 0xffffff80 | 0x00000080\n'
+        "\t}\n"
+        "\n"
+        "\tchain output {\n"
+        "\t\ttype route hook output priority mangle; policy accept;\n"
+        "\t\tfib saddr type unicast ct mark & 0x000000ff == 0x00000080"
+        " meta mark set meta mark & 0xffffff80 | 0x00000080\n"
+        "\t}\n"
+        "}\n"
+    )
+
+
+def test_spellings_and_order_mean_nothing() -> None:
+    assert wish(mark="128", mask="0X80") == wish()
+    assert wish(pod_interfaces=["b", "a*", "b"]) == wish(pod_interfaces=["a*", "b"])
+
+
+def test_strict_alone_asks_for_valid_marks() -> None:
+    assert wish().validation() is None and wish().sysctl_text() is None
+    validation = wish(strict=True, primary_interface="eth0.100").validation()
+    assert validation and validation.covers("eth0.100") and not validation.covers("eni1")
+    text = wish(strict=True, primary_interface="eth0.100").sysctl_text()
+    assert text and text.endswith("\nnet/ipv4/conf/eth0.100/src_valid_mark = 1\n")
+
+
+INVALID: list[tuple[str, dict[str, t.Any]]] = [
+    ("table", {"table": 'a"b'}),
+    ("table", {"table": "a}b"}),
+    ("primary_interface", {"primary_interface": None}),
+    ("primary_interface", {"primary_interface": ""}),
+    ("primary_interface", {"primary_interface": "lo"}),
+    ("primary_interface", {"primary_interface": "eth*"}),
+    ("primary_interface", {"primary_interface": 'eth"0'}),
+    ("primary_interface", {"primary_interface": "eth0\n"}),
+    ("primary_interface", {"primary_interface": "a" * 16}),
+    ("pod_interfaces", {"pod_interfaces": None}),
+    ("pod_interfaces", {"pod_interfaces": []}),
+    ("pod_interfaces[0]", {"pod_interfaces": [""]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["*"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["lo"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["eth0"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["e*"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["eth0*"]}),
+    ("pod_interfaces[1]", {"pod_interfaces": ["eni*", "eth*"]}),
+    ("pod_interfaces[1]", {"pod_interfaces": ["eni*", "e*i"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["eni+"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ['eni"*']}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["{eni1}"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["eni1, eni2"]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["a" * 16]}),
+    ("pod_interfaces[0]", {"pod_interfaces": ["a" * 15 + "*"]}),
+    ("mark", {"mark": "0"}),
+    ("mark", {"mark": "0x0"}),
+    ("mark", {"mark": "-1"}),
+    ("mark", {"mark": "0x100000000"}),
+    ("mark", {"mark": "4294967296"}),
+    ("mark", {"mark": "080"}),
+    ("mark", {"mark": "1_0"}),
+    ("mark", {"mark": " 1"}),
+    ("mark", {"mark": "0x80/0x80"}),
+    ("mark", {"mark": ""}),
+    ("mark", {"mark": "0x80", "mask": "0x40"}),
+    ("mark", {"mark": "0x81", "mask": "0x80"}),
+    ("mask", {"mask": "0"}),
+    ("mask", {"mask": "0x1ffffffff"}),
+    ("mask", {"mask": "all"}),
+]
+
+
+@pytest.mark.parametrize(("option", "change"), INVALID, ids=str)
+def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict[str, t.Any]) -> None:
+    with pytest.raises(Invalid, match="must be .* was given") as caught:
+        wish(**change)
+    assert caught.value.option == option
