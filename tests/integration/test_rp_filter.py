@@ -227,7 +227,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
 def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
     node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
     before = node.snapshot()
-    assert f"{PATH} is not kubenode.datapath's" in refused(node, interfaces=["eth0"], mode="loose")
+    assert f"{PATH} is not what this run may replace" in refused(node, interfaces=["eth0"], mode="loose")
     assert not run(node, state="absent")["changed"] and node.snapshot() == before
 
 
