@@ -18,6 +18,7 @@ import pytest
 
 from lab import Lab
 from lab.node import NamespaceNode
+from lab.steps import Steps
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -59,12 +60,7 @@ def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, A
 
 def refused(node: NamespaceNode, **options: Any) -> str:
     """The error, in check mode and for real the same; the node is as before."""
-    before = node.snapshot()
-    errors = [node.module("nftables_probe_snat", options, check=check) for check in (True, False)]
-    assert [error["failed"] for error in errors] == [True, True], errors
-    assert errors[0]["msg"] == errors[1]["msg"]
-    assert node.snapshot() == before
-    return str(errors[1]["msg"])
+    return Steps(node, "nftables_probe_snat", {}).refused(**options)
 
 
 def warnings(result: dict[str, Any]) -> str:
@@ -76,19 +72,7 @@ def warnings(result: dict[str, Any]) -> str:
 
 def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
     """Checked, run, checked again, run again. Gives the diff of the run."""
-    before = node.snapshot()
-    predicted = run(node, check=True, **options)
-    assert predicted["changed"]
-    assert node.snapshot() == before
-    done = run(node, **options)
-    assert done == predicted
-    after = node.snapshot()
-    assert after != before
-    for check in (True, False):
-        again = run(node, check=check, **options)
-        assert (again["changed"], again["diff"]) == (False, [])
-        assert node.snapshot() == after
-    return done
+    return Steps(node, "nftables_probe_snat", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from lab import Lab, Node, watched
 from lab.node import NamespaceNode
+from lab.steps import Steps
 from unit import strategies
 
 PATH = "/etc/kubenode/policy-routes-75.json"
@@ -112,19 +113,7 @@ def refused(node: NamespaceNode, check_fails: bool = True, **options: Any) -> st
 
 def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
     """Checked, run, checked again, run again. Gives the result of the run."""
-    before = node.snapshot()
-    predicted = run(node, check=True, **options)
-    assert predicted["changed"]
-    assert node.snapshot() == before
-    done = run(node, **options)
-    assert done == predicted
-    after = node.snapshot()
-    assert after != before
-    for check in (True, False):
-        again = run(node, check=check, **options)
-        assert (again["changed"], again["diff"]) == (False, [])
-        assert node.snapshot() == after
-    return done
+    return Steps(node, "policy_routes", {}).four(**options)
 
 
 def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:

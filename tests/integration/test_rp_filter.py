@@ -13,6 +13,7 @@ import pytest
 
 from lab import Lab
 from lab.node import NamespaceNode
+from lab.steps import Steps
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 OTHER_PATH = "/etc/sysctl.d/91-other.conf"
@@ -41,12 +42,7 @@ def loose(node: NamespaceNode, *interfaces: str, **options: Any) -> dict[str, An
 
 def refused(node: NamespaceNode, **options: Any) -> str:
     """The error, in check mode and for real the same; the node is as before."""
-    before = node.snapshot()
-    errors = [node.module("rp_filter", options, check=check) for check in (True, False)]
-    assert [error["failed"] for error in errors] == [True, True], errors
-    assert errors[0]["msg"] == errors[1]["msg"]
-    assert node.snapshot() == before
-    return str(errors[1]["msg"])
+    return Steps(node, "rp_filter", {}).refused(**options)
 
 
 def warnings(result: dict[str, Any]) -> list[str]:
@@ -72,19 +68,7 @@ def effective(node: NamespaceNode) -> dict[str, int]:
 
 def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
     """Checked, run, checked again, run again. Gives the result of the run."""
-    before = node.snapshot()
-    predicted = run(node, check=True, **options)
-    assert predicted["changed"]
-    assert node.snapshot() == before
-    done = run(node, **options)
-    assert done == predicted
-    after = node.snapshot()
-    assert after != before
-    for check in (True, False):
-        again = run(node, check=check, **options)
-        assert (again["changed"], again["diff"]) == (False, [])
-        assert node.snapshot() == after
-    return done
+    return Steps(node, "rp_filter", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:

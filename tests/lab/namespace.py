@@ -70,11 +70,11 @@ mount -t tmpfs -o mode=0755 lab /run
 exec 4< /run
 mkdir /run/tools
 for folder in etc var/lib run; do
-  mkdir -p /run/upper/$folder /run/work/$folder
+  mkdir -p /run/upper/$folder /run/scratch/$folder
   chmod --reference=/$folder /run/upper/$folder
   lower=/$folder
   [ $folder != run ] || lower=/proc/self/fd/3
-  mount -t overlay -o lowerdir=$lower,upperdir=/run/upper/$folder,workdir=/run/work/$folder lab /$folder
+  mount -t overlay -o lowerdir=$lower,upperdir=/run/upper/$folder,workdir=/run/scratch/$folder lab /$folder
 done
 mkdir -p /run/lab
 mount --bind /proc/self/fd/4/tools /run/lab
