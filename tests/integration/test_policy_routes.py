@@ -250,7 +250,8 @@ def test_tables_may_come_by_name(node: NamespaceNode) -> None:
 
 
 # The watcher runs in the interpreter that node.module puts behind it.
-WATCH = 'watcher="$1 $2 $3 $4 $5"; shift 6; exec $watcher "$@"'
+# In place of the Python of the module's own command line, $6, comes the watcher's.
+WATCH = 'python=$1 script=$2 log=$3 last=$4 signal=$5; shift 6; exec "$python" "$script" "$log" "$last" "$signal" "$@"'
 
 
 def watched_run(
