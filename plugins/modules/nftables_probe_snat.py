@@ -175,7 +175,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_sna
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import probe_guards
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
@@ -238,6 +237,7 @@ def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
 def _archive() -> str:
     """The boot program. Imported here, as a run that places none shall not pay for it."""
     from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot
+    from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 
     return archive(boot)
 

@@ -92,8 +92,7 @@ Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
 Rule = tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(t.NamedTuple):
     """A chain and its rules in order. ``type``, ``hook`` and ``priority`` are None for a chain that no hook calls."""
 
     name: str
@@ -110,8 +109,7 @@ class Chain:
         return "".join([f"\tchain {self.name} {{\n", *(f"\t\t{line}\n" for line in lines), "\t}\n"])
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(t.NamedTuple):
     """A whole table. ``others`` are its flags and named objects (sets, maps, flow tables): ours have none."""
 
     family: str

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ipaddress
 import typing as t
-from dataclasses import dataclass
 
 from . import names
 from .nftables import Chain, Counter, Mangle, Rule, Table, Verdict, match
@@ -37,8 +36,7 @@ PRIORITY_RANGE = (-(2**31), 2**31 - 1)
 CONNTRACK_PRIORITY = -200
 
 
-@dataclass(frozen=True, order=True)
-class Probe:
+class Probe(t.NamedTuple):
     """A probe's ``source`` on the wire and the address, ``translated``, that stands for it inside the node."""
 
     source: ipaddress.IPv6Address
@@ -48,8 +46,7 @@ class Probe:
 AZURE_PROBE = Probe(ipaddress.IPv6Address(AZURE_SOURCE), ipaddress.IPv6Address(AZURE_TRANSLATED))
 
 
-@dataclass(frozen=True)
-class ProbeSnat:
+class ProbeSnat(t.NamedTuple):
     """The wish: probes that enter and leave by ``interface`` are translated by the ip6 table ``name``."""
 
     name: str = "azureSLBProbe"

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 
 from . import names, reverse_path
 from .nftables import Chain, Mangle, Rule, Table, mark_text, match
@@ -32,8 +31,7 @@ MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 PRIORITY = -150
 
 
-@dataclass(frozen=True)
-class ReturnPath:
+class ReturnPath(t.NamedTuple):
     """The wish.
 
     mark, mask: the bits of a mark that are ours, and how they stand; all others are kept as they are.
