@@ -18,6 +18,7 @@ import pytest
 from lab import Lab, Node
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
+from lab.surroundings import AGENTBAKERS_TABLE
 
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
@@ -214,23 +215,7 @@ def test_ipv6_lost_and_gained_between_boots_is_followed(running: Lab, node: Syst
 
 # AgentBaker's own unit, as its images bring it: no ordering, no stop, a restart every 10 seconds until it succeeds.
 AGENTBAKERS = {
-    "/etc/systemd/system/ipv6_nftables": """\
-define slb_lla = fe80::1234:5678:9abc
-define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
-table ip6 azureSLBProbe
-flush table ip6 azureSLBProbe
-table ip6 azureSLBProbe {
-  chain prerouting {
-    type filter hook prerouting priority -300
-    iifname eth0 icmpv6 type { nd-neighbor-solicit, nd-router-advert, nd-neighbor-advert } counter accept
-    iifname eth0 ip6 saddr $slb_lla ip6 saddr set $slb_gua counter
-  }
-  chain postrouting {
-    type filter hook postrouting priority -300
-    oifname eth0 ip6 daddr $slb_gua ip6 daddr set $slb_lla counter
-  }
-}
-""",
+    "/etc/systemd/system/ipv6_nftables": AGENTBAKERS_TABLE,
     "/etc/systemd/system/ipv6_nftables.service": """\
 [Unit]
 Before=kubelet.service

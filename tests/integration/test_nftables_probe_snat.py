@@ -19,6 +19,7 @@ import pytest
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
+from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -26,25 +27,6 @@ LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBPro
 DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
 LOCK = "/run/kubenode.lock"
 AGENTBAKER = "/etc/systemd/system/ipv6_nftables.service"
-
-# As an image of AKS loads it: another order of the set, another spelling, no policy, the flush idiom.
-AGENTBAKERS_TABLE = """
-define slb_lla = fe80::1234:5678:9abc
-define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
-table ip6 azureSLBProbe
-flush table ip6 azureSLBProbe
-table ip6 azureSLBProbe {
-  chain prerouting {
-    type filter hook prerouting priority -300
-    iifname eth0 icmpv6 type { nd-neighbor-solicit, nd-router-advert, nd-neighbor-advert } counter accept
-    iifname eth0 ip6 saddr $slb_lla ip6 saddr set $slb_gua counter
-  }
-  chain postrouting {
-    type filter hook postrouting priority -300
-    oifname eth0 ip6 daddr $slb_gua ip6 daddr set $slb_lla counter
-  }
-}
-"""
 
 
 @pytest.fixture
@@ -579,16 +561,6 @@ def test_a_masked_unit_is_somebodys_wish(node: NamespaceNode) -> None:
     assert run(node, permanent=False)["changed"]
     run(node, state="absent")
     assert node.run(["readlink", UNIT]).stdout.strip() == "/dev/null"
-
-
-ANOTHER_ROOT = """
-mount -t tmpfs tmpfs /mnt
-for entry in /*; do
-  if [ -L $entry ]; then cp -P $entry /mnt
-  elif [ -d $entry ] && [ $entry != /mnt ]; then mkdir /mnt$entry && mount --rbind $entry /mnt$entry
-  fi
-done
-"""
 
 
 def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: NamespaceNode) -> None:

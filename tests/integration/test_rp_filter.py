@@ -14,6 +14,7 @@ import pytest
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
+from lab.surroundings import ANOTHER_ROOT
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 OTHER_PATH = "/etc/sysctl.d/91-other.conf"
@@ -285,16 +286,6 @@ def test_a_file_that_sets_all_is_warned_of_or_outdone(node: NamespaceNode) -> No
     assert not warnings(run(node, interfaces=["eth0"], mode="off", raise_all=True))
     node.run([SYSTEMD_SYSCTL])
     assert effective(node)["eth0"] == 0 and value(node, "default") == 1
-
-
-ANOTHER_ROOT = """
-mount -t tmpfs tmpfs /mnt
-for entry in /*; do
-  if [ -L $entry ]; then cp -P $entry /mnt
-  elif [ -d $entry ] && [ $entry != /mnt ]; then mkdir /mnt$entry && mount --rbind $entry /mnt$entry
-  fi
-done
-"""
 
 
 def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: NamespaceNode) -> None:

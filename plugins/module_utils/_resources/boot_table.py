@@ -59,8 +59,9 @@ class BootTable:
     def _previous_path(self, unit: str) -> str:
         """The script that our unit loads as it stands on the node: it is ours, whatever is in it."""
         found = self._edge.read(units.path_of(unit))
-        is_ours = isinstance(found, files.Content) and found.text.startswith(HEADING)
-        return boot_unit.loaded_path(found.text) if isinstance(found, files.Content) and is_ours else ""
+        if isinstance(found, files.Content) and found.text.startswith(HEADING):
+            return boot_unit.loaded_path(found.text)
+        return ""
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft.Nft) -> list[Entry]:
         """Each begins with the table's name, so that one table's call never takes another's file for its own."""
