@@ -15,13 +15,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 # Debian packages, by what they are for.
 PYTHON = ["git", "python3-venv"]
 KERNEL = ["nftables", "iptables", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
 NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
+SSH = ["openssh-client", "openssh-server"]  # nodes reached over their own network
+VMS = ["qemu-system-x86", "e2fsprogs"]  # nodes that are VMs
+HOSTS = KERNEL + NODES + SSH + VMS  # what any node of the lab needs
+IMAGES = ["packer", "qemu-utils"]  # images that are built, and booted as VMs
 TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
 BENCH = ["curl", "jq"]  # what a boot script of the usual kind is made of
 
@@ -40,8 +48,12 @@ TOOLS = [
     "mypy==2.4.1",
     "pyroute2==0.9.7",
     "pytest==9.2.0",
+    "pytest-xdist==3.8.0",
     "ruff==0.17.5",
 ]
+
+# Connection plugins that ansible-core lacks, and the package that has the collections which bring them.
+COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansible==14.5.0"
 
 # The least that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support it.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
@@ -117,19 +129,49 @@ def venv(python: str, requirements: list[str]) -> Path:
     """The bin folder of a virtual environment with these requirements; made if it is not there yet."""
     key = hashlib.sha256("\n".join([python, *requirements]).encode()).hexdigest()[:12]
     home = CACHE / "venv" / f"{os.path.basename(python)}-{key}"
+
+    def make() -> None:
+        step(
+            f"making a virtual environment on {python}: {' '.join(requirements)}",
+            [python, "-m", "venv", "--clear", str(home)],
+            [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *requirements],
+        )
+
+    made_once(home, make)
+    return home / "bin"
+
+
+def made_once(home: Path, make: Callable[[], None]) -> None:
+    """A folder of the cache; two runs of make must not make the same one."""
     complete = home / "complete"
     if not complete.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with (CACHE / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two runs of make must not build the same folder
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not complete.exists():
-                step(
-                    f"making a virtual environment on {python}: {' '.join(requirements)}",
-                    [python, "-m", "venv", "--clear", str(home)],
-                    [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *requirements],
-                )
+                make()
                 complete.touch()
-    return home / "bin"
+
+
+def connections() -> Path:
+    """A tree for ANSIBLE_COLLECTIONS_PATH with the connection plugins of COLLECTIONS; needs pip in this Python.
+
+    The package is downloaded once, 50 MB, and nothing else of it is kept.
+    """
+    home = CACHE / "collections" / COLLECTIONS_FROM.replace("==", "-")
+    wanted = re.compile(rf"ansible_collections/(?:{'|'.join(COLLECTIONS)})/(?:MANIFEST.json|meta/|plugins/connection/)")
+
+    def make() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir"]
+            only = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", f"--dest={folder}"]
+            step(f"downloading connection plugins: {COLLECTIONS_FROM}", [*pip, *only, COLLECTIONS_FROM])
+            (wheel,) = Path(folder).glob("*.whl")
+            with zipfile.ZipFile(wheel) as package:
+                package.extractall(home, [name for name in package.namelist() if wanted.match(name)])
+
+    made_once(home, make)
+    return home
 
 
 def main_venv() -> Path:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another, with a summary at the end.
 
-    toolchain.py lint sanity unit integration molecule   run these parts
-    toolchain.py run COMMAND ...                         run a command with all tools and the collection in place
+    toolchain.py lint sanity unit integration molecule image   run these parts
+    toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
 to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
@@ -156,15 +156,23 @@ def unit() -> Iterator[Check]:
 
 
 def integration() -> Iterator[Check]:
-    prepare(installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS)
-    yield from pytest("integration", installation.main_venv(), "--verbose", "--durations=10")
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    # Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
+    halves = ["--numprocesses=2", "--dist=loadfile"]
+    yield from pytest("integration", installation.main_venv(), *halves, "--verbose", "--durations=20")
 
 
 def molecule() -> Iterator[Check]:
-    prepare(installation.PYTHON + installation.KERNEL + installation.NODES)
+    prepare(installation.PYTHON + installation.HOSTS)
     tools = installation.main_venv()
     for scenario in sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")):
         yield Check(scenario, ["molecule", "test", "-s", scenario], {**environment(tools), "NO_COLOR": "1"})
+
+
+def image() -> Iterator[Check]:
+    prepare(installation.PYTHON + installation.HOSTS + installation.IMAGES)
+    tools = installation.main_venv()
+    yield Check("image", [str(tools / "python"), "tests/image.py"], environment(tools))
 
 
 def pytest(folder: str, tools: Path, *options: str) -> Iterator[Check]:
@@ -215,15 +223,13 @@ def run_parts(names: list[str]) -> int:
     return 1 if failures else 0
 
 
-PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration, "molecule": molecule}
+PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration, "molecule": molecule, "image": image}
 
 
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and arguments[1:]:
         try:
-            prepare(
-                installation.PYTHON + installation.KERNEL + installation.NODES + installation.TESTS + installation.BENCH
-            )
+            prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
             tools = installation.main_venv()
         except installation.NotInstalled as reason:
             sys.exit(f"toolchain: {reason}")

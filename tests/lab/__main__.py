@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
         for word in _words(name):
             command.add_argument(word)
         if name == "up":
-            command.add_argument("declaration", type=Path, help="JSON, with the arguments of Lab and of Node")
+            command.add_argument(
+                "declaration", type=Path, help="JSON, with the arguments of Lab and of Node, or of EniLab and of Eni"
+            )
             idle = "seconds after which a lab that nobody asks ends (%(default)s)"
             command.add_argument("--idle", type=float, default=daemon.IDLE_LIMIT, help=idle)
     return parser

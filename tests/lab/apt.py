@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lab import images
-from lab.container import SystemdNode
+from lab.booting import BootingNode
 from lab.entering import LabError
 
 FOLDER = "/srv/apt"
@@ -51,7 +51,7 @@ def with_version(package: Path, version: str, folder: Path) -> Path:
     return target
 
 
-def publish(node: SystemdNode, debs: Iterable[Path]) -> None:
+def publish(node: BootingNode, debs: Iterable[Path]) -> None:
     """Make exactly these packages available to apt on the node, in place of what was published before.
 
     The node's own index (``apt-get update``) is left as it is: it is stale now, which is a case to test.

@@ -15,8 +15,10 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from lab import apt, images, place, wiring
+from lab import apt, collection, disk, images, metadata_replies, place, wiring
 from lab.base import Cloud
+from lab.booting import BootingNode
+from lab.build import Build
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.load_balancer import LINK, Client, LoadBalancer, RouterAdvertisements
@@ -26,6 +28,7 @@ from lab.namespace import Namespace
 from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
 from lab.podman import Podman
+from lab.vm import VmNode
 
 _READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
 
@@ -36,13 +39,23 @@ class Node:
 
     ``system``: the Debian release that it runs, with systemd; None is a node of namespaces, on the host's files.
     ``without``: packages of a node's usual ones that its system lacks, and that its apt can install from a repository
-    on the node itself, once it has updated its index.
+    on the node itself, once it has updated its index. ``besides``: packages that it has more than others.
+    ``build``: it boots this image, which is one of ``system``.
+    ``vm``: it runs its release's kernel too, as a small VM, and not as a container; from ``disk``, where one is given.
     """
 
     name: str
     pods: Sequence[str] = ()
     system: str | None = None
     without: Sequence[str] = ()
+    besides: Sequence[str] = ()
+    build: Build | None = None
+    vm: bool = False
+    disk: disk.Disk | None = None
+
+    def __post_init__(self) -> None:
+        if self.vm and not self.system:
+            raise LabError(f"{self.name}: a VM runs the kernel of a release; set system, for example to bookworm")
 
 
 class Lab(Cloud):
@@ -50,11 +63,16 @@ class Lab(Cloud):
 
     ``router_advertisements`` is a lifetime in seconds: the nodes then have their IPv6 default route from the load
     balancer's advertisements (accept_ra=2) and not as a static one.
-    ``metadata``: the metadata service answers before a node boots. Without it, ``lab.metadata`` waits for its start().
+    ``metadata``: the metadata service answers before a node boots, as Azure's or as the one that is given. Without it,
+    ``lab.metadata`` waits for its start().
     """
 
     def __init__(
-        self, name: str, nodes: Sequence[Node], router_advertisements: int | None = None, metadata: bool = False
+        self,
+        name: str,
+        nodes: Sequence[Node],
+        router_advertisements: int | None = None,
+        metadata: bool | metadata_replies.Cloud = False,
     ) -> None:
         super().__init__(name)
         self.router_advertisements: RouterAdvertisements | None = None
@@ -64,6 +82,8 @@ class Lab(Cloud):
             self._start_machines(nodes)
             wiring.connect_front(self.load_balancer, self.client)
             if metadata:
+                if not isinstance(metadata, bool):
+                    self.metadata.cloud = metadata
                 self.metadata.start()
             if router_advertisements is not None:
                 self.router_advertisements = RouterAdvertisements(self.load_balancer, router_advertisements)
@@ -91,14 +111,21 @@ class Lab(Cloud):
         self.metadata = MetadataServer(self.load_balancer)
         self._endings.callback(self.metadata.stop)
         for number, node in enumerate(declared):
-            built = NamespaceNode(own[node.name]) if node.system is None else self._systemd_node(node, node.system)
+            built = NamespaceNode(own[node.name]) if node.system is None else self._booting_node(node, node.system)
             self._settle(built, Place(number), pods[number])
 
-    def _systemd_node(self, declared: Node, system: str) -> SystemdNode:
+    def _booting_node(self, declared: Node, system: str) -> BootingNode:
+        if declared.vm:
+            console = collection.CHECKOUT / ".build/logs" / f"{self.name}-{declared.name}-console.log"
+            made = declared.disk or disk.disk(system, _packages(declared))
+            node = VmNode(declared.name, made, self.load_balancer, console, self._connect_booted)
+            self._endings.callback(node.close)
+            return node
         if self._podman is None:
             self._podman = Podman()
             self._endings.callback(self._podman.close)
-        image = self._podman.image(system, _image_packages(declared))
+        build = declared.build
+        image = self._podman.built(build) if build else self._podman.image(system, _packages(declared))
         return SystemdNode(declared.name, self._podman, image, self._plug_in)
 
     def _settle(self, node: ClusterNode, at: Place, pods: Sequence[Namespace]) -> None:
@@ -116,14 +143,17 @@ class Lab(Cloud):
         for node in self.nodes:
             if isinstance(node, SystemdNode):
                 node.start()
+            elif isinstance(node, VmNode):
+                wiring.start_vm(node, self.load_balancer, self._advertised)
             else:
                 self._connect(node)
-        self._wait_until_connected(self.nodes)
+        self._wait_until_connected([node for node in self.nodes if not isinstance(node, VmNode)])
         for wanted, node in zip(declared, self.nodes, strict=True):
-            if isinstance(node, SystemdNode):
+            if isinstance(node, BootingNode):
                 node.wait_until_booted()
                 if wanted.system and wanted.without:
-                    apt.publish(node, apt.packages(wanted.system, wanted.without, _image_packages(wanted)))
+                    apt.publish(node, apt.packages(wanted.system, wanted.without, _packages(wanted)))
+        self._wait_until_connected(self.nodes)
 
     def _plug_in(self, node: SystemdNode) -> None:
         """What each boot begins with: the kernel of the boot before is gone, with links, addresses and listeners."""
@@ -133,8 +163,13 @@ class Lab(Cloud):
         self._wait_until_connected([node])
 
     def _connect(self, node: ClusterNode) -> None:
-        others = [other for other in self.nodes if other is not node]
-        wiring.connect(node, self.load_balancer, others, self._advertised)
+        wiring.connect(node, self.load_balancer, self._others(node), self._advertised)
+
+    def _connect_booted(self, node: VmNode) -> None:
+        wiring.connect_booted(node, self._others(node))
+
+    def _others(self, node: ClusterNode) -> list[ClusterNode]:
+        return [other for other in self.nodes if other is not node]
 
     def _wait_until_connected(self, nodes: Sequence[ClusterNode]) -> None:
         """Return when the client reaches the nodes and their pods: links are up, routes and neighbours are known.
@@ -153,5 +188,6 @@ class Lab(Cloud):
                     )
 
 
-def _image_packages(declared: Node) -> list[str]:
-    return [package for package in images.USUAL_PACKAGES if package not in declared.without]
+def _packages(declared: Node) -> list[str]:
+    usual = disk.PACKAGES if declared.vm else images.USUAL_PACKAGES
+    return [package for package in (*usual, *declared.besides) if package not in declared.without]

@@ -13,6 +13,11 @@ TREE = CHECKOUT / ".build" / "collections"
 """For ANSIBLE_COLLECTIONS_PATH and PYTHONPATH."""
 
 
+def path(*besides: Path) -> str:
+    """For ANSIBLE_COLLECTIONS_PATH, where other trees are wanted as well."""
+    return ":".join(map(str, [link(), *besides]))
+
+
 def link() -> Path:
     """Make TREE where it is missing: ``ansible_collections/kubenode/datapath`` is a symlink to the checkout."""
     place = TREE / "ansible_collections" / "kubenode" / "datapath"

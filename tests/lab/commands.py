@@ -10,7 +10,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from lab import azure_bridge
+from lab.azure_vnet import AzurePod
 from lab.cloud import Lab
+from lab.eni import BACKEND, PRIMARY, EniLab
 from lab.metadata import Behaviour
 from lab.node import POD_PORT
 
@@ -46,7 +49,64 @@ def kubelet_starts(lab: Lab, node: str) -> list[dict[str, Any]]:
     return [dataclasses.asdict(start) for start in lab.node(node).kubelet_starts()]
 
 
+def networks(lab: EniLab, node: str) -> None:
+    """let systemd-networkd manage the interfaces; it starts at the next boot"""
+    lab.node(node).place_networks()
+
+
+def unplug(lab: EniLab, interface: str) -> None:
+    """take a secondary interface from the node"""
+    lab.unplug(interface)
+
+
+def plug(lab: EniLab, interface: str) -> None:
+    """give it back, as a link that is down"""
+    lab.plug(interface)
+
+
+def serve(lab: EniLab, port: str, pod: str) -> None:
+    """let the node's kube-proxy serve this pod alone at a node port, with externalTrafficPolicy Local, until the next boot"""
+    lab.node("node1").forget_services()
+    lab.node("node1").service(int(port), [lab.pod(pod).address], "Local")
+
+
+def call(lab: EniLab, port: str) -> bool:
+    """whether a client from outside is answered at a node port"""
+    return lab.client.fetch(PRIMARY.address, int(port)) is not None
+
+
+def reach(lab: EniLab, pod: str) -> bool:
+    """whether the pod gets through to a machine outside, under its own address"""
+    answer = lab.fetch_from(pod, BACKEND, POD_PORT)
+    return answer is not None and answer.peer == lab.pod(pod).address
+
+
+def azure_vnet(lab: Lab, node: str) -> None:
+    """let azure-vnet have served the node, and Cilium have taken over"""
+    azure_bridge.served(lab.node(node), [AzurePod(1), AzurePod(2)])
+
+
+def ping(lab: Lab, node: str) -> bool:
+    """whether the node answers the client's echo requests"""
+    return lab.client.ping(lab.node(node).address)
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__.replace("_", "-"): command
-    for command in (probe, snapshot, reboot, metadata, kubelet, kubelet_starts)
+    for command in (
+        probe,
+        snapshot,
+        reboot,
+        metadata,
+        kubelet,
+        kubelet_starts,
+        networks,
+        unplug,
+        plug,
+        serve,
+        call,
+        reach,
+        azure_vnet,
+        ping,
+    )
 }

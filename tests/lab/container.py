@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab import adhoc, entering, kubelet, snapshot
+from lab import entering, snapshot
+from lab.booting import BOOT_LIMIT, BootingNode
 from lab.entering import LabError
-from lab.node import ClusterNode
 from lab.podman import Podman
 
-BOOT_LIMIT = 60.0  # seconds; an idle machine needs one
 _CLEANUP_LIMIT = 30.0  # seconds; it takes a tenth
 _PLUG_LIMIT = 5.0  # seconds that the kernel may take to free the namespace of the boot before, with its links
 
 
-class SystemdNode(ClusterNode):
+class SystemdNode(BootingNode):
     """A node that boots, in a cloud or by itself. Its process 1, its namespaces and its links are new after each boot.
 
     ``plug`` is called for each boot when the network namespace is there and process 1 waits to be started: the place to
@@ -89,56 +86,10 @@ class SystemdNode(ClusterNode):
         self._plug_in()
         self.wait_until_booted()
 
-    def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
-        """Wait until systemd has nothing left to start; answer its state, which has to be one of ``states``."""
-        deadline = time.monotonic() + timeout
-        while True:
-            # The first calls come before D-Bus: no answer then, and not the last word.
-            asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout)
-            state = asked.stdout.strip()
-            if state in states:
-                return state
-            if state == "degraded":
-                failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
-                raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
-            if time.monotonic() > deadline:
-                raise LabError(f"{self.name} did not boot within {timeout:g} s: {state or asked.stderr.strip()}")
-            time.sleep(0.05)
-
-    def module(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        check: bool = False,
-        diff: bool = True,
-        timeout: float = 60,
-    ) -> dict[str, Any]:
-        """Run a module by Ansible itself, in a second or two."""
-        return adhoc.run(self, f"kubenode.datapath.{name}", arguments or {}, check, diff, timeout)
-
     def snapshot(self) -> dict[str, Any]:
         """As of every node; its packages, and its files as they are. Units that are enabled are links among them."""
         root = Path("/proc", str(self.pid), "root")
         return {**snapshot.network(self), "files": snapshot.tree(root), "packages": snapshot.packages(root)}
-
-    def place_kubelet_stand_in(self) -> None:
-        """Let the node have a kubelet.service, which records at each start what was there."""
-        kubelet.place(self)
-
-    def kubelet_starts(self) -> list[kubelet.Start]:
-        """All starts of all boots, the newest last."""
-        return kubelet.starts(self)
-
-    def copy_in(self, source: Path, path: str) -> None:
-        """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
-        archive = subprocess.run(
-            ["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE
-        ).stdout
-        unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
-        subprocess.run(
-            entering.command(self.pid, self.namespaces, ["sh", "-c", unpack, "sh", *os.path.split(path)]),
-            check=True, input=archive, cwd="/", env=entering.ENVIRONMENT,
-        )  # fmt: skip
 
     def _is_another_boot(self, before: int) -> bool:
         try:

@@ -23,8 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lab.base import Cloud
 from lab.cloud import Lab, Node
 from lab.commands import COMMANDS
+from lab.eni import Eni, EniLab
 from lab.entering import LabError
 
 IDLE_LIMIT = 3600.0  # seconds
@@ -34,7 +36,9 @@ _DOWN = "down"
 
 
 def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
-    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``; return when it stands.
+    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, or of ``EniLab`` and ``Eni``.
+
+    Returns when it stands.
 
     It ends by itself when nobody asks for ``idle`` seconds.
     """
@@ -119,7 +123,7 @@ class _Control(socketserver.UnixStreamServer):
 
     timeout = 0.5  # seconds between two looks at the folder and the clock
 
-    def __init__(self, lab: Lab, folder: Path, ending: contextlib.ExitStack) -> None:
+    def __init__(self, lab: Cloud, folder: Path, ending: contextlib.ExitStack) -> None:
         os.chdir(folder)  # a socket's path may have 107 bytes
         super().__init__(_CONTROL, _Command)
         self.lab = lab
@@ -155,12 +159,16 @@ class _Command(socketserver.StreamRequestHandler):
             return {"error": str(error) or repr(error)}
 
 
+def _declared(name: str, declared: dict[str, Any]) -> Cloud:
+    if "enis" in declared:
+        return EniLab(name, [Eni(**eni) for eni in declared.pop("enis")], **declared)
+    return Lab(name, [Node(**node) for node in declared.pop("nodes")], **declared)
+
+
 def _main(folder: Path, declaration: Path, idle: float) -> None:
-    declared = json.loads(declaration.read_text())
-    nodes = [Node(**node) for node in declared.pop("nodes")]
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     with contextlib.ExitStack() as ending:
-        lab = ending.enter_context(Lab(folder.name, nodes, **declared))
+        lab = ending.enter_context(_declared(folder.name, json.loads(declaration.read_text())))
         ending.callback(_remove_leftovers, folder)
         lab.write_inventory(folder / _INVENTORY)
         with _Control(lab, folder, ending) as control:

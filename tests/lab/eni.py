@@ -20,12 +20,14 @@ from collections.abc import Iterable, Sequence
 
 from lab import links, proxy
 from lab.base import Cloud
+from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.load_balancer import Client
 from lab.machine import Machine
 from lab.namespace import FORWARDING_NETWORK, Namespace
-from lab.node import POD_PORT, NamespaceNode, Pod
+from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
+from lab.podman import Podman
 from lab.prober import Answer, Prober
 from lab.service import IPV4
 from lab.wiring import veth
@@ -100,7 +102,7 @@ class EniPlace(Place):
         return PRIMARY.address
 
 
-class EniNode(NamespaceNode):
+class EniNode(ClusterNode):
     """A node with a primary interface, ENIs, and pods that share these."""
 
     family = IPV4
@@ -129,6 +131,23 @@ class EniNode(NamespaceNode):
         return self.run_from_host(["conntrack", "-L", "-f", "ipv4"]).splitlines()
 
 
+class EniNamespaceNode(EniNode, NamespaceNode):
+    """One of namespaces."""
+
+
+class EniSystemdNode(EniNode, SystemdNode):
+    """One that boots. systemd-networkd manages its ENIs, from its next start on, and finds them as they are."""
+
+    def place_networks(self) -> None:
+        """The files of networkd; it is started by the next boot."""
+        address = f"Address={PRIMARY.address}/24\nGateway={PRIMARY.gateway}\n"
+        for eni in (PRIMARY, *self.enis):
+            network = f"[Network]\nLinkLocalAddressing=no\n{address if eni is PRIMARY else ''}"
+            match = f"[Match]\nMACAddress={self.place.mac(eni.number)}\n"
+            self.write(f"/etc/systemd/network/10-{eni.name}.network", match + network)
+        self.run(["systemctl", "enable", "--quiet", "systemd-networkd"])
+
+
 class Router(Machine):
     """The cloud's router. It drops what comes from an ENI with a source address that the ENI does not own."""
 
@@ -150,27 +169,34 @@ class EniLab(Cloud):
     """A running cloud with one node, ``lab.node("node1")``.
 
     ``source_check``: whether the router looks at the source addresses of what ENIs send, as clouds do by default.
+    ``cni``: whether the node has what a CNI does: rules for its pods, and a table for each ENI.
+    ``system``: the Debian release that the node runs, with systemd; None is a node of namespaces, on the host's files.
     """
 
-    def __init__(self, name: str, enis: Sequence[Eni], source_check: bool = True) -> None:
+    def __init__(
+        self, name: str, enis: Sequence[Eni], source_check: bool = True, cni: bool = True, system: str | None = None
+    ) -> None:
         super().__init__(name)
+        self._cni = cni
         try:
-            self._start_machines(enis)
+            self._start_machines(enis, system)
             node: EniNode = self.node("node1")
-            for machine in (self.router, node):
-                machine.run_from_host(["sh", "-c", FORWARDING_NETWORK])
-            _connect_router(self.router, self.client, self.backend, node)
-            _connect_node(node)
+            self.router.run_from_host(["sh", "-c", FORWARDING_NETWORK])
+            _connect_outside(self.router, self.client, self.backend)
+            if isinstance(node, EniSystemdNode):
+                node.start()
+                node.wait_until_booted()
+            else:
+                self._connect(node)
             if source_check:
                 self.router.check_sources([PRIMARY, *enis])
-            self._wait_until_connected(node)
         except BaseException:
             self.close()
             raise
 
-    def _start_machines(self, enis: Sequence[Eni]) -> None:
+    def _start_machines(self, enis: Sequence[Eni], system: str | None) -> None:
         plain = [self._start_namespace(Namespace.network, name) for name in ("router", "client", "backend")]
-        holder = self._start_namespace(Namespace.node, "node1")
+        own = self._start_namespace(Namespace.node, "node1") if system is None else None
         pods = [
             (self._start_namespace(Namespace.network, pod), eni.pod_address(index))
             for eni in enis
@@ -183,7 +209,7 @@ class EniLab(Cloud):
         self.router, self.client = Router(router.name, router.pid), Client(client.name, client.pid)
         self.backend = Machine(backend.name, backend.pid)
         self.client.address = CLIENT
-        node = EniNode(holder)
+        node = EniNamespaceNode(own) if own else self._systemd_node(system or "")
         node.join(EniPlace(0), self._servers)
         node.enis = tuple(enis)
         node.pods = [Pod(namespace, address, node) for namespace, address in pods]
@@ -191,22 +217,59 @@ class EniLab(Cloud):
         for machine in (self.backend, *node.pods):
             self._servers.start(machine, POD_PORT)
 
+    def _systemd_node(self, system: str) -> EniSystemdNode:
+        podman = Podman()
+        self._endings.callback(podman.close)
+        return EniSystemdNode("node1", podman, podman.image(system), self._plug_in)
+
+    def _plug_in(self, node: SystemdNode) -> None:
+        """What each boot begins with: the kernel of the boot before is gone, with links, addresses and listeners."""
+        assert isinstance(node, EniNode)
+        node.forget_services()
+        for eni in (PRIMARY, *node.enis):
+            self.router.run(["ip", "link", "delete", eni.port], check=False)
+        for pod in node.pods:
+            pod.run(["ip", "link", "delete", "eth0"], check=False)
+        self._connect(node)
+
+    def _connect(self, node: EniNode) -> None:
+        node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
+        for eni in (PRIMARY, *node.enis):
+            _plug(self.router, node, eni)
+        _connect_node(node, self._cni)
+        self._wait_until_connected([self.client, node, *(node.pods if self._cni else ())], node)
+
+    def unplug(self, name: str) -> None:
+        """Take a secondary interface from the node: its link goes, and all routes over it."""
+        self.router.ip([f"link delete {self._eni(name).port}"])
+
+    def plug(self, name: str) -> None:
+        """Give it back, as a cloud does: a link that is down."""
+        _plug(self.router, self.node("node1"), self._eni(name))
+
+    def _eni(self, name: str) -> Eni:
+        for eni in self.node("node1").enis:
+            if eni.name == name:
+                found: Eni = eni
+                return found
+        raise LabError(f"node1 has no interface {name}")
+
     def fetch_from(self, pod: str, address: str, port: int, timeout: float = 1.0) -> Answer | None:
         """HTTP GET by a pod; None without an answer."""
         return Prober(self.pod(pod)).http(address, port, timeout, tries=1)
 
-    def _wait_until_connected(self, node: EniNode) -> None:
-        """Return when the backend is reached from the client, from the node and from each pod."""
+    def _wait_until_connected(self, machines: Sequence[Machine], node: EniNode) -> None:
+        """Return when each of them reaches the backend."""
         deadline = time.monotonic() + _READY_LIMIT
-        for machine in (self.client, node, *node.pods):
+        for machine in machines:
             while not Prober(machine).tcp(BACKEND, POD_PORT, timeout=0.05, tries=1):
                 if time.monotonic() > deadline:
                     raise LabError(f"{self.name}: after {_READY_LIMIT} s {machine.name} does not reach the backend")
         node.run_from_host(["conntrack", "-F"])
 
 
-def _connect_router(router: Router, client: Client, backend: Machine, node: EniNode) -> None:
-    """A link to each machine, and one to each of the node's interfaces, where the cloud knows which addresses it owns."""
+def _connect_outside(router: Router, client: Client, backend: Machine) -> None:
+    """A link to each machine but the node."""
     router.ip(["link set lo up"])
     for machine, address in ((client, CLIENT), (backend, BACKEND)):
         gateway, port = re.sub(r"\d+$", "1", address), f"{machine.name}0"
@@ -222,20 +285,23 @@ def _connect_router(router: Router, client: Client, backend: Machine, node: EniN
             ]
         )
         _compute_checksums(router, [port], machine, ["eth0"])
-    for eni in (PRIMARY, *node.enis):
-        mac = node.place.mac(eni.number)
-        router.ip(
-            [
-                veth(eni.port, node.pid, peer_mac=mac, peer_name=eni.name),
-                f"address add {eni.gateway}/24 dev {eni.port}",
-                f"link set {eni.port} up",
-                *(f"neighbour add {address} lladdr {mac} dev {eni.port} nud permanent" for address in eni.owned()),
-            ]
-        )
-        _compute_checksums(router, [eni.port], node, [eni.name])
 
 
-def _connect_node(node: EniNode) -> None:
+def _plug(router: Router, node: EniNode, eni: Eni) -> None:
+    """A link to one of the node's interfaces; the cloud knows which addresses it owns."""
+    mac = node.place.mac(eni.number)
+    router.ip(
+        [
+            veth(eni.port, node.pid, peer_mac=mac, peer_name=eni.name),
+            f"address add {eni.gateway}/24 dev {eni.port}",
+            f"link set {eni.port} up",
+            *(f"neighbour add {address} lladdr {mac} dev {eni.port} nud permanent" for address in eni.owned()),
+        ]
+    )
+    _compute_checksums(router, [eni.port], node, [eni.name])
+
+
+def _connect_node(node: EniNode, cni: bool) -> None:
     node.ip(
         [
             "link set lo up",
@@ -246,7 +312,9 @@ def _connect_node(node: EniNode) -> None:
     )
     for eni in node.enis:
         owned = [pod for pod in node.pods if pod.address in eni.owned()]
-        node.ip([*_interface(eni), *(line for pod in owned for line in _pod_link(pod, eni))])
+        node.ip([*_interface(eni), *(line for pod in owned for line in _pod_link(pod))])
+        if cni:
+            node.ip([_table(eni), *(line for pod in owned for line in _pod_rules(pod, eni))])
     for index, pod in enumerate(node.pods):
         _address_pod(pod, node.place.mac(0x80 + index))
 
@@ -254,19 +322,20 @@ def _connect_node(node: EniNode) -> None:
 def _interface(eni: Eni) -> list[str]:
     """Its own address has no route of its own in table main, as AWS's CNI deletes it."""
     address = [f"address add {eni.address}/24 dev {eni.name} noprefixroute"] if eni.has_address else []
-    return [
-        f"link set {eni.name} up",
-        *address,
-        f"route add default via {eni.gateway} dev {eni.name} onlink table {eni.table}",
-    ]
+    return [f"link set {eni.name} up", *address]
 
 
-def _pod_link(pod: Pod, eni: Eni) -> list[str]:
+def _table(eni: Eni) -> str:
+    return f"route add default via {eni.gateway} dev {eni.name} onlink table {eni.table}"
+
+
+def _pod_link(pod: Pod) -> list[str]:
     mac = pod.node.place.mac(0x80 + pod.node.pods.index(pod))
+    return [veth(pod.link, pod.pid, mac), f"link set {pod.link} up", f"route add {pod.address}/32 dev {pod.link}"]
+
+
+def _pod_rules(pod: Pod, eni: Eni) -> list[str]:
     return [
-        veth(pod.link, pod.pid, mac),
-        f"link set {pod.link} up",
-        f"route add {pod.address}/32 dev {pod.link}",
         f"rule add to {pod.address} lookup main priority {TO_POD_PRIORITY}",
         f"rule add from {pod.address} lookup {eni.table} priority {FROM_POD_PRIORITY}",
     ]

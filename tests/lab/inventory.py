@@ -18,11 +18,9 @@ def variables(node: ClusterNode) -> dict[str, Any]:
     """What Ansible has to know of a node."""
     return {
         "ansible_become": False,  # the connection enters as root, and a node need not have sudo
-        "ansible_connection": "lab_node",
         "ansible_pipelining": True,
         "ansible_python_interpreter": "/usr/bin/python3",
-        "lab_node_namespaces": " ".join(node.namespaces),
-        "lab_node_pid_file": str(node.pid_file),
+        **node.connection,
     }
 
 

@@ -9,19 +9,20 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.container import SystemdNode
+    from lab.machine import Machine
 
 UNIT = "kubelet.service"
 _PROGRAM = "/usr/local/bin/kubelet"
 _LOG = "/var/log/kubelet-start"
 
-# Type=exec, and the program becomes its own main process: systemd calls the unit started when it runs, as kubelet's.
+# It is told first, so that a unit which is called active has told.
 _SERVICE = f"""\
 [Unit]
 Description=Stands for kubelet, and tells what was there when it was started
 [Service]
 Type=exec
-ExecStart={_PROGRAM}
+ExecStartPre={_PROGRAM}
+ExecStart=/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
 """
@@ -31,7 +32,6 @@ _SCRIPT = f"""\
 #!/bin/sh
 read -r clock idle < /proc/uptime
 echo "$clock $(nft list tables 2>/dev/null | tr '\\n' ';')" >> {_LOG}
-exec sleep infinity
 """
 
 
@@ -43,7 +43,7 @@ class Start:
     tables: tuple[str, ...]
 
 
-def place(node: SystemdNode) -> None:
+def place(node: Machine) -> None:
     """Write the unit and enable it. It is started by the next boot, or by ``systemctl start kubelet``."""
     node.write(_PROGRAM, _SCRIPT, mode=0o755)
     node.write(f"/etc/systemd/system/{UNIT}", _SERVICE)
@@ -51,7 +51,7 @@ def place(node: SystemdNode) -> None:
     node.run(["systemctl", "enable", "--quiet", UNIT])
 
 
-def starts(node: SystemdNode) -> list[Start]:
+def starts(node: Machine) -> list[Start]:
     """All starts of all boots, the newest last."""
     return [_parse(line) for line in node.read(_LOG).splitlines()] if node.exists(_LOG) else []
 

@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checksums that are real: links of the lab compute them before they send."""
+"""What links of the lab need of the kernel that ip(8) does not give: checksums that are real, and taps that a VM is given."""
 
 from __future__ import annotations
 
 import array
 import fcntl
+import os
 import socket
 import struct
 
@@ -14,6 +15,7 @@ from lab.machine import Machine
 
 _SIOCETHTOOL = 0x8946  # linux/sockios.h
 _ETHTOOL_STXCSUM = 0x00000017  # linux/ethtool.h
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
 
 
 def compute_checksums(machine: Machine, names: list[str]) -> None:
@@ -27,3 +29,17 @@ def compute_checksums(machine: Machine, names: list[str]) -> None:
             value = array.array("B", struct.pack("=II", _ETHTOOL_STXCSUM, 0))
             address, _size = value.buffer_info()
             fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP16x", name.encode(), address))
+
+
+def tap(machine: Machine, name: str) -> int:
+    """Make a link of the machine whose other end is the file descriptor; it goes when the last copy of that is closed.
+
+    Without IFF_VNET_HDR there is no way to leave a checksum to the other end: all are real.
+    """
+
+    def make() -> int:
+        descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+        return descriptor
+
+    return machine.in_network(make)

@@ -11,10 +11,13 @@ import shlex
 import socket
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from lab import entering
 from lab.entering import LabError
+
+_T = TypeVar("_T")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h; os.setns() exists from Python 3.12 only
@@ -63,6 +66,15 @@ class Machine:
         """
         return self._run_in(entering.NETWORK_ONLY, argv, input).stdout
 
+    def command(
+        self, argv: Sequence[str], namespaces: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The command line of the host, to be started with entering.ENVIRONMENT and ``environment``, that runs ``argv``.
+
+        ``namespaces``: of the machine's, those to enter; usually all.
+        """
+        return entering.command(self.pid, namespaces or self.namespaces, argv)
+
     def _run_in(
         self,
         namespaces: Sequence[str],
@@ -73,7 +85,7 @@ class Machine:
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            entering.command(self.pid, namespaces, argv),
+            self.command(argv, namespaces, environment),
             input=input or "",
             text=True,
             errors="surrogateescape",
@@ -118,26 +130,31 @@ class Machine:
         self.run_from_host(["sysctl", "-q", "-w", *(f"{key}={value}" for key, value in values.items())])
 
     def socket(self, family: socket.AddressFamily, kind: socket.SocketKind, protocol: int = 0) -> socket.socket:
-        """Open a socket in the machine's network, for use from the lab's own process.
+        """Open a socket in the machine's network, for use from the lab's own process."""
+        return self.in_network(lambda: socket.socket(family, kind, protocol))
 
-        A socket stays in the network namespace of the thread that opened it, so a thread enters, opens and ends;
+    def in_network(self, make: Callable[[], _T]) -> _T:
+        """What ``make`` answers in the machine's network.
+
+        What was opened stays in the network namespace of the thread that opened it, so a thread enters, opens and ends;
         nothing has to find its way back.
         """
-        opened: list[socket.socket | BaseException] = []
+        made: list[_T] = []
+        errors: list[BaseException] = []
 
-        def open_inside() -> None:
+        def make_inside() -> None:
             try:
                 self._enter_network()
-                opened.append(socket.socket(family, kind, protocol))
+                made.append(make())
             except BaseException as error:  # carried over to the caller's thread
-                opened.append(error)
+                errors.append(error)
 
-        thread = threading.Thread(target=open_inside, name=f"socket on {self.name}")
+        thread = threading.Thread(target=make_inside, name=f"in the network of {self.name}")
         thread.start()
         thread.join()
-        if isinstance(opened[0], BaseException):
-            raise opened[0]
-        return opened[0]
+        if errors:
+            raise errors[0]
+        return made[0]
 
     def _enter_network(self) -> None:
         entering.refuse_host(self.pid)

@@ -61,7 +61,7 @@ class ClusterNode(Machine, abc.ABC):
     """What a node is to the cloud, to Ansible and to a test, whatever it is made of."""
 
     pid_file: Path
-    """Has the pid by which Ansible enters the node."""
+    """Has the pid by which Ansible enters the node, where it does."""
 
     family: Family = IPV6
     """The IP version of its services."""
@@ -87,6 +87,15 @@ class ClusterNode(Machine, abc.ABC):
     @property
     def pod_subnet(self) -> str:
         return self.place.pod_subnet
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """The variables by which Ansible gets into the node."""
+        return {
+            "ansible_connection": "lab_node",
+            "lab_node_namespaces": " ".join(self.namespaces),
+            "lab_node_pid_file": str(self.pid_file),
+        }
 
     @abc.abstractmethod
     def module(

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterable
 
 from lab import entering, images
+from lab.build import Build
 from lab.entering import LabError
 
 _MINE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
@@ -102,6 +103,12 @@ class Podman:
                     assert tar.stdout is not None
                     self._podman([*store, "import", "-", name], tar.stdout.fileno(), timeout=600)
         return name
+
+    def built(self, build: Build) -> str:
+        """The name of an image made of what is built, for this lab alone (about 6 s)."""
+        with build.archive() as archive:
+            self.run("import", "-", "localhost/kubenode-lab:built", stdin=archive, timeout=600)
+        return "localhost/kubenode-lab:built"
 
     @property
     def holder(self) -> int:

@@ -13,12 +13,23 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from lab.machine import Machine
 
-_ECHO_REQUEST, _ECHO_REPLY = 128, 129  # RFC 4443 section 4
 _T = TypeVar("_T")
+
+
+class _Echo(NamedTuple):
+    """The protocol and its types of message."""
+
+    protocol: int
+    request: int
+    reply: int
+
+
+_ECHO_V4 = _Echo(socket.IPPROTO_ICMP, 8, 0)  # RFC 792
+_ECHO_V6 = _Echo(socket.IPPROTO_ICMPV6, 128, 129)  # RFC 4443 section 4
 _identifiers = itertools.count(1)
 
 
@@ -79,14 +90,17 @@ class Prober:
         return _first(echo, tries) is not None
 
     def icmp(self, address: str, timeout: float, tries: int) -> bool:
-        """Whether an ICMPv6 echo request is answered. The kernel fills in the checksum and verifies the reply's."""
+        """Whether an echo request is answered."""
+        kind = _ECHO_V6 if ":" in address else _ECHO_V4
 
         def echo() -> bool:
             tail = struct.pack("!HH", os.getpid() & 0xFFFF, next(_identifiers) & 0xFFFF) + os.urandom(16)
-            with self._socket(address, socket.SOCK_RAW, timeout, socket.IPPROTO_ICMPV6) as raw:
+            checksum = _checksum(struct.pack("!BBH", kind.request, 0, 0) + tail)
+            with self._socket(address, socket.SOCK_RAW, timeout, kind.protocol) as raw:
                 raw.connect((address, 0))
-                raw.send(struct.pack("!BBH", _ECHO_REQUEST, 0, 0) + tail)
-                return _answered(raw, timeout, lambda data: data[0] == _ECHO_REPLY and data[4:] == tail)
+                raw.send(struct.pack("!BBH", kind.request, 0, checksum) + tail)
+                # Of IPv4 a raw socket hands over the header as well.
+                return _answered(raw, timeout, lambda data: data.endswith(tail) and data[-len(tail) - 4] == kind.reply)
 
         return _first(echo, tries) is not None
 
@@ -99,6 +113,14 @@ class Prober:
         if self.source is not None:
             opened.bind((self.source, 0))
         return opened
+
+
+def _checksum(message: bytes) -> int:
+    """RFC 1071, of an even number of bytes. Of ICMPv6 the kernel computes its own (RFC 3542 section 3.1)."""
+    total = sum(struct.unpack(f"!{len(message) // 2}H", message))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def _first(attempt: Callable[[], _T], tries: int) -> _T | None:

@@ -46,6 +46,7 @@ printf '%s\\0' "$#" "$0" "$@" >> {log}
 exec -a "$0" @REAL@ "$@"
 """
 
+# Private: where systemd is process 1, all mounts are shared, and what covers the program would cover it there too.
 _INSTALL = """
 set -eu
 while [ $# -gt 0 ]; do
@@ -54,6 +55,7 @@ while [ $# -gt 0 ]; do
   mkdir -p "${real%/*}"
   touch "$real"
   mount --bind "$path" "$real"
+  mount --make-private "$real"
   printf %s "$script" > "$ours"
   chmod 0755 "$ours"
   mount --bind "$ours" "$path"

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,12 @@ def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
     return differences
 
 
-def tree(root: Path) -> dict[str, str]:
+def tree(root: Path, below: Sequence[str] = KEPT) -> dict[str, str]:
     """The files of a node that shares none with the host: path -> what is there. ``root`` is the node's, seen from here."""
-    found = {}
-    for kept in KEPT:
-        for current, folders, names in os.walk(f"{root}{kept}"):
-            path = current.removeprefix(str(root))
+    prefix, found = str(root).rstrip("/"), {}
+    for top in below:
+        for current, folders, names in os.walk(f"{prefix}{top}"):
+            path = current.removeprefix(prefix)
             folders[:] = [name for name in folders if f"{path}/{name}" not in VOLATILE]
             for name in [*folders, *names]:
                 if f"{path}/{name}" not in VOLATILE:

@@ -6,23 +6,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.node import NamespaceNode
 
 
+def warnings(result: Mapping[str, Any]) -> list[str]:
+    """The warnings in a module's result, which differ in form from one ansible-core to another."""
+    return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
+
+
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """``options`` are given to every call, and may be overridden by it."""
+    """``options`` are given to every call, and may be overridden by it. ``through``: see NamespaceNode.module."""
 
     node: NamespaceNode
     module: str
     options: Mapping[str, Any]
+    through: Sequence[str] = ()
 
     def call(self, check: bool = False, **options: Any) -> dict[str, Any]:
         """The result, of a failure as well."""
-        return self.node.module(self.module, {**self.options, **options}, check=check)
+        return self.node.module(self.module, {**self.options, **options}, check=check, through=self.through)
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
         result = self.call(check, **options)

@@ -33,3 +33,6 @@ for entry in /*; do
   fi
 done
 """
+
+# For what runs through it, process 1 was started just now: what boots read is older.
+BOOTED_NOW = ("unshare", "--pid", "--fork", "--mount-proc")

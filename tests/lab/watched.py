@@ -17,6 +17,15 @@ import signal
 import socket
 import struct
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.node import NamespaceNode
+
+# The watcher runs in the interpreter that node.module puts behind it.
+# In place of the Python of the module's own command line, $6, comes the watcher's.
+_WATCH = 'python=$1 script=$2 log=$3 last=$4 signal=$5; shift 6; exec "$python" "$script" "$log" "$last" "$signal" "$@"'
+_LOG = "/run/messages"
 
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 _DUMP = 0x300
@@ -42,6 +51,18 @@ class _Watched(socket.socket):
             _Watched.is_struck = True
             os.kill(os.getpid(), SIGNAL)
         return sent
+
+
+def run(
+    node: NamespaceNode, module: str, options: dict[str, Any], last: int = 0, struck_by: str = "SIGKILL"
+) -> tuple[dict[str, Any], list[str]]:
+    """A module's result, and the types of the messages that it sent, dumps left out; the signal comes with message ``last``."""
+    node.write(_LOG, "")
+    watcher = [sys.executable, __file__, _LOG, str(last), struck_by]
+    result = node.module(module, options, through=["sh", "-c", _WATCH, "sh", *watcher])
+    messages = node.read(_LOG).split()
+    node.remove(_LOG)
+    return result, messages
 
 
 if __name__ == "__main__":

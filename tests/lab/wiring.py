@@ -4,7 +4,8 @@
 """Links and addresses of the cloud.
 
 All is done from outside, in the network of a machine and not on it: as a cloud plugs in a card, and without a service on
-the node that would have to cooperate. A node that boots has its network before its process 1 is started.
+the node that would have to cooperate. A node that boots has its network before its process 1 is started. A VM alone has
+to take its addresses itself: systemd-networkd sets what the kernel's command line says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lab import entering, links, place
 from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, Client, LoadBalancer
 from lab.namespace import FORWARDING_NETWORK
 from lab.node import ClusterNode, Pod
+from lab.vm import Cable, VmNode
 
 
 def connect_front(front: LoadBalancer, client: Client) -> None:
@@ -63,8 +65,8 @@ def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode
             f"route add default via {place.ROUTER_IPV4}",
         ]
         + ([] if advertised else [f"route add default via {PROBE_SOURCE} dev eth0"])
-        + [f"route add {other.pod_subnet} via {other.address}" for other in others]
-        + [line for index, pod in enumerate(node.pods) for line in _pod_link(pod, index)]
+        + _others_routes(others)
+        + [line for index, pod in enumerate(node.pods) for line in (_pod_link(pod, index), *_pod_route(pod))]
     )
     for pod in node.pods:
         _address_pod(pod)
@@ -79,14 +81,50 @@ def disconnect(node: ClusterNode, front: LoadBalancer) -> None:
         pod.run(["ip", "link", "delete", "eth0"], check=False)
 
 
-def _pod_link(pod: Pod, index: int) -> list[str]:
-    """Like a CNI: a host route on the node."""
-    mac = pod.node.place.mac
+def start_vm(node: VmNode, front: LoadBalancer, advertised: bool) -> None:
+    """Switch on a VM with a card for the cloud and one for each pod, and see to the other ends of the cables."""
+    mac, pods = node.place.mac, list(enumerate(node.pods))
+    cables = [Cable(mac(2 * index + 1), pod, "eth0") for index, pod in pods]
+    names = [f"ifname={pod.link}:{mac(2 * index + 1)}" for index, pod in pods]
+    node.start([Cable(mac(), front, node.place.port), *cables], _boot_arguments(node, advertised) + names)
+    front.ip([f"link set {node.place.port} master {LINK} up"])
+    front.ip([f"route replace {node.pod_subnet} via {node.address} dev {LINK}"])
+    for index, pod in pods:
+        pod.ip([f"link set eth0 address {mac(2 * index + 2)}"])
+        _address_pod(pod)
+
+
+def connect_booted(node: VmNode, others: Sequence[ClusterNode]) -> None:
+    """What the boot of a VM leaves to do: as on any node, pods get their network from a CNI later."""
+    node.ip(_others_routes(others) + [line for pod in node.pods for line in _pod_route(pod)])
+
+
+def _boot_arguments(node: VmNode, advertised: bool) -> list[str]:
+    """A VM's network in the words of the kernel's command line (systemd-network-generator(8))."""
+    gateway = "" if advertised else f"[{PROBE_SOURCE}]"
     return [
-        veth(pod.link, pod.pid, mac(2 * index + 1), mac(2 * index + 2)),
+        *("sysctl.net.ipv4.ip_forward=1", "sysctl.net.ipv6.conf.all.forwarding=1"),
+        *("sysctl.net.ipv4.conf.all.rp_filter=0", "sysctl.net.ipv4.conf.default.rp_filter=0"),
+        f"ip={node.ipv4}::{place.ROUTER_IPV4}:255.255.255.0::eth0:none",
+        f"ip=[{node.address}]::{gateway}:64::eth0:none",
+    ]
+
+
+def _others_routes(others: Sequence[ClusterNode]) -> list[str]:
+    return [f"route replace {other.pod_subnet} via {other.address}" for other in others]
+
+
+def _pod_link(pod: Pod, index: int) -> str:
+    mac = pod.node.place.mac
+    return veth(pod.link, pod.pid, mac(2 * index + 1), mac(2 * index + 2))
+
+
+def _pod_route(pod: Pod) -> list[str]:
+    """Like a CNI: a host route on the node."""
+    return [
         f"link set {pod.link} up",
-        f"address add {place.POD_ROUTER}/64 dev {pod.link} nodad",
-        f"route add {pod.address}/128 dev {pod.link}",
+        f"address replace {place.POD_ROUTER}/64 dev {pod.link} nodad",
+        f"route replace {pod.address}/128 dev {pod.link}",
     ]
 
 

@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node that is a VM: what containers on the kernel of a test host cannot do, and what they can, over SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import Lab, LabError, Node, playbook
+from lab.load_balancer import LINK
+from lab.prober import Prober
+from lab.theft import Theft
+from lab.vm import Cable, VmNode
+
+END_LIMIT = 15.0  # seconds
+PLAYBOOK = [
+    {
+        "hosts": "node1",
+        "gather_facts": False,
+        "tasks": [
+            {"kubenode.datapath.imds_info": {"cloud": "azure"}, "register": "metadata"},
+            {
+                "kubenode.datapath.nftables_probe_snat": {
+                    "interface": "{{ metadata.interfaces[0].name }}",
+                    "permanent": False,
+                }
+            },
+        ],
+    }
+]
+
+# A VM that is only just switched on.
+ANOTHER_LAB = """
+import sys, time
+from lab import Lab, Node
+from lab.vm import VmNode
+VmNode.wait_until_booted = lambda node: print(node.pid, flush=True) or time.sleep(600)
+Lab("killed", nodes=[Node("node1", system="bookworm", vm=True)])
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    nodes = [Node("node1", pods=["pod1"], system="bookworm", vm=True), Node("node2")]
+    with Lab("vm", nodes=nodes, metadata=True) as lab:
+        yield lab
+
+
+@pytest.fixture
+def node(running: Lab) -> VmNode:
+    found: VmNode = running.node("node1")
+    return found
+
+
+def test_its_kernel_has_the_modules_that_test_hosts_lack(node: VmNode) -> None:
+    node.run(["modprobe", "--all", "ebtable_broute", "ip_vs", "dummy", "8021q", "vrf", "ip_set"])
+    assert "Bridge chain: BROUTING" in node.run(["ebtables-legacy", "-t", "broute", "-L"]).stdout
+    node.ip(["link add dummy1 type dummy", "link add link eth0 name eth0.5 type vlan id 5", "link delete eth0.5"])
+    node.run(["ip", "link", "delete", "dummy1"])
+    node.run(["ipvsadm", "--list"])
+
+
+def test_a_playbook_over_ssh_changes_nothing_the_second_time(running: Lab, node: VmNode, tmp_path: Path) -> None:
+    (tmp_path / "playbook.yml").write_text(json.dumps(PLAYBOOK))
+    inventory = running.write_inventory(tmp_path / "inventory.json")
+    pod = running.pod("pod1").address
+
+    def play() -> int:
+        return playbook.play(inventory, tmp_path / "playbook.yml").well().changed
+
+    assert running.client.fetch(pod, 8080)
+    assert not running.load_balancer.probe_tcp(pod, 8080)
+    assert play() == 1
+    assert running.load_balancer.probe_tcp(pod, 8080)
+    converged = node.snapshot()
+    assert "azureSLBProbe" in converged["nft"]
+    assert "/etc/ssh/sshd_config" in converged["files"]
+    assert play() == 0
+    assert node.snapshot() == converged
+
+
+def test_a_card_is_plugged_in_and_out_while_it_runs(running: Lab, node: VmNode) -> None:
+    front = running.load_balancer
+    for _time in range(2):
+        cable = Cable(node.place.mac(0x80), front, "eni1")
+        link = node.plug(cable)
+        assert link == "eth1"
+        front.ip(["address add 2001:db8:9::1/64 dev eni1 nodad", "link set eni1 up"])
+        node.ip([f"address add 2001:db8:9::2/64 dev {link} nodad", f"link set {link} up"])
+        assert Prober(front).icmp("2001:db8:9::2", timeout=1.0, tries=5)
+        node.unplug(cable)
+        assert not node.exists(f"/sys/class/net/{link}")
+    assert "eni1" not in front.run_from_host(["ip", "-br", "link"])
+
+
+def test_a_stale_rule_of_either_backend_steals_the_traffic_of_the_next_pod(running: Lab, node: VmNode) -> None:
+    node.run(["systemctl", "stop", "systemd-networkd.socket", "systemd-networkd.service"])
+    theft = Theft(node, running.node("node2"))
+    for ebtables in ("ebtables-legacy", "ebtables-nft"):
+        theft.happens(ebtables)
+
+
+def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(running: Lab, node: VmNode) -> None:
+    node.write("/root/kept", "over the boot")
+    node.run(["ip", "link", "add", "name", "forgotten", "type", "bridge"])
+    before = node.boot_id()
+    node.reboot()
+    assert node.boot_id() != before
+    assert node.read("/root/kept") == "over the boot"
+    links = [line.split()[0] for line in node.run(["ip", "-br", "link"]).stdout.splitlines()]
+    assert links == ["lo", "eth0", "veth-pod1"]
+    assert running.client.fetch(running.pod("pod1").address, 8080)
+    assert LINK in running.load_balancer.run_from_host(["ip", "link", "show", "dev", node.place.port])
+
+
+def test_what_only_the_host_s_kernel_could_do_is_refused(node: VmNode) -> None:
+    with pytest.raises(LabError, match="node1 is a VM"):
+        node.serve(80)
+
+
+def test_a_killed_lab_leaves_no_vm() -> None:
+    lab = subprocess.Popen(
+        [sys.executable, "-c", ANOTHER_LAB], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+    )  # fmt: skip
+    assert lab.stdout is not None
+    vm = Path("/proc", lab.stdout.readline().strip())
+    assert (vm / "comm").read_text().startswith("qemu")
+    lab.send_signal(signal.SIGKILL)
+    lab.wait()
+    lab.stdout.close()
+    deadline = time.monotonic() + END_LIMIT
+    while vm.exists():
+        assert time.monotonic() < deadline, f"{vm} is still there"
+        time.sleep(0.1)

@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that boot: systemd is their process 1, and their files are their own."""
+
+from __future__ import annotations
+
+import abc
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import adhoc, entering, kubelet
+from lab.entering import LabError
+from lab.node import ClusterNode
+
+BOOT_LIMIT = 60.0  # seconds; an idle machine needs one
+
+
+class BootingNode(ClusterNode):
+    """A node that boots, as a container or as a VM."""
+
+    @abc.abstractmethod
+    def reboot(self) -> None:
+        """Shut down in order, boot, and wait until all units are started."""
+
+    def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
+        """Wait until systemd has nothing left to start; answer its state, which has to be one of ``states``."""
+        deadline = time.monotonic() + timeout
+        while True:
+            # The first calls come before D-Bus: no answer then, and not the last word.
+            asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout)
+            state = asked.stdout.strip()
+            if state in states:
+                return state
+            if state == "degraded":
+                failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
+                raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} did not boot within {timeout:g} s: {state or asked.stderr.strip()}")
+            time.sleep(0.05)
+
+    def module(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        check: bool = False,
+        diff: bool = True,
+        timeout: float = 60,
+    ) -> dict[str, Any]:
+        """Run a module by Ansible itself, in a second or two."""
+        return adhoc.run(self, f"kubenode.datapath.{name}", arguments or {}, check, diff, timeout)
+
+    def place_kubelet_stand_in(self) -> None:
+        """Let the node have a kubelet.service, which records at each start what was there."""
+        kubelet.place(self)
+
+    def kubelet_starts(self) -> list[kubelet.Start]:
+        """All starts of all boots, the newest last."""
+        return kubelet.starts(self)
+
+    def copy_in(self, source: Path, path: str) -> None:
+        """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
+        archive = subprocess.run(
+            ["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE
+        ).stdout
+        unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
+        subprocess.run(
+            self.command(["sh", "-c", unpack, "sh", *os.path.split(path)]),
+            check=True, input=archive, cwd="/", env=entering.ENVIRONMENT,
+        )  # fmt: skip

@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ansible-playbook, the one of this Python, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab import inventory
+
+PROGRAM = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+_RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
+
+
+class Recap(NamedTuple):
+    """A node's line at the end of a run: how many tasks changed it, and whether it was lost."""
+
+    changed: int
+    is_lost: bool
+
+
+class Played(NamedTuple):
+    """``output`` is what both streams said; ``nodes`` has those that were reached or tried."""
+
+    output: str
+    status: int
+    nodes: dict[str, Recap]
+
+    @property
+    def changed(self) -> int:
+        """Tasks that changed something, of all nodes; -1 where none was begun with."""
+        return sum(node.changed for node in self.nodes.values()) if self.nodes else -1
+
+    @property
+    def failed(self) -> bool:
+        return self.status != 0
+
+    @property
+    def modules(self) -> list[str]:
+        """What was executed on nodes, where -vvv was among the arguments."""
+        return re.findall(r"Using module file .*/(\w+)\.py", self.output)
+
+    def well(self) -> Played:
+        """Itself, where nothing went wrong."""
+        assert not self.failed, self.output
+        return self
+
+
+def play(
+    hosts: Path,
+    playbook: str | Path,
+    *arguments: str,
+    variables: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Played:
+    """Run a playbook, a file or a collection's, on an inventory. ``variables`` keep their types, as in JSON."""
+    extra = ["--extra-vars", json.dumps(variables)] if variables else []
+    return run([PROGRAM, "--inventory", os.fspath(hosts), os.fspath(playbook), *extra, *arguments], environment)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Played:
+    """Run a command line that has PROGRAM in it."""
+    done = subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        env={**os.environ, **inventory.environment(), **(environment or {})},
+    )  # fmt: skip
+    recap = {
+        name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(done.stdout)
+    }
+    return Played(done.stdout + done.stderr, done.returncode, recap)
+
+
+def write(path: Path, tasks: Sequence[Mapping[str, Any]], hosts: str = "node1") -> Path:
+    """A playbook of these tasks."""
+    path.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": list(tasks)}]))
+    return path

@@ -1,0 +1,19 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for what comes by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def eventually(holds: Callable[[], bool], limit: float = 5.0) -> bool:
+    """Whether it holds within ``limit`` seconds; it is asked again and again."""
+    deadline = time.monotonic() + limit
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
