@@ -33,6 +33,42 @@ attributes:
     support: full
 """
 
+    # Instead of the above.
+    READ_ONLY = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+    details:
+      - This module never changes anything.
+  diff_mode:
+    description: Returns what changed, or in check mode would change, in diff mode.
+    support: N/A
+    details:
+      - This module never changes anything.
+  idempotent:
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation changes nothing.
+    support: N/A
+    details:
+      - This module never changes anything.
+  platform:
+    description: Target operating systems.
+    platforms: linux
+    support: full
+"""
+
+    ALL_GROUP = r"""
+options: {}
+attributes:
+  action_group:
+    description: Use C(group/kubenode.datapath.all) in C(module_defaults) to set defaults.
+    support: full
+    membership:
+      - kubenode.datapath.all
+"""
+
     NODE_GROUP = r"""
 options: {}
 attributes:

@@ -17,7 +17,7 @@ import contextlib
 import enum
 import typing as t
 
-from ._model.problem import Failure, Problem, Uncertain
+from ._model.problem import Failure, Left, Problem, Uncertain
 
 
 class Plane(enum.Enum):
@@ -74,6 +74,13 @@ class Resource(t.Protocol):
         """Does one operation of a plan. Raises Problem where the node says no."""
 
 
+class Checkpoint(t.Protocol):
+    """Has the node take a run back by itself, should that cut it off, until somebody confirms it."""
+
+    def armed(self, steps: t.Sequence[Step]) -> t.ContextManager[t.Callable[[Step], None]]:
+        """Armed before the block, and still after it unless it raises. Gives what notes a step before it is done."""
+
+
 class Guard(t.Protocol):
     """Looks whether this is the place for the wish."""
 
@@ -109,14 +116,19 @@ class Outcome(t.NamedTuple):
 
 
 class _Journal:
-    """The steps that were done, or may have been, so that they can be taken back."""
+    """The steps that were done, or may have been, so that they can be taken back.
 
-    def __init__(self) -> None:
+    note: is told of each before it is done; a checkpoint's, which writes it where another program finds it.
+    """
+
+    def __init__(self, note: t.Callable[[Step], None]) -> None:
         self.done: list[tuple[Resource, Step]] = []
+        self._note = note
 
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
         steps = [(resource, step) for resource, plan in plans for step in plan.steps]
         for number, (resource, step) in enumerate(steps, 1):
+            self._note(step)
             self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
             try:
                 if step.do is not None:
@@ -128,13 +140,17 @@ class _Journal:
 
     def take_back(self) -> str:
         """Undoes what was done, newest first. Returns the error's last sentence: what the node is like now."""
-        troubles = []
+        troubles, left = [], []
         for resource, step in reversed(self.done):
             try:
                 if step.undo is not None:
                     resource.perform(step.undo)
+            except Left as found:
+                left.append(str(found))
             except Problem as problem:
                 troubles.append(f"{step.summary}: {problem}")
+        if left:
+            troubles.append(f"what somebody else has changed since: {', '.join(left)}")
         if troubles:
             return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
         return "What was done before it was undone." if self.done else "Nothing was changed."
@@ -147,11 +163,14 @@ def converge(
     guards: t.Sequence[Guard] = (),
     check: bool = False,
     exclusive: t.Callable[[], t.ContextManager[t.Any]] = contextlib.nullcontext,
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Brings the resources of ``planes`` to what they wish for, or in ``check`` mode only says how.
 
     exclusive: gives a lock that keeps other runs on the node out. It is taken only when there is something to do, and
         everything is then observed anew, as another run may have done it meanwhile.
+    checkpoint: is armed where the immediate plane changes. The run then ends with that: what else there is to do waits for
+        the next run, when this one has been confirmed.
     Raises Refusal from a guard, and Failure where a step failed or the result did not hold; both leave the node as it was
     or say what could not be put back.
     """
@@ -161,8 +180,20 @@ def converge(
     if plans and not check:
         with exclusive():
             plans = _survey(selected)
-            _execute(plans, selected)
+            risky = [(resource, plan) for resource, plan in plans if _is_risky(resource, plan)]
+            if checkpoint and risky:
+                waiting = [resource for resource, plan in plans if not _is_risky(resource, plan)]
+                plans = tuple(risky)
+                with checkpoint.armed([step for _resource, plan in plans for step in plan.steps]) as note:
+                    _execute(plans, [resource for resource in selected if resource not in waiting], note)
+            else:
+                _execute(plans, selected)
     return Outcome(plans, warnings)
+
+
+def _is_risky(resource: Resource, plan: Plan) -> bool:
+    """Whether it may cut the node off, so that it has to be taken back. What can not be, waits as well."""
+    return resource.plane is Plane.IMMEDIATE and any(step.undo is not None for step in plan.steps)
 
 
 def _survey(resources: t.Sequence[Resource]) -> tuple[tuple[Resource, Plan], ...]:
@@ -172,9 +203,13 @@ def _survey(resources: t.Sequence[Resource]) -> tuple[tuple[Resource, Plan], ...
     return tuple((resource, plan) for resource, plan in plans if plan.steps)
 
 
-def _execute(plans: t.Sequence[tuple[Resource, Plan]], resources: t.Sequence[Resource]) -> None:
+def _execute(
+    plans: t.Sequence[tuple[Resource, Plan]],
+    resources: t.Sequence[Resource],
+    note: t.Callable[[Step], None] = lambda step: None,
+) -> None:
     """Applies and proves; whatever goes wrong, an interrupt included, what was done is taken back."""
-    journal = _Journal()
+    journal = _Journal(note)
     try:
         journal.apply(plans)
         _prove(resources)

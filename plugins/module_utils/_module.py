@@ -14,16 +14,29 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._converge import Guard, Outcome, Plane, Resource, converge
+from ._converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
+from ._model import checkpoint as model
 from ._model.problem import Invalid, Missing, Problem, Refusal
 from ._resources.own_root import OwnRoot
-from ._system import lock, process
+from ._system import checkpoint, lock, process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "immediate": {"type": "bool", "default": True},
     "permanent": {"type": "bool", "default": True},
 }
+
+# For a module that can cut the node off. The command is the controller's to start (plugin_utils/_checkpoint.py).
+CHECKPOINT: dict[str, dict[str, t.Any]] = {
+    "checkpoint": {"type": "int", "default": 0},
+    "checkpoint_command": {"type": "str"},
+}
+
+
+class OpenChange(Checkpoint, t.Protocol):
+    """waits: what the controller has to know to confirm it; None while nothing was armed."""
+
+    waits: dict[str, t.Any] | None
 
 
 class Module(AnsibleModule):
@@ -37,6 +50,7 @@ class Module(AnsibleModule):
         self._options = options
         self._long_lists = long_lists
         self._entries: dict[str, t.Any] = {}
+        self._checkpoint: OpenChange | None = None
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
@@ -74,18 +88,39 @@ class Module(AnsibleModule):
 
     def run(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
         """The runner that the edges are given."""
-        # Ansible reads messages of tools in the C locale, and takes a signal's number as a negative exit status.
-        return process.Completed(*self.run_command(list(argv), data=stdin, binary_data=True, handle_exceptions=False))
+        return process.run(argv, stdin, os.environ)
 
-    def converge(self, resources: t.Sequence[Resource], guards: t.Sequence[Guard]) -> Outcome:
-        """The loop, told what Ansible wants of this run. Raises Refusal where this is not root."""
+    def converge(
+        self,
+        resources: t.Sequence[Resource],
+        guards: t.Sequence[Guard],
+        under: t.Callable[[int, str], OpenChange] | None = None,
+    ) -> Outcome:
+        """The loop, told what Ansible wants of this run. Raises Refusal where this is not root.
+
+        under: the checkpoint, for a module that has CHECKPOINT.
+        """
         if os.geteuid() != 0:
             raise Refusal(
                 f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
             )
         if self.params.get("immediate"):
             guards = [OwnRoot(), *guards]
-        return converge(resources, self.planes(), guards=guards, check=self.check_mode, exclusive=lock.exclusive)
+        seconds = model.seconds(self.params["checkpoint"]) if under else 0
+        if under and seconds:
+            self._checkpoint = under(seconds, self.name)
+        return converge(
+            resources,
+            self.planes(),
+            guards=guards,
+            check=self.check_mode,
+            exclusive=_alone,
+            checkpoint=self._checkpoint,
+        )
+
+    @property
+    def name(self) -> str:
+        return str(self._name.rpartition(".")[2])
 
     @contextlib.contextmanager
     def reporting(self) -> t.Iterator[dict[str, t.Any]]:
@@ -94,14 +129,24 @@ class Module(AnsibleModule):
         try:
             yield result
         except Problem as problem:
-            self.fail_json(msg=f"{self._name.rpartition('.')[2]}: {problem}", **_asked_for(problem))
+            self.fail_json(msg=f"{self.name}: {problem}", **_asked_for(problem))
         self.exit_json(**result)
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
         """The part of the results that all modules share."""
         for warning in outcome.warnings:
             self.warn(warning)
-        return {"changed": outcome.changed, **({"diff": outcome.diff()} if self._diff else {})}
+        diff = {"diff": outcome.diff()} if self._diff else {}
+        waits = {"checkpoint_armed": self._checkpoint.waits} if self._checkpoint and self._checkpoint.waits else {}
+        return {"changed": outcome.changed, **diff, **waits}
+
+
+@contextlib.contextmanager
+def _alone() -> t.Iterator[None]:
+    """No other run on the node, and no change of one that is still open."""
+    with lock.exclusive():
+        checkpoint.refuse_change()
+        yield
 
 
 def _asked_for(problem: BaseException | None) -> dict[str, str]:

@@ -23,32 +23,9 @@ notes:
   - Tried again are silence, refused and cut connections, the HTTP statuses 404, 410, 429 and 500 and above, and answers that are
     cut off or not as documented; not tried again are other statuses, 400 and 403 among them. See O(retries).
   - A container or pod gets no answer where the cloud limits the service to the machine itself, as AWS does by a hop limit of 1.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-    details:
-      - This module never changes anything.
-  diff_mode:
-    description: Returns what changed, or in check mode would change, in diff mode.
-    support: N/A
-    details:
-      - This module never changes anything.
-  idempotent:
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation changes nothing.
-    support: N/A
-    details:
-      - This module never changes anything.
-  platform:
-    description: Target operating systems.
-    platforms: linux
-    support: full
-  action_group:
-    description: Use C(group/kubenode.datapath.all) in C(module_defaults) to set defaults.
-    support: full
-    membership:
-      - kubenode.datapath.all
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
 options:
   cloud:
     description:
@@ -73,7 +50,7 @@ options:
     description:
       - Seconds that one request may take from the connection to the last byte of the answer, at most 3600.
       - A service that works answers within milliseconds.
-      - Azure takes one request. The others take three, and about five more for each interface.
+      - Azure takes one request. The others take three, and about six more for each interface.
     type: float
     default: 5
   retries:
@@ -181,6 +158,20 @@ interfaces:
       description: The link that the link is enslaved to, as a bridge; null without one.
       type: str
       sample: azure0
+    index:
+      description: The link's index, which is another one each time that it is plugged in; null without a link.
+      type: int
+      sample: 2
+    device_number:
+      description:
+        - Its number among the instance's interfaces, as AWS says. Null elsewhere.
+        - AWS may say V(0) of an interface that has just been attached.
+      type: int
+      sample: 0
+    network_card:
+      description: The number of its network card, as AWS says where an instance has several. Null elsewhere.
+      type: int
+      sample: null
 has_ipv6:
   description: Whether any interface has an IPv6 address.
   returned: success
@@ -190,16 +181,10 @@ has_ipv6:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import (
-    ENDPOINTS,
-    Link,
-    Nic,
-    address_of,
-    choose,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import address_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import imds, links
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis
 
 LONGEST_TIMEOUT = 3600
 
@@ -214,18 +199,19 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        cloud, nics = _ask(module.params)
-        node = links.read()
+        _check(module.params)
+        limits = {name: module.params[name] for name in ("timeout", "retries")}
+        cloud, interfaces = enis.read(module.params["cloud"], module.params["endpoint"], **limits)
         result.update(
             changed=False,
             cloud=cloud,
-            interfaces=[_interface(nic, node) for nic in nics],
-            has_ipv6=any(nic.ipv6 for nic in nics),
+            interfaces=interfaces,
+            has_ipv6=any(interface["ipv6"] for interface in interfaces),
         )
 
 
-def _ask(options: t.Mapping[str, t.Any]) -> tuple[str, tuple[Nic, ...]]:
-    """The cloud and the interfaces. Raises Invalid, or NoMetadata when all tries are used up."""
+def _check(options: t.Mapping[str, t.Any]) -> None:
+    """Raises Invalid."""
     endpoint, timeout, retries = options["endpoint"], options["timeout"], options["retries"]
     if endpoint is not None:
         address_of(endpoint)
@@ -233,28 +219,6 @@ def _ask(options: t.Mapping[str, t.Any]) -> tuple[str, tuple[Nic, ...]]:
         raise Invalid("timeout", timeout, f"more than 0 and at most {LONGEST_TIMEOUT} seconds")
     if retries < 0:
         raise Invalid("retries", retries, "0 or more")
-    cloud = imds.cloud_by_firmware() if options["cloud"] == "auto" else options["cloud"]
-
-    def ask(seconds: float) -> tuple[str, tuple[Nic, ...]]:
-        if cloud is None:
-            return imds.search(endpoint, seconds)
-        return cloud, imds.read(cloud, endpoint or ENDPOINTS[cloud], seconds)
-
-    return imds.with_retries(ask, timeout, retries=retries)
-
-
-def _interface(nic: Nic, node: t.Sequence[Link]) -> dict[str, t.Any]:
-    link = choose(nic.mac, node)
-    return {
-        "name": link.name if link else None,
-        "mac": nic.mac,
-        "ipv4": list(nic.ipv4),
-        "ipv6": list(nic.ipv6),
-        "gateway": {"ipv4": nic.gateway.ipv4, "ipv6": nic.gateway.ipv6},
-        "subnets": list(nic.subnets),
-        "primary": nic.primary,
-        "master": link.master if link else None,
-    }
 
 
 if __name__ == "__main__":

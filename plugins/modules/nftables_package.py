@@ -27,7 +27,8 @@ notes:
   - The package index is refreshed at most once, and only when it lacks the package or a sufficient version, or names a file that
     its source does not have any more. Nothing is asked, nothing recommended is installed, a configuration that was changed is
     kept, and with apt a run that would have to remove another package fails.
-  - Without systemd, as in a chroot or an image build, it works the same.
+  - Without systemd, as in a chroot or an image build, it works the same. C(SYSTEMD_OFFLINE=1) then keeps packages' scripts from
+    starting or telling the builder's systemd something; nothing is left behind.
   - While the package changes on a node that runs systemd, the drop-in C(90-kubenode-hold.conf) under C(/run/systemd/system) has
     systemd refuse to start, stop or restart C(nftables.service). When a run is killed, it stays until the next run or boot.
   - That this module installed the package is recorded in C(/var/lib/kubenode/nftables-package). An upgrade of a package that was
@@ -35,12 +36,7 @@ notes:
   - In check mode the index is not refreshed. Where the run would refresh it, a warning and the diff say so.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
-attributes:
-  action_group:
-    description: Use C(group/kubenode.datapath.all) in C(module_defaults) to set defaults.
-    support: full
-    membership:
-      - kubenode.datapath.all
+  - kubenode.datapath._attributes.all_group
 options:
   state:
     description:
@@ -161,7 +157,8 @@ def main() -> None:
         patience = module.params["lock_timeout"]
         if patience < 0:
             raise Invalid("lock_timeout", patience, "a number of seconds, 0 or more")
-        files, units, manager = Files(), Units(module.run), Packages(module.run, os_release(), patience)
+        files, units = Files(), Units(module.run)
+        manager = Packages(module.run, os_release(), patience, is_offline=not units.is_running())
 
         package = InstalledPackage(manager, files, units, module.run, minimum if module.is_present else None)
         mask = MaskedUnit(files, units, SERVICE, wish=module.is_present)

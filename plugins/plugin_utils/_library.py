@@ -28,20 +28,21 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import FOLDER
 
-# Root's alone, and there whole or not at all. Of two runs at the same time the second finds its work done.
+# Root's alone, and there whole or not at all, its folders as well. Of two runs at the same time the second finds its work done.
 UNPACK = """\
 umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {archive} -C {way} \
-&& {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }}"""
+&& {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }} \
+|| {{ rm -rf {way}; rmdir {folder} {parent} 2>/dev/null; false; }}"""
 
 
-def execute(action: ActionBase, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
     """Runs the task's module; brings what it misses and runs it again."""
-    result: dict[str, t.Any] = action._execute_module(task_vars=task_vars)
+    result: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
     missing = result.pop("missing_library", None)
     if missing is None:
         return result
     _carry(action, missing)
-    again: dict[str, t.Any] = action._execute_module(task_vars=task_vars)
+    again: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
     return again if again.get("failed") else {**again, "changed": True}
 
 
@@ -63,6 +64,7 @@ def _carry(action: ActionBase, name: str) -> None:
         action._transfer_file(local.name, archive)
     names = {
         "folder": FOLDER,
+        "parent": os.path.dirname(FOLDER),
         "way": f"{FOLDER}/.{os.path.basename(shell.tmpdir.rstrip('/'))}",
         "archive": archive,
         "place": place,

@@ -86,8 +86,12 @@ def test_each_cloud_is_read(running: Lab, node: NamespaceNode, which: str, given
         "subnets": ["10.0.0.0/24", "fd00:10::/64"],
         "primary": True,
         "master": None,
+        "index": int(node.read("/sys/class/net/eth0/ifindex")),
+        "device_number": 0 if name == "aws" else None,
+        "network_card": None,
     }
     assert (second["name"], second["mac"], second["ipv6"], second["primary"]) == (None, SECOND.mac, [], False)
+    assert (second["index"], second["device_number"]) == (None, 1 if name == "aws" else None)
     assert node.snapshot() == before
 
 

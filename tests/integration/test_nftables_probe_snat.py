@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, playbook
 from lab.node import NamespaceNode
 from lab.steps import Steps
 from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
@@ -405,7 +403,18 @@ def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do
     assert run(node, check=True) == predicted
     error = node.module("nftables_probe_snat")
     assert error["failed"] and "nft is not installed" in error["msg"]
+    image = run(node, immediate=False)
+    assert image["changed"] and warnings(image).count("without a check by nft: nft is not installed") == 1
     node.run(["umount", "/usr/sbin/nft"])
+
+
+def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) -> None:
+    node.run(["sh", "-e", "-c", f"{ANOTHER_ROOT} umount --lazy /mnt/proc"])
+    with node.count_processes() as calls:
+        image = node.module("nftables_probe_snat", {"immediate": False}, through=["chroot", "/mnt"])
+    assert image["changed"] and not image["failed"], image
+    assert warnings(image).count("nf_tables is not loaded, as far as /proc tells") == 1
+    assert calls == []
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
@@ -612,28 +621,21 @@ def test_warns_of_a_priority_behind_connection_tracking(node: NamespaceNode) -> 
 
 
 @pytest.fixture
-def play(lab: Lab, tmp_path: Any) -> Iterator[Any]:
+def play(lab: Lab, tmp_path: Path) -> Callable[..., int]:
+    """Runs one task, and gives the number of changes."""
     inventory = lab.write_inventory(tmp_path / "inventory.json")
 
-    ansible_playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    def run_play(*arguments: str, **options: Any) -> int:
+        tasks = playbook.write(tmp_path / "play.json", [{"kubenode.datapath.nftables_probe_snat": options}])
+        return playbook.play(inventory, tasks, *arguments).well().changed
 
-    def run_play(*arguments: str, **options: Any) -> str:
-        tasks = [{"kubenode.datapath.nftables_probe_snat": options, "name": "Answer probes"}]
-        (tmp_path / "play.json").write_text(json.dumps([{"hosts": "node1", "gather_facts": False, "tasks": tasks}]))
-        command = [ansible_playbook, "-i", str(inventory), str(tmp_path / "play.json"), *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, **lab.ansible_environment()}, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    yield run_play
+    return run_play
 
 
-def test_a_playbook_converges_in_one_run_and_undoes_in_one(lab: Lab, play: Any) -> None:
+def test_a_playbook_converges_in_one_run_and_undoes_in_one(lab: Lab, play: Callable[..., int]) -> None:
     clean = lab.node("node1").snapshot()
-    assert "changed=1" in play("--check", "--diff") and lab.node("node1").snapshot() == clean
-    assert "changed=1" in play() and "changed=0" in play()
+    assert play("--check", "--diff") == 1 and lab.node("node1").snapshot() == clean
+    assert play() == 1 and play() == 0
     assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
-    assert "changed=1" in play(state="absent") and "changed=0" in play(state="absent")
+    assert play(state="absent") == 1 and play(state="absent") == 0
     assert lab.node("node1").snapshot() == clean

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
     files,
@@ -151,9 +151,11 @@ class FakeSysctl:
     As in the kernel, a link that is made after conf/default was written does not follow it.
 
     fails: names that can not be written. written: the names that were, in order.
+    applied: paths of files that the last boot, or udev for a link that came, has read as they are.
     """
 
     def __init__(self, links: t.Iterable[str] = (), default: int = 0, all_: int = 0) -> None:
+        self.applied: set[str] = set()
         self.values = {"all": all_, "default": default}
         self.pinned: set[str] = set()
         self.fails: set[str] = set()
@@ -182,6 +184,19 @@ class FakeSysctl:
         self.pinned.add(name)
         if name == "default":
             self.values.update({link: value for link in self._indices if link not in self.pinned})
+
+    def boot(self, files: t.Mapping[str, str]) -> None:
+        """What systemd-sysctl leaves of a kernel that has just started."""
+        self.__init__([link for link in self._indices if link != "lo"])  # type: ignore[misc]
+        configuration = sysctl.by_systemd(files)
+        for name in list(self.values):
+            value = configuration.value(f"net/ipv4/conf/{name}/rp_filter")
+            if value is not None:
+                self.write(name, value)
+        self.applied = {*files}
+
+    def has_applied(self, path: str, ifindex: int) -> bool:
+        return path in self.applied
 
     def effective(self) -> dict[str, int]:
         return {link: max(self.values["all"], self.values[link]) for link in self._indices}

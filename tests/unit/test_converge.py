@@ -201,3 +201,68 @@ def test_a_plan_that_can_not_be_made_changes_nothing() -> None:
     with pytest.raises(Problem, match="this can not be"):
         converge(shelves, BOTH)
     assert shelves[0].performed == []
+
+
+# Under a checkpoint
+
+
+class Watched:
+    """A checkpoint that writes down what it is told, and what was performed by then."""
+
+    def __init__(self, shelves: list[Shelf]) -> None:
+        self._shelves = shelves
+        self.foretold: list[str] = []
+        self.notes: list[tuple[str, int]] = []
+        self.state = "never armed"
+
+    @contextlib.contextmanager
+    def armed(self, steps: t.Sequence[Step]) -> t.Iterator[t.Callable[[Step], None]]:
+        self.foretold = [step.summary for step in steps]
+        self.state = "armed"
+        try:
+            yield lambda step: self.notes.append((step.summary, sum(len(shelf.performed) for shelf in self._shelves)))
+        except BaseException:
+            self.state = "disarmed"
+            raise
+
+
+def test_under_a_checkpoint_the_permanent_plane_waits_and_each_step_is_noted_before_it_is_done() -> None:
+    shelves = two_shelves()
+    checkpoint = Watched(shelves)
+    outcome = converge(shelves, BOTH, checkpoint=checkpoint)
+    assert (checkpoint.state, checkpoint.foretold) == ("armed", ["put a", "put b"])
+    assert checkpoint.notes == [("put a", 0), ("put b", 1)]
+    assert [resource.name for resource, _plan in outcome.plans] == ["first"] and outcome.changed
+    assert shelves[1].performed == []
+
+
+def test_with_the_immediate_plane_as_wished_nothing_is_armed_and_the_permanent_plane_written() -> None:
+    shelves = two_shelves()
+    first, second = Watched(shelves), Watched(shelves)
+    planned = converge(shelves, BOTH, check=True, checkpoint=first)
+    assert first.state == "never armed"
+    outcomes = [converge(shelves, BOTH, checkpoint=checkpoint) for checkpoint in (first, second)]
+    assert (first.state, second.state, second.notes) == ("armed", "never armed", [])
+    assert [entry for outcome in outcomes for entry in outcome.diff()] == planned.diff()
+    assert not converge(shelves, BOTH, checkpoint=second).changed and second.state == "never armed"
+
+
+@pytest.mark.parametrize("how", ["says_no", "loses", "interrupts"])
+def test_a_run_that_takes_back_itself_leaves_nothing_armed(how: str) -> None:
+    shelves = two_shelves()
+    getattr(shelves[0], how).add(Put("b", "2"))
+    checkpoint = Watched(shelves)
+    with pytest.raises((Failure, KeyboardInterrupt)):
+        converge(shelves, BOTH, checkpoint=checkpoint)
+    assert (checkpoint.state, shelves[0].values) == ("disarmed", {"a": "old", "b": "old"})
+
+
+def test_what_can_not_be_undone_waits_as_well() -> None:
+    """As the removal of a library, which the way back may need."""
+    shelves = [Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
+    plan = shelves[1].plan
+    shelves[1].plan = lambda observed: Plan(tuple(step._replace(undo=None) for step in plan(observed).steps))  # type: ignore[method-assign]
+    checkpoint = Watched(shelves)
+    converge(shelves, BOTH, checkpoint=checkpoint)
+    assert (checkpoint.notes, shelves[1].performed) == ([("put a", 0)], [])
+    assert converge(shelves, BOTH, checkpoint=Watched(shelves)).changed and shelves[1].values == {"b": "2"}

@@ -126,6 +126,8 @@ AWS_FILES = {
     "ipv6s": "2600:1f13:0:1::5",
     "subnet-ipv4-cidr-block": "10.0.1.0/24",
     "subnet-ipv6-cidr-blocks": "2600:1f13:0:1::/64",
+    "device-number": "1",
+    "network-card": "0",
 }
 ALIBABA_FILES = {
     "private-ipv4s": '["192.168.1.10","192.168.1.11"]',
@@ -150,6 +152,8 @@ def test_awss_interfaces_are_read() -> None:
             subnets=("10.0.1.0/24", "2600:1f13:0:1::/64"),
             gateway=Gateway(ipv4="10.0.1.1"),
             primary=True,
+            device_number=1,
+            network_card=0,
         ),
         Nic("0e:49:61:0f:c3:12", ("10.0.2.5",), (), ("10.0.2.0/24",), Gateway(ipv4="10.0.2.1")),
     )
@@ -247,9 +251,10 @@ def test_of_links_with_one_address_the_interface_itself_is_meant(links: list[Lin
 
 def test_links_are_read_from_sys(tmp_path: Path) -> None:
     net, driver = tmp_path / "sys/class/net", tmp_path / "bus/drivers/hv_netvsc"
-    for name in ("azure0", "eth0"):
+    for index, name in enumerate(("azure0", "eth0"), 1):
         (net / name).mkdir(parents=True)
         (net / name / "address").write_text("00:0D:3A:F8:06:EC\n")
+        (net / name / "ifindex").write_text(f"{index}\n")
     (net / "bonding_masters").write_text("bond0\n")
     (net / "gone").mkdir()
     (net / "eth0/device").mkdir()
@@ -257,8 +262,8 @@ def test_links_are_read_from_sys(tmp_path: Path) -> None:
     (net / "eth0/master").symlink_to(net / "azure0")
     (net / "azure0/lower_eth0").symlink_to(net / "eth0")
     assert links.read(str(tmp_path)) == (
-        Link("azure0", MAC, lowers=("eth0",)),
-        Link("eth0", MAC, master="azure0", driver="hv_netvsc"),
+        Link("azure0", MAC, lowers=("eth0",), index=1),
+        Link("eth0", MAC, master="azure0", driver="hv_netvsc", index=2),
     )
 
 

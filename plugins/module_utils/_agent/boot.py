@@ -19,9 +19,6 @@ from .._model.boot_unit import NO
 from .._model.problem import Problem
 from .._system import imds, kernel
 
-# What the program is made of besides this file.
-PARTS = ("_model.boot_unit", "_model.metadata", "_model.problem", "_system.imds", "_system.kernel")
-
 YES, UNKNOWN = 0, 255
 REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
 PAUSE = 0.1  # seconds between two looks at the interface
@@ -41,14 +38,7 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
     """Whether the cloud gave one of the node's interfaces an IPv6 address; asked until it answers or the deadline is there."""
-    cloud = imds.cloud_by_firmware()
-
-    def ask(limit: float) -> tuple[str, tuple[imds.Nic, ...]]:
-        if cloud is None:
-            return imds.search(None, limit)
-        return cloud, imds.read(cloud, imds.ENDPOINTS[cloud], limit)
-
-    answering, nics = imds.with_retries(ask, REQUEST_LIMIT, deadline=deadline)
+    answering, nics = imds.with_retries(imds.asking(), REQUEST_LIMIT, deadline=deadline)
     addresses = [address for nic in nics for address in nic.ipv6]
     return bool(addresses), f"{answering}'s metadata names {', '.join(addresses) or 'no IPv6 address'}"
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import typing as t
 
 ATTRIBUTE = struct.Struct("=HH")  # nlattr: length, type
 TYPE_MASK = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
@@ -36,3 +37,8 @@ def u32(found: dict[int, bytes], kind: int) -> int:
 
 def text(found: dict[int, bytes], kind: int) -> str:
     return found.get(kind, b"").rstrip(b"\0").decode(errors="replace")
+
+
+def pack(found: t.Mapping[int, bytes]) -> bytes:
+    """Attributes as a message carries them."""
+    return b"".join(ATTRIBUTE.pack(4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in found.items())

@@ -77,7 +77,7 @@ WantedBy=multi-user.target
 
 def loaded_path(text: str) -> str:
     """The file that a unit of ours loads; empty where the text is no such unit's."""
-    found = re.search(r"^ExecStart=nft -f (\S+)$", text, re.MULTILINE)
+    found = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -109,11 +109,18 @@ RestartSec=10
 """
 
 
-def loading_routes(protocol: int, path: str, python: str, program: str) -> BootUnit:
-    """The unit that loads the rules and routes of ``path`` before kubelet is up.
+def routes_unit(protocol: int) -> str:
+    """The name of the unit that loads the rules and routes of a protocol."""
+    return f"kubenode-policy-routes-{protocol}.service"
 
-    A route needs its link up, so it waits for the network; where a link comes later still, it fails and is tried again.
-    It takes nothing away when it stops: pods would lose their way.
+
+def loading_routes(protocol: int, path: str, python: str, program: str, digest: str = "") -> BootUnit:
+    """The unit that loads the rules and routes of ``path`` before kubelet is up, and stays to restore what is lost of them.
+
+    It is ready once it has loaded what can be: it waits for the network, and for no link beyond. It takes nothing away when
+    it stops: pods would lose their way.
+
+    digest: of the program, so that the unit of another program is another one, which is started anew.
     """
     text = f"""\
 [Unit]
@@ -123,13 +130,65 @@ After=network-online.target
 Before=kubelet.service
 
 [Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={python} -I -B {program} {path}
-Restart=on-failure
+Type=notify
+# SHA-256 {digest}
+ExecStart={python} -I -S -B {program} {protocol} {path}
+Restart=always
 RestartSec=10
 
 [Install]
 WantedBy=multi-user.target
 """
-    return BootUnit(f"kubenode-policy-routes-{protocol}.service", text)
+    return BootUnit(routes_unit(protocol), text)
+
+
+ADDRESSES = "kubenode-addresses-"
+
+
+def addresses_unit(link: str) -> str:
+    """The name of the unit that gives a link its addresses."""
+    return f"{ADDRESSES}{_escaped(link)}.service"
+
+
+def addresses_link(unit: str) -> str:
+    """The link that such a unit is for."""
+    name = unit[len(ADDRESSES) : -len(".service")]
+    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), name)
+
+
+def adding_addresses(link: str, addresses: t.Iterable[str]) -> BootUnit:
+    """The unit that gives a link its addresses whenever the link appears, at boot as after that.
+
+    The link's device brings it, and takes it along. An address that is there already, whoever has added it, is left as it is:
+    ``add`` is refused then, which ``-`` has systemd not mind. kubelet does not wait for a link that is not plugged in.
+
+    addresses: each with the words that ip(8) takes after ``ip address add``.
+    """
+    device = f"sys-subsystem-net-devices-{_escaped(link)}.device"
+    commands = "\n".join(f"ExecStart=-ip address add {address}" for address in addresses)
+    text = f"""\
+[Unit]
+Description=Addresses of {link} of kubenode.datapath
+BindsTo={device}
+After={device}
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{commands}
+
+[Install]
+WantedBy={device}
+"""
+    return BootUnit(addresses_unit(link), text, wanted_by=device)
+
+
+def added_addresses(text: str) -> list[str]:
+    """What such a unit adds, as it was told."""
+    return re.findall(r"^ExecStart=-ip address add (.*)$", text, re.MULTILINE)
+
+
+def _escaped(link: str) -> str:
+    """A link's name within a unit's, as systemd-escape(1) does it."""
+    return re.sub(r"[^A-Za-z0-9:_.]", lambda found: f"\\x{ord(found[0]):02x}", link)

@@ -60,26 +60,25 @@ def flag(given: object) -> bool:
 
 def word(given: object, allowed: t.Mapping[str, int]) -> int:
     """One of a few words, as the kernel's number."""
-    if given not in allowed:
+    if str(given) not in allowed:
         raise Unfit(f"one of {', '.join(allowed)}")
-    return allowed[t.cast(str, given)]
+    return allowed[str(given)]
 
 
 def name_or_number(given: object, names: t.Mapping[str, int], kind: str, low: int, high: int) -> int:
     """A name that the node knows, or a number."""
-    if given in names:
-        return names[t.cast(str, given)]
     try:
-        return number(given, low, high)
+        return number(names.get(str(given), given), low, high)
     except Unfit as unfit:
         raise Unfit(f"{unfit}, or the name of {kind}: {', '.join(names)}") from None
 
 
 def link(given: object) -> str:
-    """A link's name as the kernel takes it (net/core/dev.c, dev_valid_name)."""
-    text = str(given)
-    if not re.fullmatch(r"[^\s/:]{1,15}", text) or text in (".", ".."):
-        raise Unfit("a link's name of 1 to 15 characters without blanks, / and :")
+    """A link's name as the kernel takes it (net/core/dev.c, dev_valid_name; 15 bytes and a NUL)."""
+    text = given if isinstance(given, str) else str(given) if isinstance(given, int) else ""
+    is_name = re.fullmatch(r"[^\s/:]{1,15}", text) and text.isprintable() and len(text.encode()) <= 15
+    if not is_name or text in (".", ".."):
+        raise Unfit("a link's name of 1 to 15 bytes without blanks, / and :")
     return text
 
 
@@ -89,13 +88,16 @@ def address(given: object) -> tuple[int, bytes]:
     family = IPV6 if ":" in text else IPV4
     try:
         return family, socket.inet_pton(family, text)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL
         raise Unfit("an IP address") from None
 
 
 def prefix(given: object) -> tuple[int, Prefix]:
     """Its family, 0 where it says none (``default``, ``all``), and itself; an address is a prefix of full length."""
-    text = str(given)
+    try:
+        return IPV4, (socket.inet_pton(IPV4, t.cast(t.Any, given)), 32)  # most are
+    except (OSError, TypeError, ValueError):
+        text = str(given)
     if text in ("default", "all", "any"):
         return 0, ANY
     host, slash, digits = text.partition("/")
@@ -107,12 +109,8 @@ def prefix(given: object) -> tuple[int, Prefix]:
         raise Unfit("an IP address, a prefix ADDRESS/LENGTH, or default") from None
     rest = bits - length
     if rest and int.from_bytes(packed, "big") & ((1 << rest) - 1):
-        raise Unfit(f"a prefix without host bits, as {_network(packed, rest)}/{length}")
+        raise Unfit(f"a prefix without host bits, as {show_prefix(network(packed, length), 'default')}")
     return family, (packed, length) if length else ANY
-
-
-def _network(packed: bytes, rest: int) -> str:
-    return show((int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big"))
 
 
 def show(packed: bytes) -> str:
@@ -132,8 +130,17 @@ def show_range(given: Range) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def contains(network: Prefix, packed: bytes) -> bool:
-    """Whether an address lies in a prefix of its own family."""
-    base, length = network
+def network(packed: bytes, length: int) -> Prefix:
+    """The prefix of this length that holds an address."""
     rest = len(packed) * 8 - length
-    return not base or int.from_bytes(base, "big") >> rest == int.from_bytes(packed, "big") >> rest
+    return ((int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big"), length) if length else ANY
+
+
+def contains(prefix: Prefix, packed: bytes) -> bool:
+    """Whether an address lies in a prefix of its own family."""
+    return network(packed, prefix[1]) == prefix
+
+
+def is_link_local(packed: bytes) -> bool:
+    """Whether an IPv6 address is one that each link has its own of (RFC 4291, section 2.5.6)."""
+    return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80

@@ -123,6 +123,8 @@ class Nic:
     subnets: tuple[str, ...] = ()
     gateway: Gateway = Gateway()
     primary: bool = False
+    device_number: int | None = None
+    network_card: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Tree:
     """How a cloud names the files of an interface's folder, and the header of its tokens.
 
     needs_token: False where the cloud also answers those who have none.
-    gateway4, gateway6: empty where the cloud has no such file.
+    gateway4, gateway6, device_number, network_card: empty where the cloud has no such file.
     """
 
     token_header: str
@@ -141,10 +143,12 @@ class Tree:
     subnet6: str
     gateway4: str = ""
     gateway6: str = ""
+    device_number: str = ""
+    network_card: str = ""
 
     def files(self) -> tuple[str, ...]:
         names = (self.ipv4, self.ipv6, self.subnet4, self.subnet6, self.gateway4, self.gateway6)
-        return tuple(name for name in names if name)
+        return tuple(name for name in (*names, self.device_number, self.network_card) if name)
 
 
 TREES = {
@@ -156,6 +160,8 @@ TREES = {
         ipv6="ipv6s",
         subnet4="subnet-ipv4-cidr-block",
         subnet6="subnet-ipv6-cidr-blocks",
+        device_number="device-number",
+        network_card="network-card",
     ),
     # Alibaba Cloud ECS user guide, "Instance metadata".
     "alibaba": Tree(
@@ -177,6 +183,7 @@ class Link:
 
     driver: of the device behind it, None for one that exists in the kernel alone.
     lowers: the links that it stands on, as a bridge on its ports.
+    index: the kernel's number for it; 0 where it is not known.
     """
 
     name: str
@@ -184,6 +191,7 @@ class Link:
     master: str | None = None
     driver: str | None = None
     lowers: tuple[str, ...] = ()
+    index: int = 0
 
 
 def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
@@ -200,6 +208,24 @@ def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
         key=lambda link: (link.driver != SYNTHETIC, link.driver is None, len(link.name), link.name),
         default=None,
     )
+
+
+def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
+    """What imds_info tells of an interface, and the filter eni_policy takes."""
+    link = choose(nic.mac, links)
+    return {
+        "name": link.name if link else None,
+        "mac": nic.mac,
+        "ipv4": list(nic.ipv4),
+        "ipv6": list(nic.ipv6),
+        "gateway": {"ipv4": nic.gateway.ipv4, "ipv6": nic.gateway.ipv6},
+        "subnets": list(nic.subnets),
+        "primary": nic.primary,
+        "master": link.master if link else None,
+        "index": link.index if link else None,
+        "device_number": nic.device_number,
+        "network_card": nic.network_card,
+    }
 
 
 def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
@@ -304,7 +330,16 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     router4 = next(iter(routers4), None) if names.gateway4 else _first_host(subnets4)
     mac = _mac("the list of interfaces", folder)
     gateway = Gateway(router4, next(iter(routers6), None))
-    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary)
+    device, card = (_number(f"{folder}/{file}", files.get(file)) for file in (names.device_number, names.network_card))
+    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary, device, card)
+
+
+def _number(what: str, given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not re.fullmatch("[0-9]{1,4}", given.strip()):
+        raise Garbled(what, "a number", given)
+    return int(given)
 
 
 def _words(text: str) -> list[str]:

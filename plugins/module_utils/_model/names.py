@@ -43,6 +43,11 @@ def table(option: str, given: str) -> str:
     return given
 
 
+def is_in_run(path: str) -> bool:
+    """Whether a file or folder there is gone after a boot."""
+    return f"{path}/".startswith(("/run/", "/var/run/"))
+
+
 def path(option: str, given: str) -> str:
     """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
     names = given.split("/")[1:]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import typing as t
-from dataclasses import dataclass
 
 # RFC 4861 section 4 (types) and nft's names for them, which nft versions and ``-n`` print either way.
 ICMPV6_TYPES = {
@@ -29,8 +28,10 @@ ICMPV6_TYPES = {
 PRIORITY_NAMES = {-300: "raw", -150: "mangle", -100: "dstnat", 0: "filter", 50: "security", 100: "srcnat"}
 
 
-@dataclass(frozen=True)
-class Match:
+# Named tuples, which take Python a fifth of the time to make: no two kinds of statements have equal fields.
+
+
+class Match(t.NamedTuple):
     """``expression`` (as nft writes it, "ip6 saddr") equals one of ``values``, in canonical spelling, sorted."""
 
     expression: str
@@ -43,8 +44,7 @@ class Match:
         return f"{self.expression} {values[0]}" if len(values) == 1 else f"{self.expression} {{ {', '.join(values)} }}"
 
 
-@dataclass(frozen=True)
-class Mangle:
+class Mangle(t.NamedTuple):
     """``expression`` is set to ``value``, a value or an expression; the kernel mends the checksum of what it rewrites."""
 
     expression: str
@@ -54,16 +54,16 @@ class Mangle:
         return f"{self.expression} set {self.value}"
 
 
-@dataclass(frozen=True)
-class Counter:
+class Counter(t.NamedTuple):
     """Counts packets and bytes. Its readings are not part of the value."""
 
+    word: str = "counter"
+
     def text(self) -> str:
-        return "counter"
+        return self.word
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(t.NamedTuple):
     """Ends the walk through the chain: "accept" or "drop"."""
 
     name: str
@@ -72,8 +72,7 @@ class Verdict:
         return self.name
 
 
-@dataclass(frozen=True)
-class Foreign:
+class Foreign(t.NamedTuple):
     """Something in a listing that no table of ours contains, kept as canonical JSON."""
 
     json: str

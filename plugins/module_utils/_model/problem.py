@@ -23,6 +23,12 @@ class Invalid(Problem):
     def __init__(self, option: str, given: object, allowed: str) -> None:
         super().__init__(f"{option} must be {allowed}; {given!r} was given")
         self.option = option
+        self._given = given
+        self._allowed = allowed
+
+    def inside(self, option: str) -> Invalid:
+        """The same of a value that another option holds."""
+        return Invalid(f"{option}.{self.option}", self._given, self._allowed)
 
 
 class Refusal(Problem):
@@ -35,6 +41,10 @@ class Failure(Problem):
 
 class Uncertain(Failure):
     """An operation that ended badly and may have been done all the same, as by a tool that was killed."""
+
+
+class Left(Problem):
+    """Taking back, we met what somebody else has changed since, and left it so. Says what it is now."""
 
 
 class Missing(Problem):

@@ -79,7 +79,7 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
     that one of the same value changes nothing, its place among globs included.
     """
     options: dict[str, Assignment] = {}
-    for one in _parse(files, _in_order(files)):
+    for one in _parse(files, in_order(files)):
         if one.key not in options or options[one.key].value != one.value:
             options.pop(one.key, None)
             options[one.key] = one
@@ -88,14 +88,17 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
 
 def by_procps(files: t.Mapping[str, str]) -> Configuration:
     """``sysctl --system`` of procps 4 on ``files``, texts by path: it holds all lines, and works from first to last."""
-    paths = [*_in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
+    paths = [*in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
     return Configuration(_parse(files, paths))
 
 
-def _in_order(files: t.Iterable[str]) -> list[str]:
-    """By name, whatever the folder; a name that stands in several folders counts in the first of them."""
+def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list[str]:
+    """By name, whatever the folder; a name that stands in several folders counts in the first of them.
+
+    So all of systemd's programs read their drop-in files.
+    """
     chosen: dict[str, str] = {}
-    for folder in FOLDERS:
+    for folder in folders:
         for path in files:
             if os.path.dirname(path) == folder and path.endswith(".conf"):
                 chosen.setdefault(os.path.basename(path), path)

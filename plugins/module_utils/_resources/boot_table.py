@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from .._converge import Resource
 from .._model import boot_unit
-from .._model.problem import Invalid
 from .._system import files, nft, units
+from . import boot_files
 from .enabled_unit import EnabledUnit
-from .managed_files import HEADING, Entry, ManagedFiles, text
+from .managed_files import Entry, text
 
 
 class BootTable:
     """Where a table's permanent plane lives. ``path``: of its script; a boot program stands beside it.
 
-    Raises Invalid for a path among systemd's own files.
+    Raises Invalid for a path among systemd's own files or in /run.
     """
 
     def __init__(self, edge: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
-        if path.startswith(f"{units.FOLDER}/"):
-            raise Invalid("path", path, f"outside {units.FOLDER}, where systemd keeps its own")
+        boot_files.check_path(path)
         self._edge = edge
         self._systemd = systemd
         self._family = family
@@ -32,7 +31,7 @@ class BootTable:
 
     @property
     def program(self) -> str:
-        return _program(self._path)
+        return boot_files.program(self._path)
 
     def resources(
         self,
@@ -47,30 +46,18 @@ class BootTable:
         accept: has the script checked. starts: see EnabledUnit. condition, program: what asks at boot, and its archive.
         """
         unit = boot_unit.loading_table(self._family, self._table, self._path, condition)
-        previous = self._previous_path(unit.name)
-        claimed = (previous, _program(previous)) if previous else ()
-        placed = ManagedFiles(self._edge, self._entries(self._path, script, program, accept), claimed=claimed)
-        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=script is not None, starts=starts)
-        if previous in ("", self._path):
-            return [placed, enabled]
-        left = ManagedFiles(self._edge, self._entries(previous, None, None, accept), claimed=claimed)
-        return [placed, enabled, left]
 
-    def _previous_path(self, unit: str) -> str:
-        """The script that our unit loads as it stands on the node: it is ours, whatever is in it."""
-        found = self._edge.read(units.path_of(unit))
-        if isinstance(found, files.Content) and found.text.startswith(HEADING):
-            return boot_unit.loaded_path(found.text)
-        return ""
+        def entries(path: str, is_here: bool) -> list[Entry]:
+            return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)
+
+        here, *left = boot_files.placed(self._edge, unit.name, self._path, entries)
+        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=script is not None, starts=starts)
+        return [here, enabled, *left]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft.Nft) -> list[Entry]:
         """Each begins with the table's name, so that one table's call never takes another's file for its own."""
         named = f"# For table {self._family} {self._table}.\n"
         return [
             text(path, script, f"table {self._family} {self._table} {{}}\n", accept.check),
-            text(_program(path), program and named + program, named),
+            text(boot_files.program(path), program and named + program, named),
         ]
-
-
-def _program(path: str) -> str:
-    return f"{path}.pyz"

@@ -29,17 +29,29 @@ class EnabledUnit:
 
     starts: whether a unit that was placed is started as well, so that systemd takes it for active from now on. One that
         is removed is forgotten: its file is gone by then, so that no command of it is run.
+    is_resident: whether its program stays. It is then started where it does not run, restarted where its unit has
+        changed, and as it was before if the run is undone.
     """
 
     plane = Plane.PERMANENT
 
-    def __init__(self, edge: files.Files, systemd: units.Units, unit: BootUnit, wish: bool, starts: bool) -> None:
+    def __init__(
+        self,
+        edge: files.Files,
+        systemd: units.Units,
+        unit: BootUnit,
+        wish: bool,
+        starts: bool,
+        is_resident: bool = False,
+    ) -> None:
         self.name = units.path_of(unit.name)
         self._edge = edge
         self._systemd = systemd
         self._unit = unit.name
         self._wish = wish
         self._starts = starts
+        self._is_resident = is_resident
+        self._is_asked_for = False
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
         # A boot must never find a link to a unit that is not there.
@@ -51,30 +63,38 @@ class EnabledUnit:
         self._groups = groups if wish else groups[::-1]
 
     def observe(self) -> Observed:
-        return Observed(
-            tuple(group.observe() for group in self._groups),
-            self._systemd.is_running(),
-            self._systemd.is_active(self._unit),
-        )
+        is_active = self._systemd.is_active(self._unit) or self._is_asked_for  # systemd comes to it when it can
+        return Observed(tuple(group.observe() for group in self._groups), self._systemd.is_running(), is_active)
 
     def plan(self, observed: Observed) -> Plan:
         plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
         steps = told([step for plan in plans for step in plan.steps], observed.is_managed)
-        if steps and observed.is_managed:
-            steps += tuple(self._afterwards(observed))
+        if observed.is_managed:
+            steps = (*self._before(steps, observed), *steps, *self._afterwards(steps, observed))
         before, after = (
             "\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans))
         )
         return Plan(steps, before, after)
 
-    def _afterwards(self, observed: Observed) -> t.Iterator[Step]:
-        if self._wish and self._starts and not observed.is_active:
-            yield Step(f"start {self._unit}", units.Start(self._unit))
+    def _before(self, steps: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+        """The first step is the last to be undone: the former files are there again."""
+        if steps and self._is_resident and observed.is_active:
+            yield Step(f"have {self._unit} run on", undo=units.Restart(self._unit))
+
+    def _afterwards(self, steps: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
         if not self._wish:
-            yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
+            if steps:
+                yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
+        elif not observed.is_active:
+            if self._starts and (steps or self._is_resident):
+                back = units.Forget(self._unit) if self._is_resident else None
+                yield Step(f"start {self._unit}", units.Start(self._unit), back)
+        elif steps and self._is_resident:
+            yield Step(f"restart {self._unit}", units.Restart(self._unit))
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(units.Operation)):
+            self._is_asked_for = isinstance(operation, (units.Start, units.Restart))
             self._systemd.perform(operation)
         else:
             self._edge.perform(operation)

@@ -63,6 +63,21 @@ def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
     raise Unidentified(problems)
 
 
+def asking(cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, tuple[Nic, ...]]]:
+    """What asks the cloud's service once, for with_retries(): the cloud that answered, and the interfaces.
+
+    cloud: "auto" for the one that the firmware tells, or else the first that answers.
+    """
+    known = cloud_by_firmware() if cloud == "auto" else cloud
+
+    def ask(seconds: float) -> tuple[str, tuple[Nic, ...]]:
+        if known is None:
+            return search(endpoint, seconds)
+        return known, read(known, endpoint or ENDPOINTS[known], seconds)
+
+    return ask
+
+
 def cloud_by_firmware(root: str = "/") -> str | None:
     """The cloud that the node's firmware tells, or None. The uuids can be read by root alone."""
     names = ("sys_vendor", "product_name", "chassis_asset_tag", "product_uuid")

@@ -7,20 +7,35 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
+import time
 from pathlib import Path
 
 
 def is_ready(module: str) -> bool:
-    """False where ``module`` is a loadable module that is not loaded, so that using it would load it.
+    """False where ``module`` is a loadable module that is not loaded, so that using it would load it; and without /proc.
 
-    A module built into the kernel stands neither in /proc/modules nor in modules.dep.
+    A module built into the kernel stands neither in /proc/modules nor in modules.dep. In a chroot the kernel's modules are in
+    its builder's root.
     """
     if module in (line.split(" ", 1)[0] for line in _lines("/proc/modules")):
         return True
-    dependencies = _lines(f"/lib/modules/{os.uname().release}/modules.dep")
+    root = "" if is_own_root() else "/proc/1/root"
+    if root and not os.path.isdir("/proc/self"):
+        return False
+    dependencies = _lines(f"{root}/lib/modules/{os.uname().release}/modules.dep")
     return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
+
+
+def is_used(module: str) -> bool:
+    """Whether something takes hold of ``module``. Of one that is built in, or can not be unloaded, nothing tells: True."""
+    for line in _lines("/proc/modules"):
+        name, _size, count, *_rest = line.split()  # proc_modules(5)
+        if name == module:
+            return count != "0"
+    return any(line.endswith(f"/{module}.ko") for line in _lines(f"/lib/modules/{os.uname().release}/modules.builtin"))
 
 
 def setting(key: str) -> int | None:
@@ -29,10 +44,18 @@ def setting(key: str) -> int | None:
     return int(lines[0]) if lines else None
 
 
-def has_booted_with(path: str) -> bool:
-    """Whether a file is there that nobody has written since the kernel was started."""
-    started = [int(line.split()[1]) for line in _lines("/proc/stat") if line.startswith("btime ")]
-    return bool(started) and os.path.exists(path) and os.stat(path).st_mtime < started[0]
+@functools.cache
+def booted_at() -> float:
+    """When process 1 was started, in seconds since the epoch; a container's is younger than the kernel, as its links are."""
+    ticks = int(Path("/proc/1/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def set_up_at(ifindex: int) -> float | None:
+    """When udev began to set up a link, in seconds since the epoch; None where it did not."""
+    # systemd, src/libsystemd/sd-device/device-private.c: microseconds of CLOCK_MONOTONIC
+    found = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
+    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + found[0] / 1e6 if found else None
 
 
 def global_ipv6_addresses(link: str) -> list[str]:
@@ -47,6 +70,11 @@ def global_ipv6_addresses(link: str) -> list[str]:
 
 
 IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection is not through
+
+
+def life() -> str:
+    """Tells this boot from others; in a container that is started again the kernel is the same, its network is not."""
+    return "\n".join([*_lines("/proc/sys/kernel/random/boot_id"), os.readlink("/proc/self/ns/net")])
 
 
 def is_own_root() -> bool:

@@ -22,6 +22,7 @@ import typing as t
 from pathlib import Path
 
 from .._model.problem import Failure, Missing
+from . import files
 
 FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"
@@ -98,8 +99,7 @@ def perform(operation: Operation) -> None:
         return
     try:
         shutil.rmtree(operation.path)
-        for folder in (FOLDER, os.path.dirname(FOLDER)):
-            if not os.listdir(folder):
-                os.rmdir(folder)
     except OSError as error:
         raise Failure(f"{operation.path}: {error.strerror}") from error
+    for folder in (FOLDER, os.path.dirname(FOLDER)):
+        files.Files().perform(files.RemoveFolder(folder))  # where nothing of substance is in it

@@ -25,10 +25,11 @@ def _link(entry: Path) -> t.Iterator[Link]:
     """None for ``bonding_masters``, which is no link, and for a link that goes away meanwhile."""
     try:
         mac = (entry / "address").read_text().strip().lower()
+        index = int((entry / "ifindex").read_text())
         lowers = tuple(sorted(name[len("lower_") :] for name in os.listdir(entry) if name.startswith("lower_")))
     except OSError:
         return
-    yield Link(entry.name, mac, _target(entry / "master"), _target(entry / "device/driver"), lowers)
+    yield Link(entry.name, mac, _target(entry / "master"), _target(entry / "device/driver"), lowers, index)
 
 
 def _target(link: Path) -> str | None:

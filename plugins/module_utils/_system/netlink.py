@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The kernel's policy rules and routes, through rtnetlink.
+"""The kernel's policy rules, routes and neighbours, through rtnetlink.
 
 Reading needs neither pyroute2 nor a process (_model/attributes.py says why). What changes something is encoded by
 pyroute2 and sent in chunks over a socket of our own: the batches of pyroute2 0.9 leave an acknowledgement behind, which
@@ -20,23 +20,28 @@ import socket
 import struct
 import typing as t
 
-from .._model import fields
+from .._model import fields, rt_names
+from .._model import neighbour as neighbours
 from .._model import route as routes
 from .._model import rule as rules
 from .._model.attributes import attributes
 from .._model.fields import ANY, IPV4, IPV6
-from .._model.problem import Failure
+from .._model.neighbour import Neighbour
+from .._model.problem import Failure, Left
 from .._model.route import Hop, Route
 from .._model.rule import Rule
 from . import library
 
 Held = tuple[t.Any, int]  # a rule or a route, and its protocol
+Opener = t.Callable[[], socket.socket]
 
 # include/uapi/linux/netlink.h, rtnetlink.h
 REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
 DUMP_INTERRUPTED, ACK_CAPPED, ACK_ATTRIBUTES = 0x10, 0x100, 0x200
 ERROR, DONE = 2, 3
 NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
+GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
+LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
 SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
 MESSAGE_TEXT = 1  # NLMSGERR_ATTR_MSG
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
@@ -46,6 +51,8 @@ CHUNK = (
 TRIES = 20  # dumps in a row that another program's changes may spoil
 TIMEOUT = 30.0  # seconds; the kernel answers at once, but the insert takes longer with each rule that is there
 BUFFER = 1 << 20  # bytes
+
+MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
 ADD, DELETE, CHANGE = "add", "delete", "change"
 GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV)
@@ -65,10 +72,23 @@ class Change(t.NamedTuple):
 
 
 class Apply(t.NamedTuple):
-    """All of ``changes``, in order, to what carries ``protocol``; or none of them."""
+    """All of ``changes``, in order, to what carries ``protocol``; or none of them. Neighbours carry none."""
 
     protocol: int
     changes: tuple[Change, ...]
+
+    def inverse(self) -> Restore:
+        return Restore(self.protocol, tuple(change.inverse() for change in reversed(self.changes)))
+
+
+class Restore(t.NamedTuple):
+    """As many of ``changes`` as are still to be made; one that can not be made does not keep the others back."""
+
+    protocol: int
+    changes: tuple[Change, ...]
+
+
+Operation = t.Union[Apply, Restore]
 
 
 class Refused(t.NamedTuple):
@@ -83,22 +103,44 @@ class Netlink:
 
     def rules(self) -> list[Held]:
         """Rules of both families in the kernel's order. Those that can not be understood are left out."""
-        bodies = [body for family in (IPV4, IPV6) for body in _dump(GETRULE, family)]
-        return list(filter(None, map(rules.from_message, bodies)))
+        return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
 
     def routes(self) -> list[Held]:
         """Routes of both families and all tables. Those that can not be understood are left out."""
         names = self.links()
-        bodies = [body for family in (IPV4, IPV6) for body in _dump(GETROUTE, family)]
+        bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
         return list(filter(None, (routes.from_message(body, names) for body in bodies)))
+
+    def neighbours(self) -> list[Neighbour]:
+        """Neighbours of both families, those that the kernel made up for multicast and the like left out."""
+        names = self.links()
+        bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family)]
+        return list(filter(None, (neighbours.from_message(body, names) for body in bodies)))
 
     def links(self) -> dict[int, str]:
         """Links' names by index."""
         return dict(socket.if_nameindex())
 
-    def perform(self, operation: Apply) -> None:
-        """All or nothing. Raises Failure that names what was refused, and Missing where there is no pyroute2."""
+    def perform(self, operation: Operation) -> None:
+        """Raises Failure that names what was refused, and Missing where there is no pyroute2."""
         encode = _Encoder(operation.protocol, {name: index for index, name in self.links().items()})
+        if isinstance(operation, Apply):
+            self._apply(encode, operation)
+            return
+        changes, left = _without_strangers(operation, self._holders(operation))
+        troubles = _insist(encode, self._exact(operation._replace(changes=changes)))
+        if troubles:
+            raise Failure("; ".join([*troubles, *left]))
+        if left:
+            raise Left("; ".join(left))
+
+    def _holders(self, operation: Restore) -> dict[t.Any, Held]:
+        """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
+        if not any(isinstance(change.item, Route) and change.verb != DELETE for change in operation.changes):
+            return {}
+        return {held[0].key: held for held in reversed(self.routes())}
+
+    def _apply(self, encode: _Encoder, operation: Apply) -> None:
         changes = self._exact(operation)
         sent: list[Change] = []
         try:
@@ -112,21 +154,32 @@ class Netlink:
                     if not _is_done(chunk[number], answer):
                         raise Failure(_complaint(chunk[number], answer))
         except BaseException as error:
-            trouble = self._take_back(encode, operation._replace(changes=tuple(sent)))
-            if trouble:
-                raise Failure(f"{error}. {trouble}") from error
+            try:
+                self.perform(operation._replace(changes=tuple(sent)).inverse())
+            except (Failure, Left) as trouble:
+                raise Failure(f"{error}. It could not be undone: {trouble}") from error
             raise
 
-    def _take_back(self, encode: _Encoder, operation: Apply) -> str:
-        """Undoes, newest first. Returns what could not be undone."""
-        inverse = tuple(change.inverse() for change in reversed(operation.changes))
-        return _insist(encode, self._exact(operation._replace(changes=inverse)))
-
-    def _exact(self, operation: Apply) -> t.Sequence[Change]:
+    def _exact(self, operation: Operation) -> t.Sequence[Change]:
         """The changes in messages that the kernel can not misunderstand; for rules that takes a look at those we have."""
         if not any(isinstance(change.item, Rule) for change in operation.changes):
             return operation.changes
         return _exact([rule for rule, protocol in self.rules() if protocol == operation.protocol], operation.changes)
+
+
+def _without_strangers(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tuple[tuple[Change, ...], list[str]]:
+    """The changes, without the routes whose key another program has taken, which are said; what has gone is added."""
+    changes, left = [], []
+    for change in operation.changes:
+        if change.verb == DELETE or not isinstance(change.item, Route):
+            changes.append(change)
+            continue
+        route, owner = holders.get(change.item.key, (None, operation.protocol))
+        if owner != operation.protocol:
+            left.append(f"{route} ({rt_names.owner([owner])}), so that {change.item} did not come back")
+        else:
+            changes.append(Change(ADD, change.item) if route is None else change)
+    return tuple(changes), left
 
 
 def _exact(order: t.Sequence[Rule], changes: t.Sequence[Change]) -> list[Change]:
@@ -177,13 +230,14 @@ def _exactly(change: Change, rules: list[Rule]) -> list[Change]:
     return messages
 
 
-def _insist(encode: _Encoder, inverse: t.Sequence[Change]) -> str:
-    for start in range(0, len(inverse), CHUNK):
-        chunk = inverse[start : start + CHUNK]
-        for number, answer in _exchange(encode, chunk).items():
-            if not _is_done(chunk[number], answer) and answer.code != errno.EEXIST:
-                return f"It could not be undone: {_complaint(chunk[number], answer)}"
-    return ""
+def _insist(encode: _Encoder, changes: t.Sequence[Change]) -> list[str]:
+    """Makes all that can be made, and returns what could not. A key that is taken is taken by what shall be, or another's."""
+    return [
+        _complaint(chunk[number], answer)
+        for chunk in (changes[start : start + CHUNK] for start in range(0, len(changes), CHUNK))
+        for number, answer in _exchange(encode, chunk).items()
+        if not _is_done(chunk[number], answer) and answer.code != errno.EEXIST
+    ]
 
 
 def _is_done(change: Change, answer: Refused) -> bool:
@@ -205,9 +259,14 @@ def _complaint(change: Change, answer: Refused) -> str:
     return f"{change.verb} {change.item} was refused by the kernel: {said}{hint}"
 
 
+def open_socket() -> socket.socket:
+    """A routing socket of the network namespace that the caller is in."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+
+
 @contextlib.contextmanager
-def _socket() -> t.Iterator[socket.socket]:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as netlink:
+def _socket(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
+    with opener() as netlink:
         netlink.settimeout(TIMEOUT)
         for option in (CAP_ACK, EXT_ACK):
             netlink.setsockopt(SOL_NETLINK, option, 1)
@@ -217,17 +276,23 @@ def _socket() -> t.Iterator[socket.socket]:
             raise Failure(f"netlink: {error}") from error
 
 
-def _dump(kind: int, family: int) -> list[bytes]:
-    """One family at a time: dumped together they are incomplete (kernel commit c454673da7c1)."""
+def dump(kind: int, family: int, opener: Opener = open_socket) -> list[bytes]:
+    """The bodies of all messages of a kind (GETRULE and its like).
+
+    One family at a time: dumped together they are incomplete (kernel commit c454673da7c1).
+    opener: opens the socket, in another network namespace where that one is to be read.
+    """
     for _try in range(TRIES):
-        with _socket() as netlink:
-            # The header of a rule and of a route is twelve bytes long and begins with the family.
+        with _socket(opener) as netlink:
+            # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Of a link and
+            # an address, whose headers differ, the kernel reads the family alone.
             netlink.send(HEADER.pack(HEADER.size + 12, kind, REQUEST | DUMP, 1, 0) + bytes([family]) + bytes(11))
             bodies = _collect(netlink, family)
             if bodies is not None:
                 return bodies
-    what = "rules" if kind == GETRULE else "routes"
-    raise Failure(f"the {what} of this node changed each of {TRIES} times they were read; run again when it is quieter")
+    raise Failure(
+        f"the {LISTED[kind]} of this node changed each of {TRIES} times they were read; run again when it is quieter"
+    )
 
 
 def _collect(netlink: socket.socket, family: int) -> list[bytes] | None:
@@ -257,19 +322,25 @@ def _messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:
-    """Sends all in one go and returns what was refused, by position.
-
-    The kernel goes through them one by one and answers each that it refuses; of the others only the last asks for an
-    answer.
-    """
+    """Sends all in one go and returns what was refused, by position."""
     messages, refused = [], {}
     for number, change in enumerate(changes):
         try:
             messages.append(encode.message(change, number))
         except KeyError as error:
             refused[number] = Refused(errno.ENODEV, f"there is no link {error.args[0]}")
+    return {**refused, **exchange(messages)}
+
+
+def exchange(messages: list[bytes]) -> dict[int, Refused]:
+    """Sends messages in one go and returns what was refused, by sequence number.
+
+    The kernel goes through them one by one, whether it refuses one or not, and answers each that it refuses; of the others
+    only the last asks for an answer.
+    """
     if not messages:
-        return refused
+        return {}
+    refused = {}
     length, kind, flags, last, port = HEADER.unpack_from(messages[-1])
     messages[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + messages[-1][HEADER.size :]
     with _socket() as netlink:
@@ -295,19 +366,24 @@ class _Encoder:
     """Messages by pyroute2. links: indexes by name."""
 
     def __init__(self, protocol: int, links: t.Mapping[str, int]) -> None:
-        rule_module, route_module = library.load(library.PYROUTE2, "netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg")
+        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2, *MODULES)
         self._new_rule, self._new_route = rule_module.fibmsg, route_module.rtmsg
+        self._new_neighbour = neighbour_module.ndmsg
         self._protocol = protocol
         self._links = links
+        # How it is encoded, the types of message, and what adding takes.
+        self._kinds: dict[type, tuple[t.Callable[[t.Any], t.Any], int, int, int]] = {
+            Rule: (self._rule, NEWRULE, DELRULE, CREATE),  # see _exact
+            Route: (self._route, NEWROUTE, DELROUTE, CREATE | EXCL),
+            Neighbour: (self._neighbour, NEWNEIGH, DELNEIGH, CREATE | EXCL),
+        }
 
     def message(self, change: Change, number: int) -> bytes:
         """Raises KeyError with the name of a link that is not there."""
-        is_rule = isinstance(change.item, Rule)
-        message = self._rule(change.item) if is_rule else self._route(change.item)
-        new, gone = (NEWRULE, DELRULE) if is_rule else (NEWROUTE, DELROUTE)
+        encode, new, gone, adding = self._kinds[type(change.item)]
+        message = encode(change.item)
         header = message["header"]
         header["type"] = gone if change.verb == DELETE else new
-        adding = CREATE if is_rule else CREATE | EXCL  # see _exact
         header["flags"] = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
         header["sequence_number"] = number
         message.encode()
@@ -364,6 +440,15 @@ class _Encoder:
         elif route.hops:
             values.append(["RTA_MULTIPATH", [self._hop(hop) for hop in route.hops]])
         message["attrs"] = values
+        return message
+
+    def _neighbour(self, neighbour: Neighbour) -> t.Any:
+        message = self._new_neighbour()
+        message["family"], message["state"] = neighbour.family, neighbour.state
+        message["ifindex"] = self._links[neighbour.link]
+        message["attrs"] = [["NDA_DST", neighbour.address]]
+        if neighbour.mac:
+            message["attrs"].append(["NDA_LLADDR", neighbour.mac])
         return message
 
     def _hop(self, hop: Hop) -> dict[str, t.Any]:

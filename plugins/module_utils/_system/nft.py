@@ -79,18 +79,29 @@ class Nft:
     def check(self, script: str) -> None:
         """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables.
 
-        Warns where that can not be had: without unshare, without the right to it, or with a kernel that is not the node's.
+        Warns where that can not be had: without nft, as in an image that gets it later; without unshare, without the right to it,
+        or with a kernel that is not the node's.
         """
         unshare = process.find("unshare")
-        if unshare is None or not kernel.is_ready("nf_tables"):
-            lack = "the kernel has not loaded nf_tables" if unshare else "unshare (util-linux) is not installed"
+        if process.find("nft") is None:
+            lack = "nft is not installed"
+        elif unshare is None:
+            lack = "unshare (util-linux) is not installed"
+        elif not kernel.is_ready("nf_tables"):
+            lack = "nf_tables is not loaded, as far as /proc tells"
+        else:
+            lack = self._check(script, unshare)
+        if lack:
             self._warn(f"The ruleset was written without a check by nft: {lack}.")
-            return
+
+    def _check(self, script: str, unshare: str) -> str:
+        """Why nft could not judge it; empty where it took it. Raises Failure where it did not."""
         done = self._nft(["-c", "-f", "-"], script, through=[unshare, "--net"])
-        if done.rc != 0 and NO_CHECK.search(done.stderr):
-            self._warn(f"The ruleset was written without a check by nft: {_complaint(done)}.")
-        elif done.rc != 0:
-            raise Failure(f"nft refused the ruleset: {_complaint(done)}")
+        if done.rc == 0:
+            return ""
+        if NO_CHECK.search(done.stderr):
+            return _complaint(done)
+        raise Failure(f"nft refused the ruleset: {_complaint(done)}")
 
     def _nft(
         self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()

@@ -36,6 +36,7 @@ ENVIRONMENT = (
     "NEEDRESTART_SUSPEND=1",
     "NEEDRESTART_MODE=l",
 )
+OFFLINE = ("SYSTEMD_OFFLINE=1",)  # systemctl then starts nothing and tells nobody: systemd, docs/ENVIRONMENT.md
 LOCKED = re.compile(r"could not get lock|unable to acquire|locked by|transaction lock", re.IGNORECASE)
 OUTDATED = re.compile(
     r"\b404\b|failed to fetch|unable to fetch|hash sum mismatch|cannot download|error downloading|curl", re.IGNORECASE
@@ -111,7 +112,7 @@ class Manager(t.NamedTuple):
 _APT_INSTALL = (
     *("apt-get", "--quiet", "--yes", "--no-remove", "--no-install-recommends"),
     *("--option=Dpkg::Options::=--force-confdef", "--option=Dpkg::Options::=--force-confold"),
-    *("--option=Dpkg::Use-Pty=0", "install"),
+    *("--option=Dpkg::Use-Pty=0", "--option=APT::Keep-Downloaded-Packages=false", "install"),
 )
 APT = Manager(
     name="apt",
@@ -199,13 +200,19 @@ def os_release() -> dict[str, str]:
 
 
 class Packages:
-    """The edge. ``patience`` is how long, in seconds, each command waits for a lock that somebody else holds."""
+    """The edge. ``patience`` is how long, in seconds, each command waits for a lock that somebody else holds.
 
-    def __init__(self, run: process.Runner, release: t.Mapping[str, str], patience: float) -> None:
+    is_offline: systemd does not manage this root, and packages' scripts must not reach the one of an image's builder.
+    """
+
+    def __init__(
+        self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False
+    ) -> None:
         self._run = run
         self._system = release.get("PRETTY_NAME") or release.get("ID") or "a system without os-release"
         self._known = manager_of(release)
         self._patience = patience
+        self._environment = (*ENVIRONMENT, *(OFFLINE if is_offline else ()))
         self._is_fresh = False  # whether this run has refreshed the index
 
     @property
@@ -304,7 +311,7 @@ class Packages:
         return time.monotonic() + self._patience
 
     def _line(self, command: tuple[str, ...], *package: str) -> list[str]:
-        return [process.find("env") or "env", *ENVIRONMENT, *command, *package]
+        return [process.find("env") or "env", *self._environment, *command, *package]
 
 
 def _wait_for(locks: t.Iterable[str], deadline: float) -> None:

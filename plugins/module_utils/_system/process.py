@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""How the edges start programs: the runner is handed in, by a module or by the boot program."""
+"""How programs are started, by the runner that edges are handed by a module or by the boot program."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import typing as t
@@ -31,9 +32,32 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=SEARCH_PATH)
 
 
-def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
-    """The runner of programs without Ansible. The C locale keeps messages recognisable."""
-    done = subprocess.run(  # pylint: disable=ansible-bad-function  # there is no AnsibleModule at boot
-        argv, input=stdin, capture_output=True, text=True, env={"PATH": SEARCH_PATH, "LC_ALL": "C"}, check=False
-    )
-    return Completed(done.returncode, done.stdout, done.stderr)
+def run(argv: t.Sequence[str], stdin: str | None = None, environment: t.Mapping[str, str] | None = None) -> Completed:
+    """The runner. The C locale keeps messages recognisable. Bytes that are no UTF-8 come as surrogates.
+
+    environment: what the program gets besides, where to find programs alone if it is None.
+    Raises OSError where the program can not be started.
+    """
+    # Files, as a daemon that the program leaves behind would hold a pipe open. AnsibleModule.run_command takes some
+    # milliseconds longer: it has Python run code between fork and exec, so that all of its memory is mapped again.
+    with _in_memory(stdin or "") as given, _in_memory() as out, _in_memory() as error:
+        program = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            list(argv),
+            stdin=given,
+            stdout=out,
+            stderr=error,
+            env={**(environment or {"PATH": SEARCH_PATH}), "LC_ALL": "C"},
+        )
+        return Completed(program.wait(), _text(out), _text(error))
+
+
+def _in_memory(text: str = "") -> t.BinaryIO:
+    file = os.fdopen(os.memfd_create("kubenode"), "w+b")
+    file.write(text.encode("utf-8", "surrogateescape"))
+    file.seek(0)  # and with it, what was written is flushed
+    return file
+
+
+def _text(file: t.BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")

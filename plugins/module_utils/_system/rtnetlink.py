@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Two questions to the kernel's routing socket: which BPF programs traffic control runs on a link, and where a packet would go.
+"""Questions to the kernel's routing socket: which BPF programs traffic control runs on a link, and where a packet would go.
 
 Raw netlink, because a node may lack ``tc`` (Fedora's family packages it apart from iproute2) and pyroute2 takes longer to
 import than all the rest of a converged run. Read only.
@@ -16,6 +16,8 @@ import socket
 import struct
 import typing as t
 
+from .._model.attributes import ATTRIBUTE, attributes, text, u32
+
 # include/uapi/linux/netlink.h, rtnetlink.h, pkt_sched.h, pkt_cls.h
 NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
@@ -26,8 +28,6 @@ CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 FILTER = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
-ATTRIBUTE = struct.Struct("=HH")  # nlattr: length, type
-TYPE_MASK = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 PATIENCE = 5.0  # seconds; the kernel answers at once
 
 
@@ -40,9 +40,8 @@ def bpf_filters(link: str) -> set[str]:
     names = set()
     for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
         for message in _ask(RTM_GETTFILTER, NLM_F_DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0)):
-            options = dict(_attributes(message[FILTER.size :])).get(TCA_OPTIONS, b"")
-            name = dict(_attributes(options)).get(TCA_BPF_NAME, b"")
-            names.add(name.rstrip(b"\0").decode(errors="replace"))
+            options = attributes(message, FILTER.size).get(TCA_OPTIONS, b"")
+            names.add(text(attributes(options), TCA_BPF_NAME))
     return names - {""}
 
 
@@ -50,9 +49,9 @@ def link_towards(address: ipaddress.IPv6Address) -> str | None:
     """The link by which the node itself would send to an address; None where it has no route."""
     wanted = ATTRIBUTE.pack(ATTRIBUTE.size + 16, RTA_DST) + address.packed
     for message in _ask(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted):
-        index = dict(_attributes(message[ROUTE.size :])).get(RTA_OIF)
-        if index is not None:
-            return socket.if_indextoname(*struct.unpack("=I", index))
+        index = u32(attributes(message, ROUTE.size), RTA_OIF)
+        if index:
+            return socket.if_indextoname(index)
     return None
 
 
@@ -71,15 +70,6 @@ def _ask(kind: int, flags: int, body: bytes) -> t.Iterator[bytes]:
                 answer = answer[_aligned(length) :]
             if not flags & NLM_F_DUMP:
                 return
-
-
-def _attributes(data: bytes) -> t.Iterator[tuple[int, bytes]]:
-    while len(data) >= ATTRIBUTE.size:
-        length, kind = ATTRIBUTE.unpack_from(data)
-        if length < ATTRIBUTE.size:
-            return
-        yield kind & TYPE_MASK, data[ATTRIBUTE.size : length]
-        data = data[_aligned(length) :]
 
 
 def _aligned(length: int) -> int:

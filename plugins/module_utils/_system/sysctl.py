@@ -12,9 +12,11 @@ import socket
 import typing as t
 from pathlib import Path
 
-from .._model.problem import Failure
+from .._model.problem import Failure, Left
 from .._model.sysctl import FOLDERS, LAST_OF_PROCPS
 from . import kernel
+
+DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
 
 
 class Write(t.NamedTuple):
@@ -22,6 +24,17 @@ class Write(t.NamedTuple):
 
     key: str
     value: int
+
+
+class Restore(t.NamedTuple):
+    """Put ``value`` back where the setting still has ``written``."""
+
+    key: str
+    value: int
+    written: int
+
+
+Operation = t.Union[Write, Restore]
 
 
 class Sysctl:
@@ -35,11 +48,28 @@ class Sysctl:
         """The number in a setting; None where there is no such setting."""
         return kernel.setting(key)
 
-    def perform(self, operation: Write) -> None:
+    def has_applied(self, path: str, ifindex: int) -> bool:
+        """Whether the boot, or udev when the link came, has read the file at ``path`` as it is; 0 is for no link.
+
+        By the time at which the inode was changed, which a copy that keeps the file's own time can not set.
+        """
+        try:
+            changed = os.stat(path).st_ctime
+        except OSError:
+            return False
+        return changed < max(kernel.booted_at(), kernel.set_up_at(ifindex) or 0)
+
+    def perform(self, operation: Operation) -> None:
         """Writes once. A setting that is gone went with its link, and there is nothing to set.
 
-        Raises Failure with what the kernel answered.
+        Raises Failure with what the kernel answered, and Left where what shall be restored has another value by now.
         """
+        if isinstance(operation, Restore):
+            found = self.read(operation.key)
+            if found in (None, operation.value):
+                return
+            if found != operation.written:
+                raise Left(f"{operation.key.translate(DOTTED)} is {found}")
         path = f"/proc/sys/{operation.key}"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

@@ -12,7 +12,7 @@ import typing as t
 from pathlib import Path
 
 from .._model.problem import Failure
-from . import process
+from . import kernel, process
 
 FOLDER = "/etc/systemd/system"
 # Where a unit may be and may have been enabled, first come first served, systemd.unit(5).
@@ -35,13 +35,19 @@ class Start(t.NamedTuple):
     unit: str
 
 
+class Restart(t.NamedTuple):
+    """Start a unit anew, with the program that is there now, without waiting for it."""
+
+    unit: str
+
+
 class Forget(t.NamedTuple):
     """Have the manager forget a unit whose file has gone: that it was started, has failed, or shall be tried again."""
 
     unit: str
 
 
-Operation = t.Union[Reload, Start, Forget]
+Operation = t.Union[Reload, Start, Restart, Forget]
 
 
 def path_of(unit: str) -> str:
@@ -68,20 +74,20 @@ class Units:
         return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def is_running(self) -> bool:
-        """Whether systemd manages this root (sd_booted(3))."""
-        return os.path.isdir("/run/systemd/system")
+        """Whether systemd manages this root (sd_booted(3)); not where a chroot has the /run of its builder."""
+        return os.path.isdir("/run/systemd/system") and kernel.is_own_root()
 
     def is_active(self, unit: str) -> bool:
         """Whether the unit was started and not stopped: systemd keeps a link to each such unit's invocation."""
-        return os.path.lexists(f"/run/systemd/units/invocation:{unit}")
+        return os.path.lexists(f"/run/systemd/units/invocation:{unit}") and kernel.is_own_root()
 
     def perform(self, operation: Operation) -> None:
         """Does one operation. Raises Failure with what systemctl answered."""
         if isinstance(operation, Forget):
             for verb in ("stop", "reset-failed"):
                 self._systemctl(verb, operation.unit, unless="not loaded")
-        elif isinstance(operation, Start):
-            self._systemctl("--no-block", "start", operation.unit)
+        elif isinstance(operation, (Start, Restart)):
+            self._systemctl("--no-block", type(operation).__name__.lower(), operation.unit)
         else:
             self._systemctl("daemon-reload")
 

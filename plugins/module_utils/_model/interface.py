@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A live network interface, of the node or of a pod."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class Interface(t.NamedTuple):
+    """A link with a MAC.
+
+    namespace: how to find its network namespace, empty for the node's own. master: the link that it is a port of.
+    number: the kernel's, there; peer: the number of a veth's other end in that end's namespace, 0 for none.
+    """
+
+    namespace: str
+    link: str
+    mac: str
+    addresses: frozenset[str] = frozenset()
+    master: str = ""
+    number: int = 0
+    peer: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.link} of {self.namespace}" if self.namespace else self.link

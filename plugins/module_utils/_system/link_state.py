@@ -1,0 +1,26 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Whether a link is there and up, in the network namespace of the process, whatever is mounted at /sys."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+
+SIOCGIFFLAGS = 0x8913  # include/uapi/linux/sockios.h
+IFF_UP = 1
+REQUEST = struct.Struct("=16sH22x")  # ifreq: name, flags
+
+
+def of(name: str) -> tuple[int, bool]:
+    """Its index and whether it is up; 0 and false where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        try:
+            _name, flags = REQUEST.unpack(fcntl.ioctl(asked, SIOCGIFFLAGS, REQUEST.pack(name.encode(), 0)))
+            return socket.if_nametoindex(name), bool(flags & IFF_UP)
+        except OSError:
+            return 0, False

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Processes of this node, told apart although the kernel gives their numbers again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+Process = tuple[int, int]  # its pid, and its start in clock ticks since the boot
+
+
+def myself() -> Process:
+    return find(os.getpid())
+
+
+def find(pid: int) -> Process:
+    """The process that has the pid now; (pid, 0) for none."""
+    return pid, int(_fields(pid)[19] or 0)
+
+
+def tell(process: Process, number: int) -> bool:
+    """Sends a signal; False where the process has ended."""
+    if find(process[0]) != process:
+        return False
+    try:
+        os.kill(process[0], number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def ssh_peer() -> str:
+    """The address from which the ssh connection comes that we run in, or "the node itself".
+
+    sudo takes SSH_CONNECTION from those it starts, so that our ancestors are asked.
+    """
+    pid = os.getpid()
+    while pid > 1:
+        for variable in _read(pid, "environ").split(b"\0"):
+            name, _equals, value = variable.partition(b"=")
+            if name == b"SSH_CONNECTION" and value.split():  # client's address and port, server's address and port
+                return value.split()[0].decode(errors="replace")
+        pid = int(_fields(pid)[1] or 0)
+    return "the node itself"
+
+
+def _fields(pid: int) -> list[str]:
+    """proc_pid_stat(5) from the third on; a name may have blanks and parentheses. Empty ones where there is no process."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split() or [""] * 50
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

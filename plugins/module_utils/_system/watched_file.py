@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A file that others replace or remove, and the news of it: by dnotify (fcntl(2), F_NOTIFY), which Python has without ctypes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+
+EVENTS = fcntl.DN_RENAME | fcntl.DN_DELETE | fcntl.DN_MULTISHOT  # ours come by a rename
+
+
+def version(path: str) -> list[int]:
+    """Tells one file at the path from another, in types of JSON; empty where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_ino, status.st_mtime_ns]
+
+
+class WatchedFile:
+    """The edge. One in a process, whose SIGIO it takes; ``fileno`` is readable when something became of the file's folder."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._news, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGIO, lambda _number, _frame: None)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        self._folder: int | None = None
+
+    def fileno(self) -> int:
+        return self._news
+
+    def watch(self, path: str) -> None:
+        """From now on, in the folder that is there now. A kernel without dnotify tells nothing."""
+        self._path = path
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
+        with contextlib.suppress(OSError):
+            self._folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.fcntl(self._folder, fcntl.F_NOTIFY, EVENTS)
+
+    def version(self) -> list[int]:
+        """What is there now; the news so far are read with it."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._news, 4096)
+        return version(self._path)
