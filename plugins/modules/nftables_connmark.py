@@ -25,8 +25,9 @@ description:
 requirements:
   - nftables 0.9.8 or newer on the node, unless in check mode
 notes:
-  - The rule is not this module's. For the default mark it is C(fwmark 0x80/0x80 lookup main), before the rules of the pods and
-    after those for the local table, in each family in which the node has pods.
+  - The rule is not this module's but M(kubenode.datapath.policy_routes)' or the CNI's. For the default mark it is
+    C(fwmark 0x80/0x80 lookup main), before the rules of the pods and after those for the local table, in each family in which
+    the node has pods.
   - Without O(strict), reverse-path filtering of O(primary_interface) has to be loose or off;
     see M(kubenode.datapath.rp_filter).
   - What a pod sends to a load balancer, masqueraded, leaves by the pod's interface all the same. Where that interface has no
@@ -34,11 +35,14 @@ notes:
     helps then; give the interface an address.
   - The permanent plane is the file O(path) and the unit C(kubenode-nft-inet-TABLE.service), enabled, as with
     M(kubenode.datapath.nftables_probe_snat); with O(strict) also C(/etc/sysctl.d/90-kubenode-nft-inet-TABLE.conf).
-  - Warns when O(primary_interface) is no link of the node yet.
+  - Warns when O(primary_interface) is no link of the node yet, and, with O(immediate), when the running kernel has no rule by
+    which the mark does anything, or one that comes after rules of the pods. Who adds the rule, and when, is not asked.
+  - With O(strict), warns of a line in another file that would undo C(src_valid_mark) at the next boot.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._checkpoint
 options:
   table:
     description:
@@ -84,12 +88,19 @@ options:
     default: /etc/kubenode/return-path.nft
 seealso:
   - module: kubenode.datapath.rp_filter
+  - module: kubenode.datapath.policy_routes
   - name: AWS VPC CNI
     description: The mark and the rule of the CNI that brought this scheme up.
     link: https://github.com/aws/amazon-vpc-cni-k8s/blob/master/docs/troubleshooting.md
 """
 
 EXAMPLES = r"""
+- name: Route by the mark
+  kubenode.datapath.policy_routes:
+    rules:
+      - {priority: 1024, fwmark: 0x80/0x80, table: main}
+      - {priority: 1024, fwmark: 0x80/0x80, table: main, family: ipv6}
+
 - name: Send replies to NodePorts back by eth0, now and after each boot
   kubenode.datapath.nftables_connmark:
     primary_interface: eth0
@@ -107,6 +118,13 @@ EXAMPLES = r"""
     pod_interfaces: ["cali*", "veth*"]
     mark: "0x10"
     immediate: false
+
+- name: Take it back if the node can not be reached, or its own check fails
+  kubenode.datapath.nftables_connmark:
+    primary_interface: eth0
+    pod_interfaces: ["eni*"]
+    checkpoint: 60
+    checkpoint_command: curl --silent --fail --max-time 5 https://10.96.0.1/livez
 
 - name: Undo it
   kubenode.datapath.nftables_connmark:
@@ -136,30 +154,33 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, return_path
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import SRC_VALID_MARK
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_record import BootRecord
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
-    Entry,
-    ManagedFiles,
-    text,
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import (
+    MarkRule,
+    PrimaryInterface,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import PrimaryInterface
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import BootOrder
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Content, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 FAMILY = "inet"
 OPTIONS = {
     **TWO_PLANES,
+    **CHECKPOINT,
     "table": {"type": "str", "default": "kubenodeReturnPath"},
     "primary_interface": {"type": "str"},
     "pod_interfaces": {"type": "list", "elements": "str"},
@@ -180,28 +201,31 @@ def main() -> None:
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         boot = BootTable(files, units, FAMILY, table, path)
-        validation, booted = wish.validation() if wish else None, _set_at_boot(files, table)
+        sysctl_path = return_path.sysctl_path(table)
+        setting = wish.sysctl_text() if wish else None
+        entry = text(sysctl_path, setting, return_path.sysctl_heading(table))
+        placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
+        changing = placed if module.params["permanent"] else None
+        validation, found = wish.validation() if wish else None, configuration()
+        valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
         resources: list[Resource] = [
             LiveTable(nft, FAMILY, table, wish.table() if wish else None),
-            LiveReversePath(Sysctl(), files, validation, table, SRC_VALID_MARK, booted),
+            valid,
             *boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"]),
-            ManagedFiles(files, [_sysctl_entry(table, wish)], option="strict", instead="set strict to false"),
+            placed,
         ]
-        guards = [PrimaryInterface(wish.primary_interface)] if wish else []
+        resources = resources if wish else resources[::-1]
+        if kernel.is_own_root() and not module.params["immediate"]:
+            resources.insert(0, BootRecord(valid, placed))
+        guards: list[Guard] = [PrimaryInterface(wish.primary_interface)] if wish else []
+        if wish and module.params["immediate"]:
+            guards.append(MarkRule(wish))
+        if validation and setting and module.params["permanent"]:
+            texts = {**found, sysctl_path: setting}
+            guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
 
-        outcome = module.converge(resources if wish else resources[::-1], guards)
+        outcome = module.converge(resources, guards, Checkpoint)
         result.update(module.report(outcome), ruleset=ruleset, table=table)
-
-
-def _sysctl_entry(table: str, wish: ReturnPath | None) -> Entry:
-    text_wished = wish.sysctl_text() if wish else None
-    return text(return_path.sysctl_path(table), text_wished, begins=return_path.sysctl_heading(table))
-
-
-def _set_at_boot(files: Files, table: str) -> dict[str, int]:
-    entry = _sysctl_entry(table, None)
-    found = files.read(entry.path) if kernel.has_booted_with(entry.path) else None
-    return return_path.set_by(found.text) if isinstance(found, Content) and entry.is_ours(found) else {}
 
 
 if __name__ == "__main__":

@@ -19,24 +19,32 @@ description:
     that the former makes impossible is an error, unless O(raise_all) is set.
   - A value that merely reads as wished is not enough. Whoever writes C(net.ipv4.conf.default.rp_filter) also changes
     links whose value was never written. So each link is written once, and that is recorded until the next boot
-    under C(/run/kubenode), by the link's index; a link that was deleted and made anew is written again.
+    under C(/run/kubenode), by the link's index. What systemd-sysctl at boot, or udev when the link came, has written from
+    O(path) needs no other write.
+  - IPv6 has no such setting. What the kernel's reverse-path lookup does for IPv4 is done there by a rule of nftables,
+    C(fib saddr . mark . iif oif missing drop) in a chain of hook prerouting for V(strict), C(fib saddr . mark oif missing drop)
+    for V(loose). Without such a rule nothing is dropped, and nothing has to be loosened.
 notes:
   - One call owns what O(path) names, in both planes. What an earlier call with the same path has set and this one does
     not name gets back its former value. Calls for different links or modes take different paths; a link that another
-    path's call holds at another value is refused.
+    path's call holds at another value is refused. One that several hold at the same value gets back its former value from the
+    last of them.
   - The permanent plane is the file O(path), which systemd-sysctl reads at boot and udev applies to each new link. It has a
     line for each name and for each link that matches a pattern, which no pattern in another file can override, and a
     pattern for links to come. So it changes when a link comes or goes that matches a pattern.
   - Warns of a line in another file that would win at the next boot, by the rules of systemd-sysctl and of
     C(sysctl --system), which also reads C(/etc/sysctl.conf).
   - Warns of a name that is no link yet, and of a pattern that matches none. The permanent plane is written nevertheless.
-  - The first run after a boot writes each link once more, and reports that as a change.
+  - A run after a boot has nothing to do where the boot has set all that O(path) says. On a node without systemd-sysctl it
+    writes each link once more, and reports that as a change.
   - With O(state=absent) a link gets back the value from before if it is still the same link and has the value that was
-    written. What somebody else has changed since stays. The kernel has no way to make a value unwritten again.
+    written; after a boot, the value that the other files, or else C(net.ipv4.conf.default.rp_filter), give it. What somebody
+    else has changed since stays. The kernel has no way to make a value unwritten again.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._checkpoint
 options:
   interfaces:
     description:
@@ -95,6 +103,12 @@ EXAMPLES = r"""
     mode: "off"
     raise_all: true
 
+- name: Filter strictly, and take it back if the node can not be reached any more
+  kubenode.datapath.rp_filter:
+    interfaces: [eth0]
+    mode: strict
+    checkpoint: 30
+
 - name: Undo it
   kubenode.datapath.rp_filter:
     state: absent
@@ -149,11 +163,14 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     Wish,
     sysctl_text,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import (
+    boot_files,
+    boot_record,
     managed_files,
     reverse_path_guards,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
@@ -161,6 +178,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl i
 
 OPTIONS = {
     **TWO_PLANES,
+    **CHECKPOINT,
     "interfaces": {"type": "list", "elements": "str"},
     "mode": {"type": "str", "choices": [*MODES]},
     "raise_all": {"type": "bool", "default": False},
@@ -172,16 +190,21 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         path = names.path("path", module.params["path"])
+        boot_files.check_path(path)
         wish = Wish.from_options(module.params) if module.is_present else None
         edge, files = Sysctl(), Files()
         # In another root the links are the builder's, not the node's.
         links = edge.links() if kernel.is_own_root() else {}
-        others = {name: text for name, text in configuration().items() if name != path}
+        found = configuration()
+        others = {name: text for name, text in found.items() if name != path}
         text = sysctl_text(wish, links, others) if wish else None
 
-        live = LiveReversePath(edge, files, wish, path)
         placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
+        changing = placed if module.params["permanent"] else None
+        live = LiveReversePath(edge, files, wish, path, configuration=found, file=changing)
         resources: list[Resource] = [live, placed] if wish else [placed, live]
+        if links and not module.params["immediate"]:
+            resources.insert(0, boot_record.BootRecord(live, placed))
         chosen: list[Guard] = []
         if wish and module.params["immediate"]:
             chosen.append(
@@ -191,7 +214,7 @@ def main() -> None:
             chosen.append(reverse_path_guards.BootOrder(wish, path, {**others, path: text}))
 
         interfaces = live.foresee(live.observe(), module.params["immediate"]) if links else {}
-        outcome = module.converge(resources, chosen)
+        outcome = module.converge(resources, chosen, Checkpoint)
         result.update(module.report(outcome), interfaces=interfaces)
 
 

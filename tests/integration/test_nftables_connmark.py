@@ -8,6 +8,7 @@ What it does to packets is in test_eni_packets.py.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 
 from lab import Lab
 from lab.node import NamespaceNode
-from lab.steps import Steps
+from lab.steps import Steps, warnings
+from lab.surroundings import BOOTED_NOW
 
 TABLE = "kubenodeReturnPath"
 PATH = "/etc/kubenode/return-path.nft"
@@ -111,15 +113,34 @@ def test_the_boot_sets_what_strict_needs(node: NamespaceNode, connmark: Steps) -
 def test_what_the_boot_has_set_goes_although_a_boot_forgets_the_record(
     node: NamespaceNode, connmark: Steps, way: dict[str, Any]
 ) -> None:
+    booted = dataclasses.replace(connmark, through=BOOTED_NOW)
     for planes in ({}, {"permanent": False}):
         connmark.run(strict=True)
-        node.remove("/run/kubenode")
-        node.run(["touch", "--date=@1", SYSCTL])
-        node.run(["sysctl", "-p", SYSCTL])
-        connmark.four(**way, **planes)
+        boot(node)
+        assert not booted.run(strict=True)["changed"]
+        booted.four(**way, **planes)
         assert valid_mark(node) == 0
-        assert connmark.run(strict=True)["changed"]
+        assert booted.run(strict=True)["changed"]
         assert valid_mark(node) == 1
+
+
+def test_a_run_on_the_file_alone_keeps_in_mind_what_the_boot_has_set(node: NamespaceNode, connmark: Steps) -> None:
+    booted = dataclasses.replace(connmark, through=BOOTED_NOW)
+    clean = node.snapshot()
+    connmark.run(strict=True)
+    boot(node)
+    booted.four(state="absent", immediate=False)
+    assert valid_mark(node) == 1
+    booted.four(state="absent")
+    assert node.snapshot() == clean
+
+
+def boot(node: NamespaceNode) -> None:
+    """As far as the setting is concerned."""
+    node.remove("/run/kubenode")
+    node.set_sysctls({SETTING: 0})
+    node.run(["/usr/lib/systemd/systemd-sysctl"])
+    assert valid_mark(node) == 1
 
 
 def test_two_tables_live_side_by_side(node: NamespaceNode, connmark: Steps) -> None:
@@ -136,6 +157,17 @@ def test_two_tables_live_side_by_side(node: NamespaceNode, connmark: Steps) -> N
     connmark.run(state="absent", **other)
     assert node.snapshot() == with_link
     node.ip(["link delete eth1"])
+    assert node.snapshot() == clean
+
+
+def test_two_tables_share_a_primary(node: NamespaceNode, connmark: Steps) -> None:
+    clean = node.snapshot()
+    other = {"table": "other", "mark": "0x10", "path": "/etc/kubenode/other.nft", "strict": True}
+    connmark.run(strict=True)
+    connmark.run(**other)
+    connmark.run(state="absent")
+    assert valid_mark(node) == 1 and not connmark.run(**other)["changed"]
+    connmark.run(**{**other, "state": "absent"})
     assert node.snapshot() == clean
 
 
@@ -415,7 +447,51 @@ def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: Namespa
     assert node.read(SYSCTL) == "net.ipv4.conf.eth0.src_valid_mark = 0\n"
 
 
-def test_warns_of_a_primary_that_is_no_link(connmark: Steps) -> None:
+def test_warns_of_a_primary_that_is_no_link(node: NamespaceNode, connmark: Steps) -> None:
+    node.ip([MARK_RULE])
     assert not connmark.run().get("warnings")
     warned = connmark.run(primary_interface="ens5", strict=True)
     assert "There is no link ens5" in json.dumps(warned["warnings"])
+
+
+MARK_RULE = "rule add fwmark 0x80/0x80 lookup main priority 1024"
+RULES: list[tuple[list[str], list[str]]] = [
+    ([], ["No rule routes by mark 0x80/0x80, "]),
+    ([f"-6 {MARK_RULE}"], []),
+    ([MARK_RULE, "-6 rule add from fd00::11 lookup 1001 priority 1000"], ["No ipv6 rule routes by mark 0x80/0x80, "]),
+    (
+        [MARK_RULE, "rule add from 10.0.1.11 lookup 1001 priority 512"],
+        ["ip rule 1024: from all fwmark 0x80/0x80 lookup main comes after ip rule 512: from 10.0.1.11 lookup 1001, "],
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), RULES)
+def test_warns_where_no_rule_makes_the_mark_do_anything(
+    node: NamespaceNode, connmark: Steps, lines: list[str], expected: list[str]
+) -> None:
+    for line in lines:
+        node.run(["ip", *line.split()])
+    found = warnings(connmark.run(check=True))
+    assert len(found) == len(expected) and all(map(str.startswith, found, expected)), found
+    assert not connmark.run(check=True, immediate=False).get("warnings")
+
+
+def test_the_rule_that_the_warning_names_silences_it(node: NamespaceNode, connmark: Steps) -> None:
+    node.ip(["rule add from 10.0.1.11 lookup 1001 priority 512"])
+    (warning,) = warnings(connmark.run())
+    rule = dict(re.findall(r"(\w+): ([^,}]+)[,}]", warning.partition("rules: ")[2]))
+    assert rule == {"priority": "511", "family": "ipv4", "fwmark": "0x80/0x80", "table": "main"}
+    Steps(node, "policy_routes", {}).run(rules=[rule])
+    assert not warnings(connmark.run())
+
+
+def test_warns_of_a_line_that_wins_over_the_setting_at_the_next_boot(node: NamespaceNode, connmark: Steps) -> None:
+    node.ip([MARK_RULE])
+    node.write("/etc/sysctl.d/99-hard.conf", f"{SETTING} = 0\n-net.ipv4.conf.e*.src_valid_mark = 0\n")
+    for planes in ({}, {"immediate": False}):
+        (warning,) = warnings(connmark.run(strict=True, **planes))
+        assert "line 1 of /etc/sysctl.d/99-hard.conf wins over" in warning
+        assert f"{SETTING} would be 0; 1 is expected. Remove that line." in warning
+    for options in ({"strict": True, "permanent": False}, {"strict": False}):
+        assert not warnings(connmark.run(check=True, **options))

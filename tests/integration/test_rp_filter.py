@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import socket
+import time
 from typing import Any
 
 import pytest
 
 from lab import Lab
 from lab.node import NamespaceNode
-from lab.steps import Steps
-from lab.surroundings import ANOTHER_ROOT
+from lab.steps import Steps, warnings
+from lab.surroundings import ANOTHER_ROOT, BOOTED_NOW
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 OTHER_PATH = "/etc/sysctl.d/91-other.conf"
@@ -44,10 +45,6 @@ def loose(node: NamespaceNode, *interfaces: str, **options: Any) -> dict[str, An
 def refused(node: NamespaceNode, **options: Any) -> str:
     """The error, in check mode and for real the same; the node is as before."""
     return Steps(node, "rp_filter", {}).refused(**options)
-
-
-def warnings(result: dict[str, Any]) -> list[str]:
-    return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
 
 
 def value(node: NamespaceNode, name: str) -> int:
@@ -250,6 +247,88 @@ def test_a_link_to_come_is_set_by_the_pattern(node: NamespaceNode, tool: str) ->
     assert effective(node) == {**before, "eni5": 2, "veth7": 2}
 
 
+def boot(node: NamespaceNode) -> Steps:
+    """Boot, as far as the settings are concerned; gives what runs after it."""
+    node.remove("/run/kubenode")
+    write(node, **dict.fromkeys(("all", "default", "lo", "eth0", "eth1"), 0))
+    node.set_sysctls({"net.ipv4.conf.eth0/100.rp_filter": 0})
+    node.run([SYSTEMD_SYSCTL])
+    return Steps(node, "rp_filter", {}, through=BOOTED_NOW)
+
+
+WITHOUT_US = "-net.ipv4.conf.eth*.rp_filter = 1\nnet.ipv4.conf.eth0/100.rp_filter = 2\n"
+
+
+@pytest.mark.parametrize("others", [WITHOUT_US, f"{WITHOUT_US}net.ipv4.conf.all.rp_filter = 1\n"], ids=["", "all"])
+@pytest.mark.parametrize(
+    "planes", [["immediate", "permanent"], ["immediate"], ["permanent", "immediate"]], ids=" ".join
+)
+def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
+    node: NamespaceNode, others: str, planes: list[str]
+) -> None:
+    node.ip(["link delete veth-pod1"])  # it would follow conf/default after a boot, and is pinned here
+    node.write("/etc/sysctl.d/50-others.conf", others)
+    boot(node)
+    clean = node.snapshot()
+    wish = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
+    run(node, **wish)
+    booted = boot(node)
+    assert effective(node)["eth0"] == 0
+    before = node.snapshot()
+    assert not booted.run(**wish)["changed"] and node.snapshot() == before
+    if planes[0] == "permanent":  # the file goes first, and with it what tells of the boot
+        booted.four(state="absent", immediate=False)
+        booted.four(state="absent")
+    else:
+        booted.four(state="absent", permanent="permanent" in planes)
+    assert node.snapshot()["sysctls"] == clean["sysctls"]
+    assert (node.snapshot() == clean) is (len(planes) == 2)
+
+
+def test_another_mode_after_a_boot(node: NamespaceNode) -> None:
+    node.write("/etc/sysctl.d/50-others.conf", "net.ipv4.conf.eth0.rp_filter = 1\n")
+    boot(node)
+    clean = node.snapshot()
+    loose(node, "eth0", "eth1")
+    booted = boot(node)
+    booted.four(interfaces=["eth1", "eth9"], mode="off")
+    assert (value(node, "eth0"), value(node, "eth1")) == (1, 0)
+    booted.four(state="absent")
+    assert node.snapshot() == clean
+
+
+def test_another_path_after_a_boot_does_not_lose_what_the_first_has_set(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    loose(node, "eth0")
+    booted = boot(node)
+    other = {"interfaces": ["eth0"], "path": OTHER_PATH}
+    assert f"the set whose path is {PATH} holds it at 2" in booted.refused(**other, mode="strict")
+    booted.four(**other, mode="loose")
+    booted.four(state="absent")
+    assert value(node, "eth0") == 2 and not booted.run(**other, mode="loose")["changed"]
+    booted.four(state="absent", path=OTHER_PATH)
+    assert node.snapshot() == clean
+
+
+@pytest.mark.parametrize("by_udev", [True, False])
+def test_a_link_that_came_later_is_written_unless_udev_has_set_it_up(node: NamespaceNode, by_udev: bool) -> None:
+    clean = node.snapshot()
+    loose(node, "eni*")
+    node.ip(["link add eni5 type veth peer name veth5"])
+    if by_udev:
+        node.run([SYSTEMD_SYSCTL, "--prefix=/net/ipv4/conf/eni5"])
+        index = node.read("/sys/class/net/eni5/ifindex").strip()
+        node.write(f"/run/udev/data/n{index}", f"I:{time.monotonic_ns() // 1000}\nV:1\n")
+    done = four_steps(node, interfaces=["eni*"], mode="loose")
+    planes = [entry["after_header"].partition(":")[0] for entry in done["diff"]]
+    assert planes == (["permanent"] if by_udev else ["immediate", "permanent"])
+    four_steps(node, state="absent")
+    assert value(node, "eni5") == 0
+    node.ip(["link delete eni5"])
+    node.remove("/run/udev")
+    assert node.snapshot() == clean
+
+
 def test_what_is_not_there_is_warned_of_and_written_for_the_boot(node: NamespaceNode) -> None:
     found = warnings(loose(node, "eth9", "eni*", "et*"))
     assert [warning.partition(",")[0] for warning in found] == ["There is no link eth9", "No link matches eni*"]
@@ -420,3 +499,9 @@ def reaches(lab: Lab, node: NamespaceNode) -> bool:
             return inside.recv(16) == b"x"
         except socket.timeout:
             return False
+
+
+@pytest.mark.parametrize("path", [RECORD, "/run/sysctl.d/90-kubenode-rp-filter.conf"])
+def test_what_the_next_boot_sets_is_not_kept_where_a_boot_empties(lab: Lab, path: str) -> None:
+    steps = Steps(lab.node("node1"), "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})
+    assert "path must be outside /run" in steps.refused(path=path)

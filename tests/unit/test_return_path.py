@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import rule as policy_rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
 
@@ -180,6 +181,35 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
 def test_spellings_and_order_mean_nothing() -> None:
     assert wish(mark="128", mask="0X80") == wish()
     assert wish(pod_interfaces=["b", "a*", "b"]) == wish(pod_interfaces=["a*", "b"])
+
+
+FROM_POD: Body = {"priority": 1536, "from": "10.0.1.11", "table": 1001}
+MARKED: Body = {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}
+ROUTING: dict[str, tuple[list[Body], str]] = {
+    "none": ([], ""),
+    "by the mark": ([MARKED], "marked"),
+    "by the mark first": ([MARKED, FROM_POD], "marked"),
+    "the pod's alone": ([FROM_POD], "pods"),
+    "the pod's first": ([{**FROM_POD, "priority": 512}, MARKED], "marked pods"),
+    "the pod's link first": ([{"priority": 10, "iif": "eni7", "table": 101}, MARKED], "marked pods"),
+    "another link first": ([{"priority": 10, "iif": "vlan7", "table": 101}, MARKED], "marked"),
+    "to the pod first": ([{"priority": 512, "to": "10.0.1.11", "table": "main"}, MARKED], "marked"),
+    "from a pod to main first": ([{**FROM_POD, "priority": 512, "table": "main"}, MARKED], "marked"),
+    "by bits that others set": ([{**MARKED, "fwmark": "0x80"}], ""),
+    "by another mark": ([{**MARKED, "fwmark": "0x40/0x40"}], ""),
+    "by no mark": ([{**MARKED, "fwmark": "0/0x80"}], ""),
+    "by anything but the mark": ([{**MARKED, "not": True}], ""),
+    "by the mark, but nowhere": ([{"priority": 1024, "fwmark": "0x80/0x80", "action": "blackhole"}], ""),
+    "by the mark, further down": ([{"priority": 1024, "fwmark": "0x80/0x80", "goto": 2000}], "marked"),
+}
+
+
+@pytest.mark.parametrize(("rules", "found"), ROUTING.values(), ids=ROUTING.keys())
+def test_rules_by_which_marked_packets_are_routed(rules: list[Body], found: str) -> None:
+    tables = {"main": 254, "1001": 1001, "101": 101}
+    parsed = [policy_rule.from_options("rules", one, tables) for one in rules]
+    routing = wish().routing(parsed)
+    assert " ".join(name for name, one in routing._asdict().items() if one) == found
 
 
 def test_strict_alone_asks_for_valid_marks() -> None:

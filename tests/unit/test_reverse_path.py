@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import typing as t
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
@@ -24,11 +25,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     key,
     overriding,
     sysctl_text,
+    wish_in,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
     RECORDS,
     LiveReversePath,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import HEADING
 from unit.fakes import FakeSysctl, RootedFiles
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
@@ -169,10 +172,19 @@ class Machine:
     def __init__(self, root: Path, *links: str, default: int = 0, all_: int = 0) -> None:
         (root / "run").mkdir()
         self.kernel = FakeSysctl(links, default, all_)
+        self.files_read: dict[str, str] = {}
         self._root = root
 
     def resource(self, one: Wish | None, path: str = PATH) -> LiveReversePath:
-        return LiveReversePath(self.kernel, RootedFiles(self._root), one, path)  # type: ignore[arg-type]
+        files = RootedFiles(self._root)
+        return LiveReversePath(self.kernel, files, one, path, configuration=self.files_read)  # type: ignore[arg-type]
+
+    def boot(self, files: dict[str, str]) -> None:
+        """The record goes, the kernel starts anew, and the boot reads ``files``."""
+        shutil.rmtree(self._root / "run")
+        (self._root / "run").mkdir()
+        self.kernel.boot(files)
+        self.files_read = files
 
     def hold(self, one: Wish | None, path: str = PATH) -> list[str]:
         """The names that were written."""
@@ -255,7 +267,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
         machine.hold(wish("eth0")) == []
         and machine.hold(wish("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     )
-    assert machine.hold(wish("eth0"), other) == ["eth1"]  # what the first set holds already is left to it
+    assert machine.hold(wish("eth0"), other) == ["eth0", "eth1"]
     with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
         machine.hold(wish("eth0", mode="strict"), other)
     assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
@@ -427,3 +439,107 @@ def test_a_killed_run_is_mended_by_the_next(
             assert machine.kernel.values == unharmed.kernel.values
         machine.hold(None)
         assert machine.kernel.values == values and machine.files == set()
+
+
+# Boots
+
+OTHERS = st.lists(
+    st.builds(
+        "{}{} = {}".format,
+        st.sampled_from(["", "-"]),
+        st.sampled_from([key(name) for name in ("all", "default", "lo", *LINKS, "*", "eth*", "e*")]),
+        NUMBER,
+    ),
+    max_size=4,
+).map("\n".join)
+BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
+
+
+def written(one: Wish, others: dict[str, str], links: t.Collection[str] = LINKS) -> dict[str, str]:
+    """All files, with ours for the wish."""
+    return {**others, PATH: HEADING + sysctl_text(one, links, others)}
+
+
+@given(one=WISH)
+def test_the_files_heading_tells_the_wish(one: Wish) -> None:
+    assert wish_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
+
+
+@needs_root
+@settings(max_examples=200, deadline=None)
+@given(one=WISH, early=OTHERS, late=OTHERS)
+@example(  # what gives the old value of conf/all to other links is itself overridden
+    one=wish("eth0", mode="off", raise_all=True),
+    early="net/ipv4/conf/all/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1",
+    late="net/ipv4/conf/eth*/rp_filter = 0\nnet/ipv4/conf/*/rp_filter = 1",
+)
+def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
+    one: Wish, early: str, late: str
+) -> None:
+    others = {BEFORE_OURS: early, AFTER_OURS: late}
+    files = written(one, others)
+    with tempfile.TemporaryDirectory() as root:
+        machine = Machine(Path(root), *LINKS)
+        machine.boot(others)
+        values, effective = dict(machine.kernel.values), machine.kernel.effective()
+        machine.boot(files)
+        wins = not list(overriding(one, PATH, files, sysctl.by_systemd))
+        if wins and (one.raise_all or machine.kernel.values["all"] <= one.mode):
+            assert machine.hold(one) == [] and machine.files == set()
+        machine.hold(None)
+        assert machine.kernel.effective() == effective
+        assert {**values, **machine.kernel.values} == machine.kernel.values
+        assert machine.files == set() and machine.hold(None) == []
+
+
+@needs_root
+def test_a_link_that_udev_has_not_set_up_is_written(machine: Machine) -> None:
+    one = wish("eth*")
+    machine.boot(written(one, {}))
+    machine.kernel.add("eth2")
+    assert machine.hold(one) == ["eth2"] and machine.hold(one) == []
+    machine.hold(None)
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 0, "eth2": 0} and machine.files == set()
+
+
+@needs_root
+def test_what_somebody_changed_after_the_boot_is_put_right(machine: Machine) -> None:
+    machine.boot(written(wish("eth*"), {}))
+    machine.kernel.write("eth0", 1)
+    assert machine.hold(wish("eth*")) == ["eth0"]
+    machine.hold(None)
+    assert machine.kernel.effective() == {"lo": 0, "eth0": 1, "eth1": 0}
+
+
+@needs_root
+def test_another_sets_links_are_its_own_after_a_boot_too(machine: Machine) -> None:
+    machine.boot(written(wish("eth0"), {}))
+    other = "/etc/sysctl.d/91-x.conf"
+    with pytest.raises(Refusal, match=f"the set whose path is {PATH} holds it at 2"):
+        machine.hold(wish("eth0", mode="strict"), other)
+
+
+@needs_root
+@pytest.mark.parametrize("is_booted", [False, True])
+@pytest.mark.parametrize("first", [PATH, "/etc/sysctl.d/91-x.conf"])
+def test_the_last_set_that_lets_go_of_a_link_puts_its_value_back(machine: Machine, first: str, is_booted: bool) -> None:
+    paths, one = (PATH, "/etc/sysctl.d/91-x.conf"), wish("eth0")
+    if is_booted:
+        machine.boot({path: HEADING + sysctl_text(one, [], {}) for path in paths})
+    else:
+        machine.kernel.write("eth0", 1)
+        assert [machine.hold(one, path) for path in paths] == [["eth0"], ["eth0"]]
+    assert [machine.hold(one, path) for path in paths] == [[], []]
+    last = paths[paths.index(first) - 1]
+    assert machine.hold(None, first) == [] and machine.hold(one, last) == [] and machine.kernel.values["eth0"] == 2
+    assert machine.hold(None, last) == ["eth0"] and machine.kernel.values["eth0"] == (0 if is_booted else 1)
+    assert machine.files == set()
+
+
+@needs_root
+def test_a_file_that_was_written_since_the_boot_tells_nothing(machine: Machine) -> None:
+    machine.boot(written(wish("eth0"), {}))
+    machine.kernel.applied = set()
+    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    machine.hold(None)
+    assert machine.kernel.values["eth0"] == 2

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import names, reverse_path
+from . import fields, names, reverse_path, rt_names, rule
 from .nftables import Chain, Mangle, Rule, Table, mark_text, match
 from .problem import Invalid
 
@@ -85,6 +85,29 @@ class ReturnPath(t.NamedTuple):
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
+    def routing(self, rules: t.Iterable[rule.Rule]) -> Routing:
+        """What becomes of marked packets by a family's rules, in the kernel's order."""
+        marked: rule.Rule | None = None
+        pods: rule.Rule | None = None
+        for one in rules:
+            if self._asks_for_mark(one):
+                marked = one
+                break
+            if pods is None and self._is_for_pods(one):
+                pods = one
+        return Routing(marked, pods)
+
+    def _asks_for_mark(self, one: rule.Rule) -> bool:
+        """A rule that asks for other bits as well misses packets that others have marked."""
+        is_ours = one.fwmark and one.fwmask & ~self.mask == 0 and one.fwmark == self.mark & one.fwmask
+        return bool(is_ours) and one.action in (rule.LOOKUP, rule.GOTO) and not one.invert
+
+    def _is_for_pods(self, one: rule.Rule) -> bool:
+        """A rule by which what pods send leaves by another interface."""
+        is_about_pods = one.src != fields.ANY or any(_covers(pattern, one.iif) for pattern in self.pod_interfaces)
+        is_elsewhere = one.action == rule.LOOKUP and one.table not in rt_names.TABLES.values()
+        return is_about_pods and is_elsewhere and not one.fwmask and not one.invert
+
     def _marking(self, expression: str) -> Mangle:
         """Sets our bits of a mark. Spelled as the kernel reduces it: bits that are set are not cleared before."""
         if self.mask == MARK_LIMIT:
@@ -92,6 +115,13 @@ class ReturnPath(t.NamedTuple):
         kept = ~self.mask & MARK_LIMIT | self.mark
         cleared = expression if kept == MARK_LIMIT else f"{expression} & {mark_text(kept)}"
         return Mangle(expression, f"{cleared} | {mark_text(self.mark)}")
+
+
+class Routing(t.NamedTuple):
+    """The first rule of a family that routes by the mark, and the first before it that decides on what pods send."""
+
+    marked: rule.Rule | None
+    pods: rule.Rule | None
 
 
 def sysctl_path(table: str) -> str:
@@ -104,12 +134,6 @@ def sysctl_heading(table: str) -> str:
     return f"# For table inet {table}.\n"
 
 
-def set_by(sysctl_text: str) -> dict[str, int]:
-    """The links whose src_valid_mark such a file sets, and to what."""
-    setting = reverse_path.key("(.+)", reverse_path.SRC_VALID_MARK)
-    return {link: 1 for link in re.findall(f"^{setting} = 1$", sysctl_text, re.MULTILINE)}
-
-
 def _bits(option: str, given: object) -> int:
     """A number in decimal or hexadecimal: "128", "0x80"."""
     found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))
@@ -119,14 +143,17 @@ def _bits(option: str, given: object) -> int:
     return number
 
 
+def _covers(pattern: str, link: str) -> bool:
+    return link.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == link
+
+
 def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
     """Each once, in sorted order: in which order the links are asked means nothing."""
     if not given:
         raise Invalid("pod_interfaces", list(given), "a list of at least one link's name or pattern, as eni*")
     patterns = [names.pattern(f"pod_interfaces[{index}]", one) for index, one in enumerate(given)]
     for index, pattern in enumerate(patterns):
-        covers_primary = primary.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == primary
-        if covers_primary:
+        if _covers(pattern, primary):
             raise Invalid(
                 f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match"
             )

@@ -125,6 +125,13 @@ def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str
     return "\n".join((f"{HEADING} {wish.mode_name} on: {wished}", *lines, ""))
 
 
+def wish_in(text: str) -> Wish | None:
+    """The wish that a file's text was made for, but for raise_all; None where it is not of sysctl_text()."""
+    found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
+    options = {"mode": found[1], "interfaces": found[2].split(), "raise_all": False} if found else None
+    return Wish.from_options(options) if options else None
+
+
 def _glob_line(setting: str, value: int, others: sysctl.Configuration) -> str:
     """A glob that comes after those of ``others``.
 
@@ -175,18 +182,23 @@ class Overriding(t.NamedTuple):
 
 
 def overriding(
-    wish: Wish, path: str, files: t.Mapping[str, str], read: t.Callable[[t.Mapping[str, str]], sysctl.Configuration]
+    wish: Wish,
+    path: str,
+    files: t.Mapping[str, str],
+    read: t.Callable[[t.Mapping[str, str]], sysctl.Configuration],
+    setting: str = RP_FILTER,
 ) -> t.Iterator[Overriding]:
     """The lines that win over the wish's own file at ``path``, as the tool does it whose ``read`` is."""
     ours, both = read({path: files[path]}), read(files)
+    reserved = {key(name, setting) for name in RESERVED}
     for one in ours.assignments:
         winner = both.winner(one.key)
-        if not one.is_glob and one.key not in map(key, RESERVED) and winner and winner.number != one.number:
+        if one.key not in reserved and winner and winner.number != one.number:
             yield Overriding(one.key.split("/")[3], winner, one.number or 0)
     for pattern, globs in wish.globs().items():
         later = [one for part in globs for one in _later_globs(key(part), both)]
         yield from (Overriding(pattern, one, wish.mode) for one in dict.fromkeys(later) if one.number != wish.mode)
-    winner = both.winner(key(ALL))
+    winner = both.winner(key(ALL, setting))
     if winner and (winner.number or 0) > wish.mode:
         yield Overriding(ALL, winner, wish.mode)
 
@@ -263,12 +275,16 @@ class Settings(t.NamedTuple):
         return self.links.get(name, 0)
 
     def entries(self, holder: str) -> dict[str, Entry]:
-        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish.
+        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish."""
+        return {**self.wishes_beside(holder), **self._there(one for one in self.record if one.holder == holder)}
 
-        A link is known by its index, so that a renamed one keeps its pin.
-        """
-        known = {one.ifindex or one.name: one for one in self.record if one.wished}
-        known.update({one.ifindex or one.name: one for one in self.record if one.holder == holder})
+    def wishes_beside(self, holder: str) -> dict[str, Entry]:
+        """What other holders wish of settings that are there, by name. All that wish for one wish for the same."""
+        return self._there(one for one in self.record if one.wished and one.holder != holder)
+
+    def _there(self, entries: t.Iterable[Entry]) -> dict[str, Entry]:
+        """A link is known by its index, so that a renamed one keeps its pin."""
+        known = {one.ifindex or one.name: one for one in entries}
         return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
 
     def effective(self, name: str) -> int:
@@ -313,6 +329,10 @@ def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference
     held = {name: entry for name, entry in entries.items() if entry.holder == holder}
     ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
     targets = _targets(wish, entries, ours, holder, settings) if wish else {}
+    beside = settings.wishes_beside(holder)
+    for name, target in targets.items():
+        if target.wished and name in beside and target.value not in (beside[name].value, beside[name].next):
+            raise _held(dotted(name, settings.setting), target.value, beside[name])
     takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
     changes = [change for change in takings if change]
     taken = {change.name: change.entry for change in changes if change.entry}
@@ -322,12 +342,14 @@ def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference
 
     there = {0, *settings.links.values()}
     gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
-    moving = {*left.values(), *gone, *(entries[change.name] for change in changes if change.name in entries)}
+    moving = {*left.values(), *gone, *(held[change.name] for change in changes if change.name in held)}
     kept = [one for one in settings.record if one not in moving]
     announced = [one for one in gone if one not in left.values()]
     announced += [one._replace(next=one.before) for one in left.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
-    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items()]
+    restoring = [
+        Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in beside
+    ]
     changes += [change for change in restoring if change.found != change.wanted]
     return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
 
@@ -373,16 +395,15 @@ def _impossible(wish: Wish, found: int) -> Refusal:
 
 
 def _taking(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
-    """The write that makes a setting what it shall be, and pinned; None where it is so by us, or by another set of ours."""
+    """The write that makes a setting what it shall be, and pinned; None where it is so by the holder.
+
+    Who joins another holder has the same value to put back, and the last to let go does it.
+    """
     found = settings.values[name]
-    if old and old.holder != holder and target.value not in (old.value, old.next):
-        raise _held(dotted(name, settings.setting), target.value, old)
-    if old and old.next is None and old.value == found == target.value:
+    if old and old.holder == holder and old.next is None and old.value == found == target.value:
         return None
     before = old.before if old and old.is_ours(found) else found
-    entry = Entry(
-        name, settings.ifindex(name), old.holder if old else holder, before, target.value, None, target.wished
-    )
+    entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.wished)
     return Change(name, found, target.value, entry)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from .._converge import Operation, Plan, Plane, Step
-from .._model import reverse_path
+from .._model import reverse_path, reverse_path_boot
 from .._model.problem import Failure
-from .._model.reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Entry, Settings, Wish, dotted, key
+from .._model.reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Record, Settings, Wish, dotted, key
 from .._system import files, sysctl
 from . import managed_files
 
@@ -21,16 +21,24 @@ RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kub
 
 
 class Observed(t.NamedTuple):
-    """The settings, and the file that holds our record of them."""
+    """The settings, and the file that holds our record of them, what it holds.
+
+    The record in ``settings`` has besides what files of ours have written by themselves. ``is_moving``: whether the file
+    that tells is about to change.
+    """
 
     settings: Settings
     file: managed_files.Observed
+    recorded: Record
+    is_moving: bool
 
 
 class LiveReversePath:
     """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought.
 
-    booted: what a file of the holder's has set at boot, by link. It is in no record, and replaced what conf/default gave.
+    holder: the path of the file in sysctl.d(5) that brings the same in the permanent plane.
+    configuration: the texts of all such files, by path. What ours have written by themselves needs no other write.
+    file: the holder's, where the same run brings it. When it changes, the only evidence of that goes: the record takes over.
     """
 
     plane = Plane.IMMEDIATE
@@ -43,14 +51,17 @@ class LiveReversePath:
         wish: Wish | None,
         holder: str,
         setting: str = RP_FILTER,
-        booted: t.Mapping[str, int] | None = None,
+        configuration: t.Mapping[str, str] | None = None,
+        file: managed_files.ManagedFiles | None = None,
     ) -> None:
         self._edge = edge
         self._files = file_system
         self._wish = wish
         self._holder = holder
         self._setting = setting
-        self._booted = booted or {}
+        self._configuration = configuration or {}
+        self._ours = {path for path, text in self._configuration.items() if text.startswith(managed_files.HEADING)}
+        self._file = file
         self._record = RECORDS[setting]
 
     def observe(self) -> Observed:
@@ -58,23 +69,33 @@ class LiveReversePath:
         found = file.found[self._record]
         record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
         links = self._edge.links()
+        lines = self._applied(links, record)
         recorded = {entry.ifindex for entry in record}
-        names = {ALL, DEFAULT, *(link for link, index in links.items() if index in recorded or self._concerns(link))}
+        concerned = (link for link, index in links.items() if index in recorded or self._concerns(link))
+        names = {ALL, DEFAULT, *(line.name for line in lines), *concerned}
         read = {name: self._edge.read(key(name, self._setting)) for name in sorted(names)}
         values = {name: value for name, value in read.items() if value is not None}
         if ALL not in values or DEFAULT not in values:
             raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
-        record += tuple(
-            Entry(link, links[link], self._holder, values[DEFAULT], next=value)
-            for link, value in self._booted.items()
-            if link in links and values.get(link) == value != values[DEFAULT] and links[link] not in recorded
-        )
-        return Observed(Settings(links, values, record, self._setting), file)
+        settings = Settings(links, values, record, self._setting)
+        written = reverse_path_boot.record(lines, self._configuration, self._ours, settings)
+        matters = (entry for entry in written if entry.holder != self._holder or self._matters(entry))
+        is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
+        return Observed(settings._replace(record=(*record, *matters)), file, record, is_moving)
+
+    def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
+        """The lines of our files by which settings were written that the record does not know."""
+        recorded = {entry.ifindex or entry.name for entry in record}
+        unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
+        lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
+        return [line for line in lines if self._edge.has_applied(line.winner.path, links.get(line.name, 0))]
+
+    def _matters(self, entry: reverse_path.Entry) -> bool:
+        """Whether there is a value to put back, or a pin that is wished for."""
+        return entry.value != entry.before or (self._wish is not None and self._wish.covers(entry.name))
 
     def _concerns(self, link: str) -> bool:
-        if link in self._booted:
-            return True
         return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
 
     def foresee(self, observed: Observed, is_selected: bool) -> dict[str, dict[str, dict[str, int]]]:
@@ -89,6 +110,8 @@ class LiveReversePath:
     def plan(self, observed: Observed) -> Plan:
         settings = observed.settings
         difference = reverse_path.difference(self._wish, self._holder, settings)
+        if not (observed.is_moving or difference.changes or difference.record != settings.record):
+            difference = reverse_path.Difference((), observed.recorded, observed.recorded)
         announcing = self._record_file(difference.announced)
         settling = self._record_file(difference.record)
         writes = [self._write(change) for change in difference.changes]
@@ -101,6 +124,10 @@ class LiveReversePath:
         before_text = reverse_path.lines(settings, difference, is_after=False)
         return Plan(steps, before_text, reverse_path.lines(after, difference, is_after=True))
 
+    def remember(self, observed: Observed) -> Plan:
+        """Nothing but that the record takes over what files of ours have written."""
+        return self._record_file(observed.settings.record).plan(observed.file)
+
     def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:
         entry = managed_files.text(self._record, reverse_path.record_text(record))
         return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(self._record,))
@@ -108,10 +135,10 @@ class LiveReversePath:
     def _write(self, change: Change) -> Step:
         path = key(change.name, self._setting)
         summary = f"write {change.wanted} to {dotted(change.name, self._setting)}"
-        return Step(summary, sysctl.Write(path, change.wanted), sysctl.Write(path, change.found))
+        return Step(summary, sysctl.Write(path, change.wanted), sysctl.Restore(path, change.found, change.wanted))
 
     def perform(self, operation: Operation) -> None:
-        if isinstance(operation, sysctl.Write):
+        if isinstance(operation, t.get_args(sysctl.Operation)):
             self._edge.perform(operation)
         else:
             self._files.perform(operation)

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import typing as t
 
+from .._model import fields, rule
+from .._model.return_path import ReturnPath
 from .._system import kernel, sysctl
+from .._system.netlink import Netlink
+
+PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostRulePriority)
 
 
 class PrimaryInterface:
@@ -25,3 +30,41 @@ class PrimaryInterface:
                 f"There is no link {self._link}, so no connection is marked until one appears. Set primary_interface to the"
                 " link by which requests to the node's own addresses enter."
             )
+
+
+class MarkRule:
+    """Warns where no rule routes by the mark, or one that pods' rules come before: the mark would do nothing.
+
+    A CNI may add its own rule later, so it is no reason to refuse.
+    """
+
+    def __init__(self, wish: ReturnPath) -> None:
+        self._wish = wish
+
+    def inspect(self) -> t.Iterable[str]:
+        if not kernel.is_own_root():
+            return
+        held = [one for one, _protocol in Netlink().rules()]
+        found = {
+            name: self._wish.routing(one for one in held if one.family == family)
+            for name, family in fields.FAMILIES.items()
+        }
+        is_routed = any(routing.marked for routing in found.values())
+        for name, routing in found.items():
+            if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
+                yield self._missing(name, routing.pods)
+            elif routing.marked and routing.pods:
+                yield (
+                    f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before their"
+                    f" mark is looked at. Give it a priority below {routing.pods.priority}."
+                )
+
+    def _missing(self, family: str, pods: rule.Rule | None) -> str:
+        """pods: a rule of the family that is about pods, so that it is known to need a rule by the mark, too."""
+        mark = f"{self._wish.mark:#x}/{self._wish.mask:#x}"
+        priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
+        return (
+            f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark does nothing. Unless the node's CNI adds"
+            " one, do it with kubenode.datapath.policy_routes and rules:"
+            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: main}}]."
+        )

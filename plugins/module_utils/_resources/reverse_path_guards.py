@@ -31,12 +31,24 @@ class ReversePathLinks:
 
 
 class BootOrder:
-    """Warns of lines in other files that would win over ours in ``path`` when all are read."""
+    """Warns of lines in other files that would win over ours in ``path`` when all are read.
 
-    def __init__(self, wish: reverse_path.Wish, path: str, files: t.Mapping[str, str]) -> None:
+    is_chosen: whether an option names the path.
+    """
+
+    def __init__(
+        self,
+        wish: reverse_path.Wish,
+        path: str,
+        files: t.Mapping[str, str],
+        setting: str = reverse_path.RP_FILTER,
+        is_chosen: bool = True,
+    ) -> None:
         self._wish = wish
         self._path = path
         self._files = files
+        self._setting = setting
+        self._is_chosen = is_chosen
 
     def inspect(self) -> t.Iterable[str]:
         folder, _slash, name = self._path.rpartition("/")
@@ -51,7 +63,7 @@ class BootOrder:
             ("At the next boot (systemd-sysctl)", sysctl.by_systemd),
             ("at the next `sysctl --system`", sysctl.by_procps),
         ):
-            for one in reverse_path.overriding(self._wish, self._path, self._files, read):
+            for one in reverse_path.overriding(self._wish, self._path, self._files, read, self._setting):
                 occasions.setdefault(one, []).append(occasion)
         for one, when in occasions.items():
             yield self._warning(one, " and ".join(when))
@@ -64,9 +76,9 @@ class BootOrder:
             expected = f"at most {expected}"
         if one.name == reverse_path.ALL and not self._wish.raise_all:
             remedy = f"{remedy}, or set raise_all to true"
-        elif one.line.path != sysctl.LAST_OF_PROCPS:
+        elif self._is_chosen and one.line.path != sysctl.LAST_OF_PROCPS:
             remedy = f"{remedy}, or choose a path whose name sorts after it"
         return (
             f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
-            f" {reverse_path.dotted(one.name)} {whose}{outcome}; {expected}. {remedy}."
+            f" {reverse_path.dotted(one.name, self._setting)} {whose}{outcome}; {expected}. {remedy}."
         )

@@ -1,0 +1,251 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Takes a change back that was made under a checkpoint, or hears that it may stay. What it does is in the node's log.
+
+Started as ``rollback.pyz VERB ARGUMENT...``:
+
+ready LIBRARY...        says whether it could roll back what needs these Python libraries
+watch ID LIBRARY...     says so, is told when on stdin, and sleeps until then to ``expire``
+expire ID               rolls back what nobody has confirmed by the deadline
+confirm [ID [COMMAND]]  lets the change stay, if the shell command, where one is given, ends well
+rollback [ID]           rolls back at once
+status [ID]             only tells
+
+The last three answer with a line of JSON: ``state``, one of armed, confirmed, rolled back and none; ``told``, a sentence; and
+``age`` of that in seconds.
+Without the ID they are about any checkpoint, for the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import syslog
+import time
+import typing as t
+
+from .._model import codec
+from .._model.checkpoint import Armed, Entry, RolledBack
+from .._model.link_message import Message, Request
+from .._model.problem import Failure, Left
+from .._model.route import Hop, Route
+from .._model.rule import Rule
+from .._system import (
+    checkpoint,
+    files,
+    library,
+    link_messages,
+    lock,
+    netlink,
+    nft,
+    process,
+    processes,
+    resolved,
+    sysctl,
+    units,
+    watchdog,
+)
+
+ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
+
+# Each operation is performed by the edge whose module it is of.
+KNOWN = codec.vocabulary(
+    *(Entry, Rule, Route, Hop, files.Content, files.Target),
+    *t.get_args(files.Operation),
+    *(netlink.Change, *t.get_args(netlink.Operation)),
+    *(Message, Request, *t.get_args(link_messages.Operation)),
+    nft.Replace,
+    *(resolved.Dns, resolved.Set),
+    *t.get_args(sysctl.Operation),
+    *t.get_args(units.Operation),
+)
+
+# How long a lock is waited for, in seconds, before its holder, if it is the run that is to be taken back, gets a signal:
+# the first lets it take back itself.
+PATIENCE: tuple[tuple[float, int], ...] = ((0.3, signal.SIGTERM), (5.0, signal.SIGKILL), (lock.PATIENCE, 0))
+
+MARGIN = 0.5  # seconds before the deadline that a command is given up: time to say so before the watchdog rolls back
+
+
+def main(arguments: t.Sequence[str] = ()) -> int:
+    verb, *rest = arguments or sys.argv[1:]
+    syslog.openlog("kubenode-checkpoint")
+    if verb not in VERBS:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    try:
+        return VERBS[verb](*rest)
+    except Exception as error:  # nobody reads what a watchdog prints
+        syslog.syslog(syslog.LOG_ERR, f"{verb}: {type(error).__name__}: {error}")
+        raise
+
+
+def libraries(operations: t.Iterable[t.Any]) -> list[str]:
+    """The Python libraries that performing them takes. Raises Missing where the node does not have them."""
+    if not any(type(operation).__module__ == netlink.__name__ for operation in operations):
+        return []
+    library.load(library.PYROUTE2, *netlink.MODULES)
+    return [library.PYROUTE2]
+
+
+def ready(*names: str) -> int:
+    for name in names:
+        library.load(name, *netlink.MODULES)
+    sys.stdout.write(watchdog.READY)
+    sys.stdout.flush()
+    return 0
+
+
+def watch(identity: str, *names: str) -> int:
+    ready(*names)
+    deadline = sys.stdin.readline()
+    if not deadline:  # the run was killed before it has changed anything
+        return 1
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    time.sleep(max(0.0, float(deadline) - time.monotonic()))
+    return expire(identity)
+
+
+def expire(identity: str) -> int:
+    armed = _armed(identity)
+    if armed:
+        time.sleep(max(0.0, armed.deadline - time.monotonic()))
+        _roll_back(identity, f"nobody confirmed it over a new connection within {armed.seconds} s")
+    return 0
+
+
+def confirm(identity: str = "", command: str = "") -> int:
+    armed = _armed(identity)
+    trouble = _run(command, armed) if armed and command else ""
+    if trouble:
+        return rollback(identity, trouble)
+    with _locked():
+        armed = _armed(identity)
+        if armed is None:
+            return status(identity)
+        checkpoint.clear()
+    watchdog.stop(armed.watchdog)
+    told = f"the change of {armed.who} was confirmed"
+    syslog.syslog(syslog.LOG_INFO, told)
+    return _answer(CONFIRMED, told)
+
+
+def rollback(identity: str = "", reason: str = "it was told so") -> int:
+    _roll_back(identity, reason)
+    return status(identity)
+
+
+def status(identity: str = "") -> int:
+    armed, report = _armed(identity), checkpoint.rolled_back()
+    if armed:
+        return _answer(ARMED, f"{armed}, is open", armed.since)
+    if report and identity in ("", report.identity):
+        return _answer(ROLLED_BACK, str(report), report.at)
+    return _answer(NONE, "nothing is armed, and nothing was rolled back since")
+
+
+VERBS: dict[str, t.Callable[..., int]] = {
+    verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)
+}
+
+
+def _answer(state: str, told: str, since: float | None = None) -> int:
+    age = 0.0 if since is None else time.time() - since
+    sys.stdout.write(json.dumps({"state": state, "told": told, "age": age}) + "\n")
+    return 0
+
+
+def _armed(identity: str) -> Armed | None:
+    found = checkpoint.armed()
+    return found if found and identity in ("", found.identity) else None
+
+
+def _run(command: str, armed: Armed) -> str:
+    """Why the shell command did not end well; empty where it did."""
+    rest = max(0.0, armed.deadline - time.monotonic() - MARGIN)
+    try:
+        # pylint: disable-next=ansible-bad-function  # there is no AnsibleModule here
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=rest, check=False, cwd="/", text=True, errors="replace",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"checkpoint_command, {command!r}, did not end in time"
+    said = done.stdout.strip()[-500:]
+    return f"checkpoint_command, {command!r}, answered {done.returncode}: {said}" if done.returncode else ""
+
+
+@contextlib.contextmanager
+def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
+    """The lock, deaf to signals: what is begun here is brought to its end. ``run`` has to end, should it hold the lock."""
+    for number in lock.ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.ExitStack() as stack:
+        for patience, ending in PATIENCE:
+            try:
+                stack.enter_context(lock.exclusive(patience=patience))
+                break
+            except Failure:
+                if run and ending:
+                    processes.tell(run, ending)
+                elif not ending:
+                    raise
+        yield
+
+
+def _roll_back(identity: str, reason: str) -> None:
+    armed = _armed(identity)
+    if armed is None:
+        return
+    if watchdog.network_namespace() != armed.namespace:
+        syslog.syslog(
+            syslog.LOG_ERR,
+            f"{armed} can not be rolled back from here: this is another network namespace than the one that was changed",
+        )
+        return
+    with _locked(armed.run):
+        armed = _armed(identity)
+        if armed is None:  # the run has taken back itself, or was confirmed
+            return
+        report = replay(armed, reason)
+        checkpoint.settle(report)
+    syslog.syslog(syslog.LOG_WARNING, str(report))
+    watchdog.stop(armed.watchdog)
+
+
+def replay(armed: Armed, reason: str) -> RolledBack:
+    """Takes back what the journal has, the newest first; what goes wrong with one entry does not keep the others."""
+    undone, left, failed = 0, [], []
+    for line in reversed(checkpoint.entries()):
+        summary = line[:80]
+        try:
+            summary, operation = codec.decode(line, KNOWN)
+            _perform(operation)
+            undone += 1
+        except Left as found:
+            left.append(str(found))
+        except Exception as error:  # also what nobody has foreseen: the entries before it are still to be taken back
+            failed.append(f"{summary}: {error}")
+    return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
+
+
+def _perform(operation: t.Any) -> None:
+    edges: dict[str, t.Callable[[t.Any], None]] = {
+        files.__name__: files.Files().perform,
+        link_messages.__name__: link_messages.LinkMessages().perform,
+        netlink.__name__: netlink.Netlink().perform,
+        nft.__name__: nft.Nft(process.run, syslog.syslog).replace,
+        resolved.__name__: resolved.Resolved(process.run).perform,
+        sysctl.__name__: sysctl.Sysctl().perform,
+        units.__name__: units.Units(process.run).perform,
+    }
+    edges[type(operation).__module__](operation)

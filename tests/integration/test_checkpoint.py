@@ -1,0 +1,404 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A change under a checkpoint, by ssh over the very network that is changed: taken back or confirmed, whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Lab, Node, adhoc, watched
+from lab.controller import SSH_PACKAGES, Controller
+from lab.node import ClusterNode, NamespaceNode
+
+FOLDER = "/run/kubenode-checkpoint"
+COMMAND, ARMED, ROLLED_BACK = f"{FOLDER}/rollback", f"{FOLDER}/armed.json", f"{FOLDER}/rolled-back.json"
+GATE, AT_GATE = "/run/lab/go", "/run/lab/waits"
+CONNECTED, CONFIRMED = "/run/lab/connected", "/run/lab/confirmed"
+WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
+LATE = 2.0  # seconds after the deadline within which a node is itself again
+
+CUTTING = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}  # the way back to the controller
+HARMLESS = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
+FOREIGN = "699:\tfrom 203.0.113.9 lookup main proto static"
+
+
+def task(module: str = "policy_routes", **options: Any) -> dict[str, Any]:
+    return {f"kubenode.datapath.{module}": options}
+
+
+def wait_until(condition: Callable[[], Any], what: str, limit: float = 60.0) -> None:
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, f"not after {limit:g} s: {what}"
+        time.sleep(0.01)
+
+
+def is_there(node: ClusterNode, path: str) -> bool:
+    """Asked without a process on the node."""
+    return Path(f"/proc/{node.pid}/root{path}").exists()
+
+
+def wait_for(node: ClusterNode, path: str) -> None:
+    wait_until(lambda: is_there(node, path), f"{path} on {node.name}")
+
+
+def report(node: ClusterNode) -> dict[str, Any]:
+    """Of a roll-back, which is waited for."""
+    wait_for(node, ROLLED_BACK)
+    wait_until(lambda: not is_there(node, ARMED), f"{node.name} is not armed")
+    ((_kind, content),) = json.loads(node.read(ROLLED_BACK)).items()
+    return dict(content)
+
+
+def state(node: ClusterNode) -> dict[str, Any]:
+    """The node's, without the report of a roll-back, which stays until the next checkpoint."""
+    found = node.snapshot()
+    files = {path: what for path, what in found["files"].items() if not path.startswith(FOLDER)}
+    return {**found, "files": files}
+
+
+def rules(node: ClusterNode) -> list[str]:
+    return [line.rstrip() for line in node.run(["ip", "rule"]).stdout.splitlines()]
+
+
+def watchdogs(node: ClusterNode) -> list[str]:
+    """Processes that wait for a deadline on this node."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if f"{FOLDER}/rollback.pyz" in words and os.path.samefile(process / "ns/net", f"/proc/{node.pid}/ns/net"):
+                found.append(" ".join(words))
+    return found
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, count: int = 1) -> Iterator[Controller]:
+    with Lab("checkpoint", nodes=[Node(f"node{number}") for number in range(count)]) as lab:
+        yield Controller(lab.load_balancer, folder, lab.nodes)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    """One node of namespaces, and who reaches it by ssh."""
+    with fleet(tmp_path) as one:
+        yield one
+
+
+def test_twenty_changes_that_cut_the_controller_off_are_taken_back_in_time(tmp_path: Path) -> None:
+    with fleet(tmp_path, 20) as controller:
+        before = [state(node) for node in controller.nodes]
+        play = controller.start([task(**CUTTING, checkpoint=10)], strategy="free")
+        coming = list(controller.nodes)
+
+        def add_another_rule_where_it_is_armed() -> bool:
+            for node in [node for node in coming if is_there(node, ARMED)]:
+                node.ip(["rule add from 203.0.113.9 lookup main priority 699 protocol static"])
+                coming.remove(node)
+            return not coming
+
+        wait_until(add_another_rule_where_it_is_armed, "armed everywhere", limit=240)
+        reports = [report(node) for node in controller.nodes]
+        assert [FOREIGN in rules(node) for node in controller.nodes] == [True] * 20
+        for node in controller.nodes:
+            node.ip(["rule delete priority 699"])
+        assert [state(node) for node in controller.nodes] == before
+        lateness = [told["at"] - told["since"] - 10 for told in reports]
+        assert max(lateness) < LATE, lateness
+        for result in controller.results(play).values():
+            assert result["failed"]
+            assert result["msg"].startswith(
+                "policy_routes: the change of policy_routes from 192.0.2.1 was rolled back at "
+            )
+            assert "as nobody confirmed it over a new connection within 10 s; 3 steps undone." in result["msg"]
+        assert [watchdogs(node) for node in controller.nodes] == [[]] * 20
+
+
+def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_path: Path) -> None:
+    """One diff, the same as check mode's; over a second connection; and a converged run is one execution that arms nothing."""
+    with fleet(tmp_path, 2) as controller:
+        before = [state(node) for node in controller.nodes]
+        first, second = "/run/lab/first", "/run/lab/second"
+        options = {**HARMLESS, "checkpoint": "20", "checkpoint_command": f"echo $SSH_CONNECTION > {second}"}
+        predicted = controller.play([task(**options)], "--check", "--diff")
+        assert [state(node) for node in controller.nodes] == before
+        connect = {"ansible.builtin.raw": f"echo $SSH_CONNECTION > {first}"}
+        done = controller.play([connect, task(**options)], "--diff", strategy="free")
+        for node in controller.nodes:
+            result = done[node.name]
+            assert (result["failed"], result["changed"]) == (False, True), result
+            assert [result[key] for key in ("diff", "rules")] == [
+                predicted[node.name][key] for key in ("diff", "rules")
+            ]
+            assert [entry["before_header"].split(":")[0] for entry in result["diff"]] == ["immediate", "permanent"]
+            connections = [node.read(path).split() for path in (first, second)]
+            assert [len(connection) for connection in connections] == [4, 4] and connections[0] != connections[1]
+            assert node.exists("/etc/kubenode/policy-routes-75.json") and not node.exists(FOLDER)
+            assert watchdogs(node) == []
+            node.remove(second)
+
+        play = controller.start([task(**options)], "-vvvv", "--limit=node0")
+        said, _nothing = play.communicate(timeout=60)
+        assert "changed=0" in said and said.count("SSH: EXEC") == 1, said
+        assert not controller.nodes[0].exists(second) and not controller.nodes[0].exists(FOLDER)
+
+        options = {"state": "absent", "checkpoint": 20}
+        undone = controller.play([task(**options)], "--diff", variables={"ansible_pipelining": False})
+        assert [result["changed"] for result in undone.values()] == [True, True]
+        assert [state(node) for node in controller.nodes] == before
+
+
+def test_strict_filtering_where_the_controller_arrives_is_taken_back(controller: Controller) -> None:
+    """What it sends comes in by eth0, and the node answers by eth1; the master connection of ssh is given up in between."""
+    (node,) = controller.nodes
+    front = controller.machine
+    front.ip([f"link add eth1 type veth peer name eth1 netns {node.pid}", "link set eth1 up"])
+    node.ip(["link set eth1 up", "route add 192.0.2.1 dev eth1"])
+    front.set_sysctls({"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.eth1.rp_filter": 0})
+    before = state(node)
+    alive = {"ansible_ssh_common_args": "-o ServerAliveInterval=1 -o ServerAliveCountMax=2"}
+    strict = task("rp_filter", interfaces=["eth0"], mode="strict", checkpoint=6)
+    (result,) = controller.play([strict], variables=alive).values()
+    assert result["failed"] and "rp_filter from 192.0.2.1 was rolled back" in result["msg"], result
+    assert state(node) == before
+
+
+def test_a_command_that_fails_or_hangs_takes_the_change_back(tmp_path: Path) -> None:
+    commands = {"node0": "echo no pods; exit 3", "node1": "sleep 60"}
+    reasons = {"node0": "answered 3: no pods", "node1": "did not end in time"}
+    with fleet(tmp_path, 2) as controller:
+        before = [state(node) for node in controller.nodes]
+        command = "{{ %s[inventory_hostname] }}" % json.dumps(commands)
+        results = controller.play([task(**HARMLESS, checkpoint=6, checkpoint_command=command)])
+        for name, result in results.items():
+            expected = f"as checkpoint_command, {commands[name]!r}, {reasons[name]}; 3 steps undone."
+            assert result["failed"] and expected in result["msg"], result
+        assert [state(node) for node in controller.nodes] == before
+        assert [watchdogs(node) for node in controller.nodes] == [[], []]
+
+
+def test_a_controller_that_is_killed_at_any_point_leaves_a_node_that_is_itself_or_confirmed(tmp_path: Path) -> None:
+    """Before, while armed, while the command runs, which goes on and confirms, and before the second run of the module."""
+    points: list[tuple[str, Callable[[ClusterNode], bool]]] = [
+        ("early", lambda node: is_there(node, CONNECTED)),
+        ("armed", lambda node: is_there(node, ARMED)),
+        ("asked", lambda node: is_there(node, AT_GATE)),
+        ("confirmed", lambda node: is_there(node, CONFIRMED)),
+    ]
+    with fleet(tmp_path, len(points)) as controller:
+        before = state(controller.nodes[0])
+        for (name, is_reached), node in zip(points, controller.nodes, strict=True):
+            command = {"asked": WAIT_AT_GATE, "confirmed": f"touch {CONFIRMED}"}.get(name, "true")
+            connect = {"ansible.builtin.raw": f"touch {CONNECTED}"}
+            play = controller.start(
+                [connect, task(**HARMLESS, checkpoint=6, checkpoint_command=command)], f"--limit={node.name}", name=name
+            )
+            wait_until(partial(is_reached, node), f"{name} on {node.name}")
+            controller.kill(play, name)
+            node.write(GATE, "")
+        for node in controller.nodes:
+            wait_until(partial(lambda node: not is_there(node, ARMED), node), f"{node.name} is not armed")
+        report(controller.nodes[1])
+        for node in controller.nodes[:2]:
+            assert state(node)["rules -4"] == before["rules -4"]
+        results = controller.play([task(**HARMLESS, checkpoint=20)])
+        assert not any(result["failed"] for result in results.values()), results
+        assert all(node.exists("/etc/kubenode/policy-routes-75.json") for node in controller.nodes)
+        assert {node.exists(FOLDER) for node in controller.nodes} == {False}
+
+
+def test_of_two_controllers_the_second_is_refused(controller: Controller) -> None:
+    (node,) = controller.nodes
+    first = controller.start([task(**HARMLESS, checkpoint=60, checkpoint_command=WAIT_AT_GATE)], name="first")
+    wait_for(node, AT_GATE)
+    refused = "the checkpoint of policy_routes from 192.0.2.1, armed at 20"
+    (result,) = controller.play([task(rules=[], checkpoint=20)], name="second").values()
+    assert result["failed"] and refused in result["msg"] and "Nothing was changed" in result["msg"], result
+    others = {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}, "nftables_probe_snat": {}}
+    for module, options in others.items():
+        assert refused in node.module(module, options)["msg"]
+        assert not node.module(module, options, check=True)["failed"]
+    node.write(GATE, "")
+    (result,) = controller.results(first, "first").values()
+    assert not result["failed"], result
+    assert not any(node.module(module, options)["failed"] for module, options in others.items())
+
+
+def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot(tmp_path: Path) -> None:
+    with Lab("checkpoint", nodes=[Node("node1", system="bookworm", besides=SSH_PACKAGES)]) as lab:
+        node = lab.node("node1")
+        controller = Controller(lab.load_balancer, tmp_path, lab.nodes)
+        timers = ["systemctl", "list-units", "--all", "--no-legend", "--plain", "kubenode-checkpoint-*"]
+        before = state(node)
+        play = controller.start(
+            [task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=5, checkpoint_command="sleep 60")]
+        )
+        wait_for(node, ARMED)
+        unit = node.run(timers).stdout.splitlines()[-1]
+        assert re.match(r"kubenode-checkpoint-[0-9a-f]{8}\.timer +loaded +active +waiting", unit)
+        told = report(node)
+        assert told["at"] - told["since"] < 5 + LATE
+        (result,) = controller.results(play).values()
+        assert result["failed"] and "was rolled back at" in result["msg"], result
+        assert state(node) == before
+        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
+        assert "was rolled back at" in node.run(["journalctl", "--identifier=kubenode-checkpoint"]).stdout
+
+        armed = task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=60, checkpoint_command="sleep 50")
+        play = controller.start([armed])
+        wait_for(node, ARMED)
+        node.reboot()
+        (result,) = controller.results(play).values()
+        assert result["failed"] and "the node was started anew before the change was confirmed" in result["msg"], result
+        assert state(node) == before
+        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
+
+        (result,) = controller.play([task("rp_filter", interfaces=["eth0"], mode="loose", checkpoint=30)]).values()
+        assert (result["failed"], result["changed"]) == (False, True), result
+        assert node.exists("/etc/sysctl.d/90-kubenode-rp-filter.conf") and node.run(timers).stdout == ""
+
+
+# On the node alone
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    found: NamespaceNode = lab.node("node1")
+    return found
+
+
+def arm(node: NamespaceNode, name: str = "policy_routes", **options: Any) -> dict[str, Any]:
+    result = node.module(name, {"checkpoint": 5, **options})
+    assert not result["failed"] and result["checkpoint_armed"], result
+    return result
+
+
+def ask(node: ClusterNode, *words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(node.run(["sh", COMMAND, *words]).stdout)
+    return answer
+
+
+def test_over_a_connection_that_proves_nothing_the_user_is_told_or_names_a_command(node: NamespaceNode) -> None:
+    def run(**options: Any) -> dict[str, Any]:
+        wish = {"interfaces": ["eth0"], "mode": "loose", "checkpoint": 20, **options}
+        return adhoc.run(node, "kubenode.datapath.rp_filter", wish, check=False, diff=True, timeout=120)
+
+    before = state(node)
+    failed = run(checkpoint_command="false")
+    assert failed["failed"] and "as checkpoint_command, 'false', answered 1" in failed["msg"]
+    assert state(node) == before
+    confirmed = run(checkpoint_command="test -e /run/kubenode-checkpoint/armed.json")
+    assert confirmed["changed"] and "warnings" not in confirmed and len(confirmed["diff"]) == 2
+    assert not run()["changed"] and not node.exists(FOLDER)
+    unprotected = run(mode="strict")
+    assert unprotected["changed"] and not node.exists(FOLDER)
+    assert "without a checkpoint: connection lab_node does not go through the node's network" in str(
+        unprotected["warnings"]
+    )
+    invalid = run(checkpoint=4, mode="loose")
+    assert "checkpoint must be 0 for none, or from 5 to 3600 seconds; 4 was given" in invalid["msg"]
+
+
+def test_what_others_have_changed_meanwhile_stays_and_is_said(lab: Lab) -> None:
+    first, second = lab.node("node1"), lab.node("node2")
+    way = {"table": 1003, "to": "203.0.113.0/24", "dev": "eth0"}
+    assert not first.module("policy_routes", {"routes": [{**way, "metric": 1}, {**way, "metric": 2}]})["failed"]
+    before = [line for line in state(first)["routes -4"] if "table 1003" in line]
+    routes = [{**way, "metric": 1, "mtu": 1400}, {**way, "metric": 2, "mtu": 1400}, {**way, "metric": 3}]
+    arm(first, routes=routes)
+    first.ip(["route change 203.0.113.0/24 dev eth0 table 1003 metric 1 mtu 1300 protocol static"])
+    arm(second, "rp_filter", interfaces=["eth0", "lo*", "veth*"], mode="loose")
+    second.set_sysctls({"net.ipv4.conf.eth0.rp_filter": 1})
+    reports = [report(one) for one in (first, second)]
+    assert "metric 1 mtu 1300 (protocol static)" in reports[0]["left"][0]
+    after = [line for line in state(first)["routes -4"] if "table 1003" in line]
+    assert len(after) == 2 and after[1] == before[1] and "mtu 1300" in after[0]
+    assert reports[1]["left"] == ["net.ipv4.conf.eth0.rp_filter is 1"] and "failed" not in reports[1]
+    assert second.read("/proc/sys/net/ipv4/conf/eth0/rp_filter") == "1\n"
+    assert ask(second, "status")["state"] == "rolled back"
+
+
+def test_a_former_table_comes_back(node: NamespaceNode) -> None:
+    wish = {"primary_interface": "eth0", "pod_interfaces": ["veth*"]}
+    node.run(["nft", "add", "table", "ip", "theirs"])
+    assert node.module("nftables_connmark", wish)["changed"]
+    before = state(node)
+    arm(node, "nftables_connmark", **wish, mark="0x100", strict=True)
+    assert state(node)["nft"] != before["nft"]
+    assert ask(node, "rollback")["state"] == "rolled back"
+    assert state(node) == before and watchdogs(node) == []
+
+
+def test_another_network_namespace_is_not_touched(node: NamespaceNode) -> None:
+    identity = arm(node, **HARMLESS)["checkpoint_armed"]["id"]
+    elsewhere = node.run(["unshare", "--net", "sh", COMMAND, "rollback", identity]).stdout
+    assert json.loads(elsewhere)["state"] == "armed"
+    assert len(watchdogs(node)) == 1
+    report(node)
+    assert not any(line.startswith("700:") for line in rules(node))
+
+
+HANGS = """#!/bin/sh
+if [ "$*" = "-f -" ] && mkdir /run/lab/once; then
+  @REAL@ "$@"
+  sleep 60
+fi
+exec @REAL@ "$@"
+"""
+
+
+@pytest.mark.parametrize("is_deaf", [False, True], ids=["ends when told", "is killed"])
+def test_a_run_that_hangs_is_ended_at_the_deadline_and_taken_back(node: NamespaceNode, is_deaf: bool) -> None:
+    wish = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True, "checkpoint": 5}
+    before = state(node)
+    with node.replace_program("/usr/sbin/nft", HANGS):
+        started = time.monotonic()
+        through = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"] if is_deaf else []
+        result = node.module("nftables_connmark", wish, through=through)
+        assert result["failed"] and 4.5 < time.monotonic() - started < 5 + LATE + (5.5 if is_deaf else 0)
+    wait_until(lambda: not is_there(node, ARMED), "not armed")
+    assert state(node) == before
+
+
+# $4 is the Python of the module's own command line.
+WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher" "$log" "$last" SIGKILL "$@"'
+
+
+def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
+    """All at once: the way back is the same for each, and takes its five seconds."""
+    way = {"table": 1003, "dev": "eth0"}
+    wish = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
+    with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:
+        before = [state(node) for node in lab.nodes]
+        for number, node in enumerate(lab.nodes, 1):
+            node.write("/run/messages", "")
+            through = ["sh", "-c", WATCH, "sh", watched.__file__, "/run/messages", str(number)]
+            assert node.module("policy_routes", {**wish, "checkpoint": 5}, through=through)["failed"]
+            assert state(node) != before[number - 1]
+            node.remove("/run/messages")
+        reports = [report(node) for node in lab.nodes]
+        assert [told["steps"] for told in reports] == [1, 1, 2]
+        assert [state(node) for node in lab.nodes] == before
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"X": {}}', "{}", "[]", "null"])
+def test_a_checkpoint_that_can_not_be_read_is_refused_in_a_sentence(lab: Lab, text: str) -> None:
+    node: NamespaceNode = lab.node("node1")
+    node.write(ARMED, text)
+    for options in ({}, {"checkpoint": 10}):
+        result = node.module("policy_routes", {**HARMLESS, **options})
+        assert result["failed"] and f"{ARMED}, which tells of a checkpoint, can not be read" in result["msg"]
+    assert "203.0.113.1" not in node.run(["ip", "rule"]).stdout
