@@ -27,23 +27,71 @@ requirements:
     C(/var/lib/kubenode/lib), readable by root alone, once; O(state=absent) of the last set removes it.
 notes:
   - The permanent plane is the file O(path), a program beside it (C(PATH.pyz)) and the unit
-    C(kubenode-policy-routes-PROTOCOL.service), enabled, which loads the file before kubelet starts. The unit is neither started
-    nor stopped by this module.
-  - Rules and routes over a link that goes down or away are not put back before the next run or boot.
+    C(kubenode-policy-routes-PROTOCOL.service), enabled, which loads the file before kubelet starts and then stays.
+    With O(immediate=true), the unit is also started where systemd runs, and restarted when its program has changed.
+  - The unit restores within two seconds what is lost of the set, through other programs or with a link or address, and loads
+    what waits for a link when the link comes. Its journal says what was lost and who took it. When somebody keeps taking it
+    away, the pauses between restorations grow to five minutes.
+  - With O(permanent=false), the unit, where there is one, holds what the run has left, until the next boot. That is recorded in
+    C(/run/kubenode/policy-routes-PROTOCOL.json), part of the immediate plane.
   - systemd-networkd removes rules that it did not make whenever it configures a link, unless
-    C(ManageForeignRoutingPolicyRules=no) is set in C(networkd.conf).
+    C(ManageForeignRoutingPolicyRules=no) is set in C(networkd.conf). The unit brings them back, a moment later.
   - Warns when a priority, table or mark is one that a known CNI or cloud agent uses for something else.
   - Thousands of rules are best given as JSON text, as C(rules={{ my_rules | to_json }}) does. Ansible itself takes a tenth of
     a millisecond for each entry of a list.
-  - Numbers may be given in decimal or, with C(0x), in hexadecimal.
+  - Numbers in O(rules) and O(routes) may be given in decimal or, with C(0x), in hexadecimal.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._checkpoint
 options:
+  enis:
+    description:
+      - Has the rules and routes follow from the elastic network interfaces (ENIs) that the node turns out to have. Each boot asks
+        the metadata service for them, and so does the unit when a card is plugged in or goes.
+      - What is held then is what M(kubenode.datapath.imds_info) and the filter P(kubenode.datapath.eni_policy#filter) give with
+        the same layout. O(rules) and O(routes) may tell both lists for the running kernel; where they are left out, the run asks
+        itself, unless O(immediate) is false.
+      - kubelet waits at a boot for the metadata, 20 seconds at most. What is missing then, and the table of an ENI that the
+        metadata does not describe yet, is asked for again after 1, 2, 4 and more seconds. For a card that the metadata does not
+        name that ends after two minutes. A silent service is asked on, at last every five minutes, and nothing is taken
+        away for its silence.
+      - A later run without it has the boots load what that run lists.
+      - With O(state=absent) it makes no difference.
+      - May be given as JSON text.
+    type: dict
+    suboptions:
+      layout:
+        description:
+          - Whose priorities, tables and marks are taken; see the filter P(kubenode.datapath.eni_policy#filter).
+          - With V(custom), an ENI's table is 1000 plus the link's index.
+        type: str
+        choices: [aws_vpc_cni, cilium, terway, custom]
+        required: true
+      cloud:
+        description:
+          - The cloud whose metadata service is asked, as O(kubenode.datapath.imds_info#module:cloud).
+          - V(aws_vpc_cni) and V(cilium) need device numbers, which AWS alone tells.
+        type: str
+        choices: [auto, azure, aws, alibaba]
+        default: auto
+      mark:
+        description: For V(custom), V(MARK) or V(MARK/MASK) of what leaves by the primary ENI. The default is V(0x80/0x80).
+        type: str
+      priorities:
+        description: For V(custom), priorities of rules, as the filter P(kubenode.datapath.eni_policy#filter) takes them.
+        type: dict
+      pod_interfaces:
+        description:
+          - What the node's ends of pods' links are called, names or the beginning of names with V(*) after it. When one of
+            these comes, nobody asks for it. The default is what the layout's CNI calls them.
+          - V(custom) has none by default, and then asks for each veth that comes.
+        type: list
+        elements: str
   rules:
     description:
-      - The rules. At least one of O(rules) and O(routes) is required with O(state=present).
+      - The rules. At least one of O(rules), O(routes) and O(enis) is required with O(state=present).
       - A list that is left out is not managed. V([]) removes all rules of O(protocol).
       - With O(state=absent), the listed ones go; without O(rules) and O(routes), all that carry O(protocol).
       - Rules of one priority are added in the order given.
@@ -136,11 +184,16 @@ options:
         choices: [unicast, local, blackhole, unreachable, prohibit, throw]
       via:
         description:
-          - The gateway. A route of the node, or one of O(routes), must say that it is a neighbour on O(routes[].dev), unless
-            O(routes[].onlink) is true or it is a link-local address.
+          - The gateway. A route of another program, or one of O(routes), must say that it is a neighbour on O(routes[].dev),
+            unless O(routes[].onlink) is true or it is a link-local address.
         type: str
       dev:
-        description: The link. Required by V(unicast) and V(local), unless O(routes[].nexthops) is given. It must be there.
+        description:
+          - The link. It must be there.
+          - With O(routes[].via) it may be left out. The gateway is then looked for as the kernel does it, among the neighbours
+            that routes of the same table tell of, then those of the table main; the longest prefix decides, then the lowest
+            metric. There must be one link. The next boot looks anew.
+          - Required by V(local), by V(unicast) without O(routes[].via), with O(routes[].onlink), and with a link-local gateway.
         type: str
       onlink:
         description: Whether the gateway is to be taken for a neighbour on the link, though no route says so.
@@ -159,16 +212,17 @@ options:
         description: Path MTU, from 68 to 65535.
         type: int
       nexthops:
-        description: Two or more next hops that share the traffic, instead of O(routes[].via) and O(routes[].dev).
+        description:
+          - Two or more next hops that share the traffic, instead of O(routes[].via) and O(routes[].dev).
+          - With IPv6 each needs O(routes[].nexthops[].via).
         type: list
         elements: dict
         suboptions:
           dev:
-            description: The link.
+            description: As O(routes[].dev).
             type: str
-            required: true
           via:
-            description: The gateway.
+            description: As O(routes[].via).
             type: str
           onlink:
             description: As O(routes[].onlink).
@@ -185,7 +239,8 @@ options:
     default: 75
   path:
     description:
-      - The file that the next boot loads, V(/etc/kubenode/policy-routes-PROTOCOL.json) by default.
+      - The file that the next boot loads, V(/etc/kubenode/policy-routes-PROTOCOL.json) by default. Where the unit loads another
+        one, from an earlier run, that is removed.
       - Its folder is created when its parent is there, and removed with the last file in it when it was created so.
     type: path
 """
@@ -195,7 +250,7 @@ EXAMPLES = r"""
   kubenode.datapath.policy_routes:
     routes:
       - {table: 1003, to: 10.0.1.1/32, dev: eth1}
-      - {table: 1003, to: default, via: 10.0.1.1, dev: eth1}
+      - {table: 1003, to: default, via: 10.0.1.1}
     rules:
       - {priority: 1300, to: 10.0.1.5, table: main}
       - {priority: 2300, from: 10.0.1.5, table: 1003}
@@ -211,10 +266,21 @@ EXAMPLES = r"""
   kubenode.datapath.policy_routes:
     rules: "{{ pod_rules | to_json }}"
 
+- name: Prepare an image for nodes whose ENIs only they will know
+  kubenode.datapath.policy_routes:
+    immediate: false
+    enis:
+      layout: aws_vpc_cni
+
 - name: Prepare an image, in the chroot that builds it
   kubenode.datapath.policy_routes:
     immediate: false
     rules: "{{ node_rules }}"
+
+- name: Take the rules back if the controller can not reach the node through them
+  kubenode.datapath.policy_routes:
+    rules: "{{ node_rules }}"
+    checkpoint: 30
 
 - name: Remove one rule, whatever else is there
   kubenode.datapath.policy_routes:
@@ -279,28 +345,38 @@ diff:
 """
 
 import gc
+import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import routes
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, names, policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import discovery, names, policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.cni_layouts import CniLayouts
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis as edge
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Content, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import PYROUTE2
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import find
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 OPTIONS = {
     **TWO_PLANES,
+    **CHECKPOINT,
+    "enis": {
+        "type": "dict",
+        "options": {
+            "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
+            "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+            "mark": {"type": "str"},
+            "priorities": {"type": "dict"},
+            "pod_interfaces": {"type": "list", "elements": "str"},
+        },
+    },
     "rules": {
         "type": "list",
         "elements": "dict",
@@ -344,7 +420,7 @@ OPTIONS = {
                 "type": "list",
                 "elements": "dict",
                 "options": {
-                    "dev": {"type": "str", "required": True},
+                    "dev": {"type": "str"},
                     "via": {"type": "str"},
                     "onlink": {"type": "bool"},
                     "weight": {"type": "int", "default": 1},
@@ -361,61 +437,80 @@ def main() -> None:
     gc.disable()  # nothing here refers to itself, and 20,000 rules would be looked through again and again
     module = Module(OPTIONS, long_lists=("rules", "routes"))
     with module.reporting() as result:
-        tables, files = rt_tables.tables(), Files()
-        listed = policy.from_options(
-            module.params["protocol"], module.entries("rules"), module.entries("routes"), tables
-        )
-        if module.is_present and listed.rules is None and listed.routes is None:
-            raise Invalid("rules", None, "given where state is present, or routes")
+        tables, systemd, is_permanent = rt_tables.tables(), Units(module.run), module.params["permanent"]
+        listed = _listed(module, tables)
         path = names.path("path", module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json")
-        unmanaged = [name for name in ("rules", "routes") if getattr(listed, name) is None or not module.is_present]
-        former = _former(files, path, listed.protocol, tables, unmanaged if module.params["permanent"] else [])
-        kept = listed.over(former) if module.is_present else former.without(listed)
 
-        units = Units(module.run)
-        unit = boot_unit.loading_routes(listed.protocol, path, find("python3") or "python3", f"{path}.pyz")
+        boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
+        unmanaged = _unmanaged(listed, module)
+        kept = _after(listed, boot.kept(unmanaged if is_permanent else []), module).for_boot()
+        in_force = _after(listed, boot.in_force(unmanaged), module)
+
         live = PolicyState(Netlink(), listed, module.is_present)
-        library = _library(module, kept, units, unit)
-        placed = _placed(files, units, kept, path, unit) if module.params["permanent"] else []
+        record = boot.record(in_force, not kept.is_empty if is_permanent else boot.has_listener)
+        library = _library(is_permanent and not kept.is_empty, systemd, boot.unit, module)
+        placed = boot.resources(kept, starts=module.params["immediate"]) if is_permanent else []
+        if is_permanent and kept.is_empty and module.params["immediate"]:
+            placed.append(boot.record_gone())
         # What the boot needs comes first, so that it is asked for before anything is changed; and goes when nobody needs it.
-        resources: list[Resource] = [*([library] if library.is_wished else []), live, *placed]
+        resources: list[Resource] = [*([library] if library.is_wished else []), live, record, *placed]
         resources += [] if library.is_wished or not kept.is_empty else [library]
-        outcome = module.converge(resources, _guards(listed, module))
+        outcome = module.converge(resources, _guards(listed, module), Checkpoint)
         result.update(module.report(outcome), rules=live.rules.report(), routes=live.routes.report())
 
 
-def _former(files: Files, path: str, protocol: int, tables: dict[str, int], lists: list[str]) -> Policy:
-    """What an earlier run left in the file: a list that this run does not manage stays in it."""
-    found = files.read(path)
-    if not isinstance(found, Content):
-        return Policy(protocol)
-    try:
-        former = policy.from_text(found.text, tables, lists)
-    except Invalid:
-        return Policy(protocol)  # not what we wrote: whether it may be overwritten is ManagedFiles' to say
-    if former.protocol != protocol:
-        raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
-    return former
+def _unmanaged(listed: Policy, module: Module) -> list[str]:
+    """The lists of which this run leaves something as it is, so that it has to be known."""
+    if module.is_present:
+        return listed.left_out
+    return [] if len(listed.left_out) == 2 else ["rules", "routes"]
 
 
-def _placed(files: Files, units: Units, kept: Policy, path: str, unit: boot_unit.BootUnit) -> list[Resource]:
-    """The file, and the program and the unit that load it at the next boot."""
-    is_placed = not kept.is_empty
-    texts = {path: kept.text() if is_placed else None, f"{path}.pyz": archive(routes) if is_placed else None}
-    placed = ManagedFiles(files, [text(name, wish) for name, wish in texts.items()])
-    enabled = EnabledUnit(files, units, unit, wish=is_placed, starts=False)  # the run has done what it would do
-    return [placed, enabled] if is_placed else [enabled, placed]
+def _listed(module: Module, tables: t.Mapping[str, int]) -> Policy:
+    """What the options tell; and what follows from the node's ENIs, where that is to be in force now and is not told."""
+    enis = discovery.from_option(module.params["enis"]) if module.params["enis"] else None
+    listed = policy.from_options(module.params["protocol"], module.entries("rules"), module.entries("routes"), tables)
+    left_out = listed.left_out
+    if not module.is_present:
+        return listed
+    if enis is None:
+        if len(left_out) == 2:
+            raise Invalid("rules", None, "given where state is present, or routes, or enis")
+        return listed
+    if len(left_out) == 1:
+        raise Invalid(left_out[0], None, "given where enis and the other list are, as both follow from the ENIs")
+    if left_out and module.params["immediate"]:
+        listed = _found(enis, listed.protocol, tables)
+    return listed._replace(enis=enis)
 
 
-def _library(module: Module, kept: Policy, units: Units, unit: boot_unit.BootUnit) -> CarriedLibrary:
+def _found(enis: discovery.Enis, protocol: int, tables: t.Mapping[str, int]) -> Policy:
+    """What the ENIs that the metadata names ask for. Raises NoMetadata, and Failure where it has not all of one of them."""
+    _cloud, interfaces = edge.read(enis["cloud"])
+    found = discovery.found(enis, interfaces)
+    if found.unfit:
+        raise Failure(
+            f"the metadata has not all of what is plugged in: {'; '.join(found.unfit.values())}. Nothing was changed."
+        )
+    return policy.from_options(protocol, found.rules, found.routes, tables)
+
+
+def _after(listed: Policy, former: Policy, module: Module) -> Policy:
+    """What is wished after this run. Lists that nobody named are nobody's, but after absent without lists they are empty."""
+    if module.is_present:
+        return listed.over(former)
+    left = former.without(listed)
+    return left._replace(rules=(), routes=()) if listed.rules is None and listed.routes is None else left
+
+
+def _library(wish: bool, systemd: Units, unit: str, module: Module) -> CarriedLibrary:
     """pyroute2, for the boot. A run that only changes the running kernel asks for it when it has something to change."""
-    is_permanent = module.params["permanent"]
-    going = {unit.name} if is_permanent else set()
+    going = {unit} if module.params["permanent"] else set()
     return CarriedLibrary(
         PYROUTE2,
-        wish=is_permanent and not kept.is_empty,
-        is_needed=lambda: bool(units.named("kubenode-policy-routes-*.service") - going),
-        plane=Plane.PERMANENT if is_permanent else Plane.IMMEDIATE,
+        wish,
+        is_needed=lambda: bool(systemd.named("kubenode-policy-routes-*.service") - going),
+        plane=Plane.PERMANENT if module.params["permanent"] else Plane.IMMEDIATE,
     )
 
 

@@ -298,6 +298,33 @@ def test_a_pods_load_balancer_answers_with_the_module(unchecked: EniLab, backend
         assert call_load_balancer(unchecked)
 
 
+def test_a_pods_load_balancer_answers_with_the_enis_address_alone(lab: EniLab) -> None:
+    """Strict filtering everywhere, and a cloud that checks sources."""
+    node, (eni,) = serve_load_balancer(lab), lab.node("node1").enis
+    node.filter_reverse_path(STRICT)
+    given = Steps(
+        node, "link_addresses", {"addresses": [{"dev": eni.name, "address": eni.address}], "permanent": False}
+    )
+    assert_unanswered(lab, call_load_balancer, "source")
+    assert given.run()["changed"]
+    answer = call_load_balancer(lab)
+    assert answer and answer.peer == eni.address
+    given.run(state="absent")
+    assert_unanswered(lab, call_load_balancer, "source")
+
+
+@pytest.mark.parametrize("cause", ["reverse path", ""], ids=["address alone", "marks as well"])
+def test_a_node_port_wants_marks_also_where_the_eni_has_an_address(lab: EniLab, cause: str) -> None:
+    node, (eni,) = serve_node_port(lab), lab.node("node1").enis
+    filter_for(node, strict=True)
+    Steps(node, "link_addresses", {"addresses": [{"dev": eni.name, "address": eni.address}], "permanent": False}).run()
+    if cause:
+        assert_unanswered(lab, call_node_port, cause)
+    else:
+        run(node, strict=True)
+        assert call_node_port(lab)
+
+
 @EACH_STRICTNESS
 def test_both_scenes_answer_at_once_where_the_eni_has_an_address(strict: bool) -> None:
     with EniLab("addressed", [Eni("eth1", pods=["pod1"], has_address=True)]) as lab:

@@ -25,7 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem i
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
 from unit import strategies
 
-TABLES = {**rt_names.TABLES, "pods": 1003}
+TABLES = {**rt_names.TABLES, "pods": 1003, "unspec": 0}
 
 
 def of(rules: t.Any = None, routes: t.Any = None, protocol: object = 75) -> policy.Policy:
@@ -73,6 +73,11 @@ SAME_ROUTES = [
     ({"dev": "eth1", "via": "10.0.0.1"}, {"dev": "eth1", "via": "10.0.0.1", "scope": "global", "metric": 0}),
     ({"dev": "eth1", "via": "fe80::1"}, {"dev": "eth1", "via": "fe80::1", "metric": 1024, "family": "ipv6"}),
     ({"to": "10.0.0.1", "dev": "eth1"}, {"to": "10.0.0.1/32", "dev": "eth1", "onlink": False}),
+    (
+        {"to": "10.0.0.1", "dev": "eth1"},
+        {"to": "10.0.0.1", "dev": "eth1", "onlink": "no", "metric": "0", "table": "pods"},
+    ),
+    ({"to": "::/0", "dev": "eth1"}, {"to": "default", "dev": "eth1", "family": "ipv6"}),
     (
         {"to": "10.0.0.0/8", "type": "local", "dev": "lo"},
         {"to": "10.0.0.0/8", "type": "local", "dev": "lo", "scope": "host"},
@@ -159,6 +164,18 @@ BAD_RULES = [
     ("rules[0].sport must be a port", {"sport": 0}),
     ("rules[0].uidrange must be a number or a range", {"uidrange": "-1"}),
     ("rules[0].iif must be a link's name", {"iif": "averylonglinkname"}),
+    ("rules[0].iif must be a link's name", {"iif": ["eth0"]}),
+    ("rules[0].iif must be a link's name", {"iif": "eth0\0"}),
+    ("rules[0].iif must be a link's name", {"iif": "é" * 8}),
+    ("rules[0].oif must be a link's name", {"oif": "\ud800"}),
+    ("rules[0].from must be an IP address", {"from": "10.0.0.1\0"}),
+    ("rules[0].to must be an IP address", {"to": {"a": 1}}),
+    ("rules[0].table must be a number", {"table": ["main"]}),
+    ("rules[0].table must be a number", {"table": "unspec"}),
+    ("rules[0].action must be one of", {"action": ["lookup"]}),
+    ("rules[0].fwmark must be MARK", {"fwmark": [1]}),
+    ("rules[0].priority must be a number", {"priority": True}),
+    ("rules[0].priority must be a number", {"priority": "9" * 5000}),
     ("rules[0].not must be true or false", {"not": "maybe"}),
     ("rules[0].suppress_prefixlength must be 0 to 32", {"suppress_prefixlength": 33}),
     (
@@ -185,6 +202,9 @@ BAD_ROUTES = [
     ("routes[0].table must be a number", {"table": 2**32}),
     ("routes[0].dev must be given", {"dev": None}),
     ("routes[0].via must be an IP address", {"via": "10.0.0.0/8"}),
+    ("routes[0].via must be an IP address", {"via": "10.0.0.1\0"}),
+    ("routes[0].nexthops must be a list of next hops", {"nexthops": {"dev": "eth0"}}),
+    ("routes[0].nexthops[0] must be a dictionary", {"nexthops": ["eth0"]}),
     ("routes[0].via must be of the family", {"to": "10.0.0.0/8", "via": "fe80::1"}),
     ("routes[0].src must be of the family", {"via": "10.0.0.1", "src": "fe80::1"}),
     ("routes[0].onlink must be left out", {"onlink": True}),
@@ -196,7 +216,14 @@ BAD_ROUTES = [
     ("routes[0].metric must be a number from 0", {"metric": -1}),
     ("routes[0].nexthops must be left out", {"nexthops": [{"dev": "a"}, {"dev": "b"}]}),
     ("routes[0].nexthops must be two next hops or more", {"dev": None, "nexthops": [{"dev": "a"}]}),
-    ("routes[0].nexthops[1].dev must be given", {"dev": None, "nexthops": [{"dev": "a"}, {"via": "10.0.0.1"}]}),
+    ("routes[0].nexthops[1].dev must be given", {"dev": None, "nexthops": [{"dev": "a"}, {"weight": 2}]}),
+    ("routes[0].dev must be given", {"dev": None, "via": "10.0.0.1", "onlink": True}),
+    ("routes[0].dev must be given", {"dev": None, "via": "10.0.0.1", "type": "local"}),
+    ("routes[0].via must be given with dev: each link", {"dev": None, "via": "fe80::1"}),
+    (
+        "routes[0].nexthops[1].via must be given with dev: each link",
+        {"dev": None, "nexthops": [{"dev": "a"}, {"via": "fe80::1"}]},
+    ),
     (
         "routes[0].nexthops[0].weight must be a number from 1 to 256",
         {"dev": None, "nexthops": [{"dev": "a", "weight": 0}, {"dev": "b"}]},
@@ -204,6 +231,14 @@ BAD_ROUTES = [
     (
         "routes[0].nexthops[1].via must be of the family",
         {"dev": None, "nexthops": [{"dev": "a", "via": "10.0.0.1"}, {"dev": "b", "via": "fe80::1"}]},
+    ),
+    (
+        "routes[0].nexthops[1].via must be given: IPv6",
+        {"dev": None, "to": "fd00::/8", "nexthops": [{"dev": "a", "via": "fe80::1"}, {"dev": "b"}]},
+    ),
+    (
+        "routes[0].nexthops must be different gateways",
+        {"dev": None, "nexthops": [{"dev": "a", "via": "fe80::1", "weight": weight} for weight in (1, 2)]},
     ),
     ("routes[0].gateway must be left out", {"gateway": "10.0.0.1"}),
 ]
@@ -247,31 +282,60 @@ def test_what_is_said_twice_is_wished_once() -> None:
 # Files
 
 
-@given(st.lists(strategies.rules, max_size=4), st.lists(strategies.routes, max_size=4))
+@given(st.lists(strategies.rules, max_size=4), st.lists(strategies.wished_routes, max_size=4))
 def test_a_file_keeps_what_was_wished(rules: list[dict[str, t.Any]], routes: list[dict[str, t.Any]]) -> None:
     try:
         wish = of(rules, routes)
     except Invalid:
         return  # two of them contradict each other
     text = wish.text()
-    assert policy.from_text("# heading\n" + text, TABLES) == wish
-    assert policy.from_text(text, {}) == wish  # numbers, as a name may come to mean something else
+    for kept in (
+        policy.from_text("# heading\n" + text, TABLES),
+        policy.from_text(text, {}),  # numbers, as a name may come to mean something else
+    ):
+        assert (kept.rules, kept.routes) == (wish.rules, wish.routes)
 
 
 def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
     former = of(rules=[{"priority": 7, "table": 9}], routes=[{"table": 9, "to": "default", "dev": "a"}])
     wish = of(rules=[])
-    assert wish.over(former) == former._replace(rules=())
-    assert former.without(of(rules=[{"priority": 7, "table": 9}])) == former._replace(rules=())
+    left = former._replace(rules=()).text()
+    assert wish.over(former).text() == left
+    assert former.without(of(rules=[{"priority": 7, "table": 9}])).text() == left
     assert former.without(of()).is_empty
+
+
+@pytest.mark.parametrize("links", [("eth1", ""), ("", "eth1"), ("", "")])
+def test_a_route_is_taken_from_the_file_by_its_gateway_alone(links: tuple[str, str]) -> None:
+    """As an operator reads it on the node, where the link is told."""
+    kept, going = (
+        {"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links
+    )
+    other = {"table": 9, "to": "10.8.0.0/16", "via": "10.0.0.1"}
+    left = of(routes=[kept, other]).without(of(routes=[going]))
+    assert [str(one) for one in left.routes or ()] == ["ip route 10.8.0.0/16 via 10.0.0.1 table 9"]
+
+
+LIKE = {"via": "10.0.0.1", "mtu": 1400}
+UNLIKE = [
+    ({**LIKE, "dev": "eth0"}, {**LIKE, "dev": "eth1"}),
+    (LIKE, {**LIKE, "mtu": 1300, "dev": "eth0"}),
+    (LIKE, {**LIKE, "via": "10.0.0.2", "dev": "eth0"}),
+    (LIKE, {"mtu": 1400, "nexthops": [{"via": "10.0.0.1", "dev": "eth0"}, {"via": "10.0.0.2", "dev": "eth0"}]}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), UNLIKE, ids=str)
+def test_another_route_is_not_like_it(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
+    assert not route_of(**one).is_like(route_of(**other)) and not route_of(**other).is_like(route_of(**one))
 
 
 # Messages
 
 
 def message(attributes: dict[int, bytes], **header: int) -> bytes:
-    fields = {"family": 2, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0, **header}
-    body = rule.HEADER.pack(*fields.values())
+    fields = {"family": 2, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0}
+    body = rule.HEADER.pack(*{**fields, **header}.values())
     for kind, data in attributes.items():
         body += struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
     return body
@@ -295,6 +359,29 @@ def test_what_the_kernel_says_by_default_means_nothing(
 ) -> None:
     tagged = {**PLAIN, **attributes, rule.FRA_PROTOCOL: b"\x4b"}
     assert rule.from_message(message(tagged)) == (expected, 75)
+
+
+_SELECTORS: dict[int, st.SearchStrategy[bytes]] = {
+    rule.FRA_IIFNAME: st.sampled_from((b"eth0\0", b"eth1\0")),
+    rule.FRA_UID_RANGE: st.sampled_from((struct.pack("=II", 0x20008, 9), struct.pack("=HHI", 8, rule.FRA_SRC, 9))),
+    25: st.just(b"\x0a"),  # dscp
+}
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Of rules that have much in common: the addresses are last, in the kernel's order or another, or are not there."""
+    family, size = draw(st.sampled_from(((socket.AF_INET, 4), (socket.AF_INET6, 16))))
+    lengths = {rule.FRA_DST: "dst_len", rule.FRA_SRC: "src_len"}
+    ends = draw(st.permutations([kind for kind in lengths if draw(st.booleans())]))
+    chosen = {kind: draw(of_kind) for kind, of_kind in _SELECTORS.items() if draw(st.booleans())}
+    chosen.update({kind: bytes([10, *bytes(size - 2), draw(st.integers(0, 9))]) for kind in ends})
+    return message({**PLAIN, **chosen}, family=int(family), **{lengths[kind]: size * 8 for kind in ends})
+
+
+@given(st.lists(bodies(), max_size=8))
+def test_messages_that_have_much_in_common_are_read_as_each_by_itself(read: list[bytes]) -> None:
+    assert rule.from_messages(read) == [held for held in map(rule.from_message, read) if held]
 
 
 UNKNOWN = {
@@ -384,3 +471,22 @@ LOUD = [
 def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
     (warning,) = cni_layouts.warnings([one, one], [])
     assert owner in warning and "where it runs" in warning
+
+
+def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
+    first, second = (
+        [
+            {"table": table, "to": "10.0.1.1", "dev": dev},
+            {"table": table, "to": "default", "via": "10.0.1.1", "dev": dev},
+        ]
+        for table, dev in ((2, "eth1"), (3, "eth2"))
+    )
+    marked, one, two = (
+        {"priority": 1024, "fwmark": "0x80/0x80", "table": "main", "family": "ipv4"},
+        {"priority": 32765, "from": "10.0.1.10", "table": 2},
+        {"priority": 32765, "from": "10.0.2.10", "table": 3},
+    )
+    former, told = of([marked, one, two], [*first, *second]), of([marked, one], first)
+    assert told.besides(former.by({"eth2"})).text() == former.text()
+    assert told.besides(former.by(())) == told
+    assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # what is told of a table counts

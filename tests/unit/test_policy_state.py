@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, rt_names
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.gateways import Gateways, resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
@@ -48,7 +49,7 @@ MAIN = (rule(priority=32766), KERNEL)
 NEAR = (route(table="main", to="192.0.2.0/24"), KERNEL)
 TO_POD, FROM_POD = rule(to="10.0.1.5"), rule(priority=701, from_="10.0.1.5", table=1003)
 GATEWAY, DEFAULT = route(to="192.0.2.1"), route(via="192.0.2.1")
-WISH = policy.Policy(OURS, (TO_POD, FROM_POD), (DEFAULT, GATEWAY))
+WISH = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one in (DEFAULT, GATEWAY)])
 
 
 def hold(
@@ -129,20 +130,21 @@ def test_ours_stays_beside_anothers_equal() -> None:
 
 
 FOREIGN = {
-    "another table": (rule(to="10.0.1.5", table=1003), "protocol openr", "another priority"),
-    "another action": (rule(to="10.0.1.5", table=None, action="prohibit"), "protocol openr", "another priority"),
-    "another gateway": (route(via="192.0.2.9"), "protocol openr", "another metric or table"),
-    "another link": (route(to="192.0.2.1", dev="eth1"), "protocol openr", "another metric or table"),
+    "another table": (rule(priority=701, from_="10.0.1.5", table=1009), "rules[1]", "another priority"),
+    "another action": (rule(to="10.0.1.5", table=None, action="prohibit"), "rules[0]", "another priority"),
+    "another gateway": (route(via="192.0.2.9"), "routes[0]", "another metric or table"),
+    "another link": (route(to="192.0.2.1", dev="eth1"), "routes[1]", "another metric or table"),
 }
 
 
-@pytest.mark.parametrize(("item", "owner", "advice"), FOREIGN.values(), ids=FOREIGN.keys())
-def test_anothers_different_one_is_refused_and_absent_works(item: t.Any, owner: str, advice: str) -> None:
+@pytest.mark.parametrize(("item", "option", "advice"), FOREIGN.values(), ids=FOREIGN.keys())
+def test_anothers_different_one_is_refused_and_absent_works(item: t.Any, option: str, advice: str) -> None:
     kernel = node((item, THEIRS))
     for check in (True, False):
         with pytest.raises(Refusal) as error:
             hold(kernel, WISH, check=check)
-        assert str(item) in str(error.value) and owner in str(error.value) and advice in str(error.value)
+        assert str(error.value).startswith(f"{option} can not be added: ")
+        assert f"{item} is there and belongs to protocol openr" in str(error.value) and advice in str(error.value)
     assert kernel.messages == 0
     assert not hold(kernel, of(), is_present=False)[0].changed
 
@@ -162,22 +164,34 @@ def test_of_several_of_ours_at_one_key_the_first_is_changed_and_the_others_go() 
     assert kernel.of(OURS) == {third}
 
 
+FAR = {"table": 1003, "to": "default", "via": "10.77.0.1"}
+HOPS = {"table": 1003, "to": "10.8.0.0/16", "nexthops": [{"via": "192.0.2.1"}, {"via": "10.77.0.1"}]}
+SAME = {"table": 1003, "to": "192.0.2.1", "dev": "eth0"}
 IMPOSSIBLE = {
-    "no such link": (policy.Policy(OURS, None, (route(dev="eth7"),)), "over a link of this node; eth7 is none"),
+    "no such link": (of(routes=[SAME, SAME, {**FAR, "dev": "eth7"}]), r"routes[2].dev must be a link of this node, "),
     "no such neighbour": (
-        policy.Policy(OURS, None, (route(via="10.77.0.1"),)),
-        "no route says that its gateway is on eth0",
+        of(routes=[{**FAR, "dev": "eth0"}]),
+        "routes[0].via must be a neighbour on eth0 by another",
     ),
-    "a neighbour elsewhere": (policy.Policy(OURS, None, (route(via="192.0.2.1", dev="eth1"),)), "gateway is on eth1"),
-    "no such target": (policy.Policy(OURS, (rule(table=None, goto=900),)), "without a goto to 900"),
+    "a neighbour elsewhere": (
+        of(routes=[{**FAR, "via": "192.0.2.1", "dev": "eth1"}]),
+        "routes[0].via must be a neighbour on eth1",
+    ),
+    "no such target": (
+        of(rules=[{"priority": 5, "table": 7}, {"priority": 7, "goto": 900}]),
+        "rules[1].goto must be the priority of a rule",
+    ),
+    "nobody's neighbour": (of(routes=[SAME, FAR]), "routes[1].via must be a neighbour on one link, by a route of its"),
+    "one of several is far": (of(routes=[HOPS]), "routes[0].nexthops.via must be a neighbour on one link"),
 }
 
 
 @pytest.mark.parametrize(("wish", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_what_the_node_can_not_do_is_said_before_anything_is_changed(wish: policy.Policy, message: str) -> None:
     kernel = node()
-    with pytest.raises(Invalid, match=message):
+    with pytest.raises(Invalid) as error:
         hold(kernel, wish)
+    assert str(error.value).startswith(message)
     assert kernel.messages == 0
 
 
@@ -194,6 +208,68 @@ def test_a_gateway_may_be_near_in_several_ways(routes: tuple[t.Any, ...]) -> Non
     kernel = node()
     hold(kernel, policy.Policy(OURS, None, routes))
     assert kernel.of(OURS) == set(routes)
+
+
+def connected(to: str, dev: str, **options: t.Any) -> t.Any:
+    return route(**{"table": "main", "to": to, "dev": dev, **options})
+
+
+BARE: dict[str, tuple[list[t.Any], Entries, str]] = {
+    "main": ([], [{"via": "192.0.2.1"}], "eth0"),
+    "the route's own table before main": (
+        [connected("192.0.2.0/24", "eth1", table=1003)],
+        [{"via": "192.0.2.1"}],
+        "eth1",
+    ),
+    "no other table": ([connected("192.0.2.1", "eth1", table=1004)], [{"via": "192.0.2.1"}], "eth0"),
+    "the longest prefix": ([connected("192.0.2.1", "eth1", metric=9)], [{"via": "192.0.2.1"}], "eth1"),
+    "the lowest metric": ([connected("192.0.2.0/24", "eth1", metric=9)], [{"via": "192.0.2.1"}], "eth0"),
+    "a link that leads everywhere": ([connected("default", "eth1")], [{"via": "10.77.0.1"}], "eth1"),
+    "a route of the same wish": ([], [{"via": "10.77.0.1"}, {"to": "10.77.0.1", "dev": "eth1"}], "eth1"),
+    "no route by a gateway": ([connected("192.0.2.1", "eth1", via="10.1.1.1")], [{"via": "192.0.2.1"}], "eth0"),
+    "no route of a wider scope": ([connected("192.0.2.1", "eth1", scope="global")], [{"via": "192.0.2.1"}], "eth0"),
+    "IPv6": ([connected("2001:db8::/64", "eth1")], [{"via": "2001:db8::1"}], "eth1"),
+}
+
+
+@pytest.mark.parametrize(("held", "entries", "link"), BARE.values(), ids=BARE.keys())
+def test_a_gateway_without_a_link_is_where_the_kernel_would_look_for_it(
+    held: list[t.Any], entries: Entries, link: str
+) -> None:
+    kernel = node(*((one, KERNEL) for one in held))
+    wish = of(routes=[{"table": 1003, "to": "default", **entry} for entry in entries])
+    assert hold(kernel, wish)[0].changed
+    assert [hop.dev for one in kernel.of(OURS) for hop in one.hops if hop.via] == [link]
+    assert not hold(kernel, wish)[0].changed
+
+
+def test_a_gateway_without_a_link_is_refused_where_two_links_may_have_it() -> None:
+    kernel = node(*((connected("10.77.0.0/16", dev), KERNEL) for dev in ("eth0", "eth1")))  # appended
+    with pytest.raises(Invalid, match="routes say that it is one on eth0 and on eth1; '10.77.0.1' was given"):
+        hold(kernel, of(routes=[FAR]))
+
+
+def test_a_route_of_ours_that_goes_makes_no_neighbour() -> None:
+    """The next boot would not find it."""
+    kernel = node((connected("10.77.0.0/16", "eth1"), OURS))
+    for entry in (FAR, {**FAR, "dev": "eth1"}):
+        with pytest.raises(Invalid, match=r"routes\[0\].via must be a neighbour"):
+            hold(kernel, of(routes=[entry]))
+
+
+def test_a_route_follows_its_gateway_to_another_link() -> None:
+    kernel, made = node((connected("10.77.0.0/16", "eth0"), KERNEL)), list[Change]()
+    hold(kernel, of(routes=[FAR]))
+    kernel.held_routes[1] = (connected("10.77.0.0/16", "eth1"), KERNEL)
+    kernel.before = made.append
+    hold(kernel, of(routes=[FAR]))
+    assert [(change.verb, change.item.hops[0].dev) for change in made] == [(CHANGE, "eth1")]
+
+
+def test_absent_takes_a_route_that_was_given_without_its_link_wherever_it_leads() -> None:
+    kernel = node((route(via="10.77.0.1", dev="eth1"), OURS), (route(via="10.77.0.1", metric=5), OURS))
+    hold(kernel, of(routes=[FAR]), is_present=False)
+    assert kernel.of(OURS) == {route(via="10.77.0.1", metric=5)}
 
 
 def every_change() -> list[Change]:
@@ -265,7 +341,7 @@ def wishes(draw: st.DrawFn) -> policy.Policy:
     try:
         return of(
             draw(st.none() | st.lists(strategies.rules, max_size=5)),
-            draw(st.none() | st.lists(strategies.routes, max_size=5)),
+            draw(st.none() | st.lists(strategies.wished_routes, max_size=5)),
         )
     except Invalid:
         assume(False)
@@ -282,6 +358,7 @@ def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, wish: policy
         return
     assert kernel.not_of(OURS) == foreign
     theirs = {item for item, _owner in foreign}
+    wish = resolved(wish, Gateways([NEAR[0]]))  # all gateways are there
     for items, is_rule in ((wish.rules, True), (wish.routes, False)):
         held = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
         was = {item for item in ours if isinstance(item, Rule) == is_rule}

@@ -39,7 +39,10 @@ CACHE_EXPIRES = struct.Struct("=8xi")  # rta_cacheinfo: clntref, lastuse, expire
 
 
 class Hop(t.NamedTuple):
-    """Where a packet goes next: out by ``dev``, to the neighbour ``via`` where there is one."""
+    """Where a packet goes next: out by ``dev``, to the neighbour ``via`` where there is one.
+
+    dev: in a wish empty for the link on which the node has the neighbour.
+    """
 
     dev: str
     via: bytes = b""
@@ -52,7 +55,7 @@ class Hop(t.NamedTuple):
                 None,
                 (
                     f"via {fields.show(self.via)}" if self.via else "",
-                    f"dev {self.dev}",
+                    f"dev {self.dev}" if self.dev else "",
                     f"weight {self.weight}" if self.weight != 1 else "",
                     "onlink" if self.onlink else "",
                 ),
@@ -80,8 +83,34 @@ class Route(t.NamedTuple):
 
     @property
     def is_connected(self) -> bool:
-        """Whether its addresses are neighbours on a link."""
-        return self.type == UNICAST and any(not hop.via for hop in self.hops)
+        """Whether its addresses are neighbours on a link. IPv4 says so by the scope as well."""
+        is_near = self.family == IPV6 or self.scope >= LINK
+        return self.type == UNICAST and is_near and any(not hop.via for hop in self.hops)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it leaves the link of a gateway to the node."""
+        return bool(self.hops) and not self.hops[0].dev  # they are sorted
+
+    def is_like(self, other: Route) -> bool:
+        """Whether they are equal, but for links that one of them leaves to the node."""
+        if self == other:
+            return True
+        if not (self.is_bare or other.is_bare) or len(self.hops) != len(other.hops):
+            return False
+        either = [sorted(hop._replace(dev="") for hop in route.hops) for route in (self, other)]
+        return either[0] == either[1] and self._replace(hops=()) == other._replace(hops=())
+
+    @property
+    def address(self) -> str:
+        """The one address that it leads to; empty where it leads to more."""
+        packed, length = self.dst
+        return fields.show(packed) if packed and length == len(packed) * 8 and self.type == UNICAST else ""
+
+    @property
+    def links(self) -> frozenset[str]:
+        """The links that it leads over."""
+        return frozenset(hop.dev for hop in self.hops)
 
     def __str__(self) -> str:
         """As ``ip route show table all`` prints it."""
@@ -226,7 +255,10 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
     family = _family(option, given, parsed, hops)
     kind = parsed.get("type", UNICAST)
     _check_hops(option, given, kind, parsed, hops)
-    chosen = tuple(sorted(_wished_hop(hop) for hop in hops or ([parsed] if "dev" in parsed else [])))
+    own_hop = [parsed] if {"dev", "via"} & parsed.keys() else []
+    chosen = tuple(sorted(_wished_hop(hop) for hop in hops or own_hop))
+    if family == IPV6 and hops:
+        _check_ipv6_hops(option, given, hops)
     return Route(
         family,
         table,
@@ -284,15 +316,38 @@ def _check_hops(
     if not leads and {"via", "dev", "onlink"} & parsed.keys():
         raise Invalid(f"{option}.type", given["type"], "unicast or local where the route has dev or via")
     for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
-        if leads and "dev" not in one:
-            raise Invalid(f"{where}.dev", None, "given: the link by which the route leaves")
         if one.get("onlink") and "via" not in one:
             raise Invalid(f"{where}.onlink", True, "left out where there is no via")
+        if leads and "dev" not in one:
+            _check_bare(where, kind, one)
+
+
+def _check_ipv6_hops(option: str, given: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
+    """net/ipv6/route.c, ip6_route_multipath_add."""
+    for index, hop in enumerate(hops):
+        if "via" not in hop:
+            raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic among gateways alone")
+    if len({(hop.get("dev"), hop["via"]) for hop in hops}) < len(hops):
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "different gateways, or the same on different links")
+
+
+def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
+    """Only a gateway that one link has can do without the link's name."""
+    if kind != UNICAST or "via" not in hop or hop.get("onlink"):
+        allowed = (
+            "given: the link by which the route leaves, needed but for a unicast route with via and without onlink"
+        )
+        raise Invalid(f"{option}.dev", None, allowed)
+    family, gateway = hop["via"]
+    if family == IPV6 and fields.is_link_local(gateway):
+        raise Invalid(
+            f"{option}.via", fields.show(gateway), "given with dev: each link has its own link-local addresses"
+        )
 
 
 def _wished_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
     via = parsed.get("via", (0, b""))[1]
-    return Hop(parsed["dev"], via, bool(parsed.get("onlink")), parsed.get("weight", 1))
+    return Hop(parsed.get("dev", ""), via, bool(parsed.get("onlink")), parsed.get("weight", 1))
 
 
 def _scope(

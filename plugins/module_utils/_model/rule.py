@@ -34,6 +34,7 @@ KNOWN = frozenset(
      FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_SUPPRESS_PREFIXLEN, FRA_PAD)
 )  # fmt: skip
 UNSET = -1  # suppress_prefixlength; the kernel dumps it as 0xffffffff
+_ADDRESS_BYTES = {family: bits // 8 for family, bits in BITS.items()}
 _PORTS, _UIDS = struct.Struct("=HH"), struct.Struct("=II")
 
 # /etc/protocols is not on every node.
@@ -75,6 +76,10 @@ class Rule(t.NamedTuple):
     def place(self) -> tuple[int, int]:
         """Where it stands in the kernel's lists."""
         return self[:2]
+
+    def is_like(self, other: Rule) -> bool:
+        """Equal: a rule leaves nothing to the node."""
+        return self == other
 
     def catches(self, other: Rule) -> bool:
         """Whether the kernel, told to delete this rule, could take ``other`` for it.
@@ -149,6 +154,7 @@ class Rule(t.NamedTuple):
 
 
 SELECTORS = Rule._fields.index("invert") + 1
+SRC, DST = Rule._fields.index("src"), Rule._fields.index("dst")
 UNNAMED = Rule(0, 0, action=0)
 _PLAIN = Rule(0, 0)[4:16]  # from iif to action
 _PLAIN_OPTIONS = {"priority", "family", "from", "to", "table"}
@@ -157,6 +163,47 @@ _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 def _protocol_name(number: int) -> str:
     return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
+
+
+def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
+    """The rules that from_message understands, with their protocols.
+
+    Thousands of rules on a node differ in one address, and that is the last thing that the kernel says of a rule
+    (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are the same before it are taken apart once.
+    """
+    held: list[tuple[Rule, int]] = []
+    seen: dict[bytes, _Likeness | None] = {}
+    for body in bodies:
+        size = _ADDRESS_BYTES[body[0]]
+        start, address = body[:-size], body[-size:]
+        if start not in seen:
+            seen[start] = _likeness(body, address)
+        like = seen[start]
+        if like:
+            held.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
+        else:
+            held += filter(None, [from_message(body)])
+    return held
+
+
+class _Likeness(t.NamedTuple):
+    """What rules have in common that differ in an address of this length, and their protocol."""
+
+    before: tuple[t.Any, ...]
+    length: int
+    after: tuple[t.Any, ...]
+    protocol: int
+
+
+def _likeness(body: bytes, address: bytes) -> _Likeness | None:
+    """None for a message that does not end with an address, and for one that can not be understood."""
+    found = from_message(body)
+    place = {FRA_SRC: SRC, FRA_DST: DST}.get(next(reversed(attributes(body, HEADER.size)), 0))
+    if not found or place is None:
+        return None
+    values: tuple[t.Any, ...] = found[0]
+    is_whole = values[place][0] == address
+    return _Likeness(values[:place], values[place][1], values[place + 1 :], found[1]) if is_whole else None
 
 
 def from_message(body: bytes) -> tuple[Rule, int] | None:

@@ -7,15 +7,17 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from .._converge import Plan, Plane, Step
-from .._model import rt_names
-from .._model.fields import IPV6, Prefix, contains
+from .._model import fields, policy, rt_names
+from .._model.gateways import Gateways, resolved
 from .._model.policy import Policy
 from .._model.problem import Invalid, Refusal
 from .._model.route import Hop, Route
 from .._model.rule import GOTO, Rule
+from .._system import netlink
 from .._system.netlink import ADD, CHANGE, DELETE, Apply, Change, Held, Netlink
 
 Item = t.TypeVar("Item", Rule, Route)
@@ -81,14 +83,18 @@ class PolicyState:
         )
 
     def plan(self, observed: Observed) -> Plan:
-        rules = self._changes(self._policy.rules, observed.rules)
-        routes = self._changes(self._policy.routes, observed.routes)
+        # What is to be there decides which gateways are near, and not what is to go.
+        theirs = (route for route, protocol in observed.routes if protocol != self._policy.protocol)
+        neighbours = Gateways(itertools.chain(self._policy.routes or (), theirs))
+        wish = resolved(self._policy, neighbours) if self._wish else self._policy
+        rules = self._changes(wish.rules, observed.rules)
+        routes = self._changes(wish.routes, observed.routes)
         if rules.added:
-            _refuse_conflicts(rules.added, observed.rules, self._policy.protocol)
-            _check_targets(rules.added, self._policy.rules or (), observed.rules)
+            _refuse_conflicts(wish, rules.added, observed.rules)
+            _check_targets(wish, rules.added, observed.rules)
         if routes.added:
-            _refuse_conflicts(routes.added, observed.routes, self._policy.protocol)
-            _check_links(self._policy.routes or (), routes.added, observed)
+            _refuse_conflicts(wish, routes.added, observed.routes)
+            _check_hops(wish, routes.added, observed.links, neighbours)
         steps = tuple(self._steps(observed, rules, routes))
         if steps or not self._is_planned:  # the proof of a run plans once more, and that is not what the run did
             self.rules, self.routes, self._is_planned = rules, routes, True
@@ -103,17 +109,16 @@ class PolicyState:
             return Changes()
         ours = {item: None for item, protocol in held if protocol == self._policy.protocol}
         if not self._wish:
-            listed = ours if wishes is None else set(wishes)
-            removed = [item for item in ours if item in listed]
+            removed = list(ours) if wishes is None else policy.taken(ours, wishes)
             return Changes((), removed, len(ours) - len(removed))
         wished = {wish: None for wish in wishes or ()}
         missing = [wish for wish in wished if wish not in ours]
         theirs = _owners(missing, held)
-        removed = [item for item in ours if item not in wished]
+        kept = len(wished) - len(missing)
         return Changes(
             [wish for wish in missing if wish not in theirs],
-            removed,
-            len(ours) - len(removed),
+            [item for item in ours if item not in wished] if len(ours) > kept else [],
+            kept,
             [(wish, theirs[wish]) for wish in missing if wish in theirs],
         )
 
@@ -132,14 +137,11 @@ class PolicyState:
         )
         for verb, noun, changes in phases:
             if changes:
-                inverse = tuple(change.inverse() for change in reversed(changes))
+                step = Apply(self._policy.protocol, tuple(changes))
                 summary = f"{verb} {len(changes)} {noun}" if len(changes) > 1 else f"{verb} {changes[0].item}"
-                yield Step(summary, self._apply(changes), self._apply(inverse))
+                yield Step(summary, step, step.inverse())
 
-    def _apply(self, changes: t.Iterable[Change]) -> Apply:
-        return Apply(self._policy.protocol, tuple(changes))
-
-    def perform(self, operation: Apply) -> None:
+    def perform(self, operation: netlink.Operation) -> None:
         self._edge.perform(operation)
 
 
@@ -154,45 +156,41 @@ def _owners(items: t.Collection[t.Any], held: t.Sequence[Held]) -> dict[t.Any, s
     return found
 
 
-def _refuse_conflicts(added: t.Sequence[t.Any], held: t.Sequence[Held], ours: int) -> None:
+def _refuse_conflicts(wish: Policy, added: t.Sequence[t.Any], held: t.Sequence[Held]) -> None:
     """Another's object with our key and another meaning stays: two programs would fight, and ours might come second."""
     keys = {item.key: item for item in added}
     for item, protocol in held:
-        if protocol != ours and item.key in keys:
-            wish = keys[item.key]
-            choice = "priority" if isinstance(wish, Rule) else "metric or table"
+        if protocol != wish.protocol and item.key in keys:
+            ours = keys[item.key]
+            choice = "priority" if isinstance(ours, Rule) else "metric or table"
             raise Refusal(
-                f"{wish} can not be added: {item} is there and belongs to {rt_names.owner([protocol])}. Nothing was changed."
-                f" Choose another {choice}, or have its owner remove it"
+                f"{wish.option(ours)} can not be added: it is {ours}, and {item} is there and belongs to"
+                f" {rt_names.owner([protocol])}. Nothing was changed. Choose another {choice}, or have its owner remove it"
             )
 
 
-def _check_targets(added: t.Sequence[Rule], wishes: t.Sequence[Rule], held: t.Sequence[Held]) -> None:
+def _check_targets(wish: Policy, added: t.Sequence[Rule], held: t.Sequence[Held]) -> None:
     jumps = [rule for rule in added if rule.action == GOTO]
     if jumps:
-        there = {(rule.family, rule.priority) for rule in (*wishes, *(item for item, _protocol in held))}
+        there = {rule.place for rule in (*(wish.rules or ()), *(item for item, _protocol in held))}
         for jump in jumps:
             if (jump.family, jump.goto) not in there:
-                raise Invalid("rules", str(jump), f"without a goto to {jump.goto}, where no rule is or will be")
+                allowed = f"the priority of a rule that is listed or there, of the same family, for {jump}"
+                raise Invalid(f"{wish.option(jump)}.goto", jump.goto, allowed)
 
 
-def _check_links(wishes: t.Sequence[Route], added: t.Sequence[Route], observed: Observed) -> None:
+def _check_hops(wish: Policy, added: t.Sequence[Route], links: t.Collection[str], neighbours: Gateways) -> None:
     """Links and gateways of what is to be added. The kernel has the last word; this is so that it need not be asked."""
-    connected = [route for route in (*wishes, *(item for item, _protocol in observed.routes)) if route.is_connected]
-    neighbours = {(hop.dev, route.family, route.dst) for route in connected for hop in route.hops if not hop.via}
-    hops = {(route.family, hop): route for route in added for hop in route.hops}  # pods share their gateways
+    hops: dict[tuple[int, Hop], Route] = {}  # pods share their gateways
+    for route in added:
+        for hop in route.hops:
+            hops.setdefault((route.family, hop), route)
     for (family, hop), route in hops.items():
-        if hop.dev not in observed.links:
-            raise Invalid("routes", str(route), f"over a link of this node; {hop.dev} is none")
-        if hop.via and not hop.onlink and not _is_neighbour(family, hop, neighbours):
-            allowed = f"by a neighbour: no route says that its gateway is on {hop.dev}; set onlink if it is"
-            raise Invalid("routes", str(route), allowed)
-
-
-def _is_neighbour(family: int, hop: Hop, neighbours: t.Collection[tuple[str, int, Prefix]]) -> bool:
-    if family == IPV6 and hop.via[0] == 0xFE and hop.via[1] & 0xC0 == 0x80:  # link-local, RFC 4291 section 2.5.6
-        return True
-    return any((dev, of) == (hop.dev, family) and contains(prefix, hop.via) for dev, of, prefix in neighbours)
+        if hop.dev not in links:
+            raise Invalid(f"{wish.option(route, hop)}.dev", hop.dev, f"a link of this node, for {route}")
+        if hop.via and not hop.onlink and not neighbours.include(family, hop):
+            allowed = f"a neighbour on {hop.dev} by another route, or onlink be true, for {route}"
+            raise Invalid(f"{wish.option(route, hop)}.via", fields.show(hop.via), allowed)
 
 
 def _route_changes(changes: Changes, held: t.Sequence[Held], ours: int) -> tuple[list[Change], list[Change]]:

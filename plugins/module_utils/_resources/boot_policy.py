@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A set of rules and routes that the next boot loads and a listener holds: its file, their program, the unit, the record."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from .._agent import discovery, listener, routes
+from .._converge import Plane, Resource
+from .._model import boot_unit, policy
+from .._model.policy import Policy
+from .._model.problem import Invalid, Refusal
+from .._system import files, process, units
+from . import boot_files
+from .boot_program import archive
+from .enabled_unit import EnabledUnit
+from .managed_files import HEADING, Entry, text
+from .wish_in_force import WishInForce, record
+
+
+class BootPolicy:
+    """Where the permanent plane of ``protocol`` lives. ``path``: of the set's file; the program stands beside it.
+
+    Raises Invalid for a path among systemd's own files or in /run.
+    """
+
+    def __init__(
+        self, edge: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
+    ) -> None:
+        boot_files.check_path(path)
+        self.unit = boot_unit.routes_unit(protocol)
+        self._edge = edge
+        self._systemd = systemd
+        self._protocol = protocol
+        self._path = path
+        self._tables = tables
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether our unit is on the node."""
+        return self._edge.read(units.path_of(self.unit)) is not None
+
+    def kept(self, lists: t.Collection[str]) -> Policy:
+        """Of ``lists``, what the next boot would load."""
+        former = boot_files.former_path(self._edge, self.unit)
+        return self._read(former or self._path, lists, is_ours=bool(former))
+
+    def in_force(self, lists: t.Collection[str]) -> Policy:
+        """Of ``lists``, what the listener holds: the record of an earlier run, or what the node was booted with."""
+        if lists and self._edge.read(record(self._protocol)) is not None:
+            return self._read(record(self._protocol), lists, is_ours=True)
+        return self.kept(lists)
+
+    def _read(self, path: str, lists: t.Collection[str], is_ours: bool) -> Policy:
+        """Raises Refusal where ours can not be read: what it keeps of ``lists`` would be lost."""
+        found = self._edge.read(path) if lists else None
+        if not isinstance(found, files.Content):
+            return Policy(self._protocol)
+        try:
+            former = policy.from_text(found.text, self._tables, lists)
+        except Invalid as damage:
+            if is_ours or found.text.startswith(HEADING + Policy(self._protocol).beginning):
+                raise Refusal(
+                    f"{path}, which keeps {' and '.join(lists)} that this run does not name, can not be read: {damage}. Nothing"
+                    " was changed. Give rules and routes both, or remove all of them by state absent without a list"
+                ) from damage
+            return Policy(self._protocol)  # not what we wrote: whether it may be overwritten is ManagedFiles' to say
+        if former.protocol != self._protocol:
+            raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
+        return former
+
+    def record(self, in_force: Policy, stays: bool) -> Resource:
+        """What holds the record at ``in_force``, for the listener to read. stays: whether there is one after the run."""
+        return WishInForce(self._edge, self._protocol, in_force.text(), stays, lambda: self.has_listener)
+
+    def record_gone(self) -> Resource:
+        """What takes the record away once the listener has gone."""
+        return WishInForce(
+            self._edge, self._protocol, "", stays=False, has_listener=lambda: self.has_listener, plane=Plane.PERMANENT
+        )
+
+    def resources(self, kept: Policy, starts: bool) -> list[Resource]:
+        """What holds it at ``kept``, gone where that is empty, in the order in which it comes. starts: see EnabledUnit."""
+        is_wished, stored = not kept.is_empty, kept.text()
+        named = f"# For policy routes of protocol {self._protocol}.\n"
+        program = named + archive(listener, routes, discovery) if is_wished else ""
+
+        def entries(at: str, is_here: bool) -> list[Entry]:
+            """Each begins with the protocol, so that one set's call never takes another's file for its own."""
+            is_there = is_wished and is_here
+            return [
+                text(at, stored if is_there else None, kept.beginning),
+                text(boot_files.program(at), program if is_there else None, named),
+            ]
+
+        here, *left = boot_files.placed(self._edge, self.unit, self._path, entries)
+        digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
+        python = process.find("python3") or "python3"
+        unit = boot_unit.loading_routes(self._protocol, self._path, python, boot_files.program(self._path), digest)
+        enabled = EnabledUnit(self._edge, self._systemd, unit, is_wished, starts, is_resident=True)
+        return [here, enabled, *left] if is_wished else [enabled, here, *left]

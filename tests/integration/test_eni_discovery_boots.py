@@ -1,0 +1,226 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""policy_routes on a node that finds out its ENIs itself: at boots, and when cards are plugged in and go."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import Eni, EniLab
+from lab.eni import PRIMARY, EniSystemdNode
+from lab.metadata import WELL, Behaviour, MetadataServer
+from lab.metadata_replies import Aws, Nic
+from lab.waiting import eventually
+
+ENIS: dict[str, Any] = {"layout": "aws_vpc_cni", "cloud": "aws"}
+FIRST, SECOND = Eni("eth1", has_address=True), Eni("eth2", has_address=True)
+UNIT = "kubenode-policy-routes-75.service"
+PATH, RECORD = "/etc/kubenode/policy-routes-75.json", "/run/kubenode/policy-routes-75.json"
+AT_KUBELET = "/var/log/at-kubelet"
+LOOK = f"[Service]\nExecStartPre=/bin/sh -c '{{ ip rule; ip route show table 2 || true; }} > {AT_KUBELET}'\n"
+HOLD = 20.0  # seconds that kubelet waits for the metadata at the most
+LIMIT = 30.0  # seconds for what takes one or two
+
+
+def of(eni: Eni) -> set[str]:
+    """What belongs to an ENI."""
+    table = eni.number + 1
+    return {
+        f"32765: from {eni.address} lookup {table} proto 75",
+        f"{eni.gateway} dev {eni.name} table {table} proto 75 scope link",
+        f"default via {eni.gateway} dev {eni.name} table {table} proto 75",
+    }
+
+
+MARKED = "1024: from all fwmark 0x80/0x80 lookup main proto 75"
+
+
+class Site:
+    """A node of AWS with an ENI, and the metadata service."""
+
+    def __init__(self, lab: EniLab, service: MetadataServer) -> None:
+        self.lab = lab
+        self.service = service
+        self.node: EniSystemdNode = lab.node("node1")
+
+    def describe(self, *enis: Eni) -> None:
+        """Have the metadata name these."""
+        mac = self.node.place.mac
+        self.service.nics = tuple(
+            Nic(mac(eni.number), (eni.address,), (), f"10.0.{eni.number}.0/24", device_number=eni.number)
+            for eni in (PRIMARY, *enis)
+        )
+
+    def plug(self, eni: Eni) -> None:
+        """As a cloud and a CNI or a network daemon do it."""
+        self.lab.plug(eni.name)
+        self.node.ip([f"link set {eni.name} up", f"address add {eni.address}/24 dev {eni.name} noprefixroute"])
+
+    def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        result = self.node.module("policy_routes", options, check=check)
+        assert not result["failed"], result.get("msg", result)
+        return result
+
+    def is_as_a_run_leaves_it(self) -> None:
+        found = self.run(enis=ENIS)
+        assert not found["changed"], f"{found} {self.journal()}"
+
+    def ours(self) -> set[str]:
+        said = "".join(self.node.run_from_host(["ip", *what]) for what in (["rule"], ["route", "show", "table", "all"]))
+        return {" ".join(line.split()) for line in said.splitlines() if re.search(r"\bproto 75\b", line)}
+
+    def becomes(self, *enis: Eni) -> bool:
+        wanted = {MARKED}.union(*map(of, enis))
+        return eventually(lambda: self.ours() == wanted, LIMIT)
+
+    def asked(self) -> int:
+        """How often the metadata was asked: each time begins with a token."""
+        return sum(request.method == "PUT" for request in list(self.service.requests))
+
+    def journal(self) -> str:
+        return self.node.run(["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
+
+    def misses(self) -> str:
+        """What it said last of that."""
+        said = re.findall("^Missing: (.*)", self.journal(), re.MULTILINE)
+        return said[-1] if said else "nothing any more"
+
+    def boot(self) -> str:
+        """What kubelet has found."""
+        self.node.run(["rm", "-f", AT_KUBELET])
+        self.node.reboot()
+        return self.node.read(AT_KUBELET)
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Site]:
+    with (
+        EniLab("discovery", [FIRST], cni=False, system="bookworm") as lab,
+        MetadataServer(lab.router, Aws()) as service,
+    ):
+        site = Site(lab, service)
+        site.describe(FIRST)
+        site.node.place_kubelet_stand_in()
+        site.node.write("/etc/systemd/system/kubelet.service.d/look.conf", LOOK)
+        yield site
+
+
+@pytest.fixture
+def image(bare: Site) -> Site:
+    """What an image has been given."""
+    bare.service.change(WELL)
+    bare.describe(FIRST)
+    if not bare.node.exists(PATH):
+        bare.run(immediate=False, enis=ENIS)
+    return bare
+
+
+@pytest.fixture
+def booted(image: Site) -> Site:
+    if not image.node.exists(RECORD):
+        image.boot()
+    assert image.becomes(FIRST), image.journal()
+    return image
+
+
+def test_an_image_holds_the_question_and_absent_leaves_nothing(bare: Site) -> None:
+    before = bare.node.snapshot()
+    foretold = bare.run(check=True, immediate=False, enis=json.dumps(ENIS))
+    assert bare.node.snapshot() == before
+    done = bare.run(immediate=False, enis=ENIS)
+    assert done == foretold and done["changed"]
+    (entry,) = done["diff"]
+    assert entry["after_header"].startswith(f"permanent: {PATH}")
+    assert '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n' in entry["after"]
+    assert not bare.run(immediate=False, enis=ENIS)["changed"]
+    assert bare.asked() == 0 and bare.ours() == set()
+    assert bare.run(state="absent", immediate=False)["changed"]
+    assert bare.node.snapshot() == before
+
+
+def test_a_boot_finds_what_a_run_finds(bare: Site) -> None:
+    assert bare.run(enis=ENIS)["changed"]
+    assert bare.becomes(FIRST)
+    record, kept = bare.node.read(RECORD), bare.node.read(PATH)
+    seen = " ".join(bare.boot().split())
+    assert "32765: from 10.0.1.10 lookup 2" in seen and "default via 10.0.1.1 dev eth1" in seen
+    assert bare.becomes(FIRST), bare.journal()
+    assert (bare.node.read(RECORD), bare.node.read(PATH)) == (record, kept)
+    bare.is_as_a_run_leaves_it()
+
+
+def test_kubelet_waits_for_metadata_that_is_late(image: Site) -> None:
+    image.service.change(Behaviour(up_after=10))
+    assert "32765: from 10.0.1.10 lookup 2" in " ".join(image.boot().split())
+    assert image.becomes(FIRST), image.journal()
+
+
+def test_kubelet_does_not_wait_for_metadata_that_never_comes_and_an_answer_heals(image: Site) -> None:
+    image.service.change(Behaviour(fault="refused"))
+    began = time.monotonic()
+    assert "lookup 2" not in image.boot()
+    assert time.monotonic() - began > HOLD - 2
+    assert "Missing: GET" in image.journal() or "Missing: PUT" in image.journal(), image.journal()
+    assert image.ours() == set()
+    image.service.change(WELL)
+    assert image.becomes(FIRST), image.journal()
+    image.is_as_a_run_leaves_it()
+
+
+def test_an_eni_that_is_plugged_in_gets_its_table_and_loses_it_when_it_goes(booted: Site) -> None:
+    enis = booted.node.enis
+    booted.node.enis = (FIRST, SECOND)  # the lab's, for this test
+    try:
+        booted.plug(SECOND)
+        assert eventually(lambda: "Missing: eth2 (" in booted.journal(), LIMIT), booted.journal()
+        assert booted.ours() == {MARKED} | of(FIRST)
+        booted.describe(FIRST, SECOND)  # seconds later
+        assert booted.becomes(FIRST, SECOND), booted.journal()
+        booted.is_as_a_run_leaves_it()
+
+        booted.service.change(Behaviour(fault="refused"))
+        booted.lab.unplug(SECOND.name)
+        assert eventually(lambda: "refused" in booted.journal(), LIMIT), booted.journal()
+        assert SECOND.address in booted.node.read(RECORD)  # silence is no news
+        booted.describe(FIRST)
+        booted.service.change(WELL)
+        assert booted.becomes(FIRST), booted.journal()
+        assert SECOND.address not in booted.node.read(RECORD)
+        booted.is_as_a_run_leaves_it()
+    finally:
+        booted.node.enis = enis
+
+
+def test_pods_that_come_and_go_ask_nobody(booted: Site) -> None:
+    assert eventually(lambda: booted.misses() == "nothing any more", LIMIT), booted.journal()
+    asked = booted.asked()
+    for number in range(10):
+        booted.node.ip(
+            [
+                f"link add eni{number} type veth peer name pod{number}",  # one end is a pod's, and leaves at once
+                f"link set eni{number} up",
+                f"link delete pod{number}",
+            ]
+        )
+    booted.node.ip(["link add br9 type bridge", "link set br9 up"])
+    booted.node.run(["ip", "rule", "flush", "protocol", "75"])  # what is lost is not asked for either
+    assert booted.becomes(FIRST), booted.journal()
+    time.sleep(2)
+    assert booted.asked() == asked, booted.journal()
+    pid = booted.node.run(["systemctl", "show", "--property=MainPID", "--value", UNIT]).stdout.strip()
+    status = booted.node.read(f"/proc/{pid}/status")
+    resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert resident and int(resident[1]) < 40 * 1024
+    booted.node.ip(["link delete br9"])
+
+
+def test_absent_leaves_nothing(booted: Site) -> None:
+    assert booted.run(state="absent")["changed"] and not booted.run(state="absent")["changed"]
+    assert booted.ours() == set() and not booted.node.exists("/run/kubenode") and not booted.node.exists(PATH)

@@ -1,0 +1,212 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""policy_routes on a node that runs systemd and its networkd: what happens to such a node, and what is back after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from lab.container import SystemdNode
+from lab.machine import Machine
+from lab.namespace import Namespace
+from lab.podman import Podman
+from lab.waiting import eventually
+
+UNIT = "kubenode-policy-routes-75.service"
+LIMIT = 20.0  # seconds; two are promised, on a machine that does nothing else
+AT_KUBELET = "/var/log/rules-at-kubelet"
+
+# The addresses of both interfaces are networkd's.
+NETWORKS = {
+    "eth0": "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.10/24\nGateway=10.0.0.1\nLinkLocalAddressing=no\n",
+    "eth1": "[Match]\nName=eth1\n[Network]\nAddress=10.0.1.10/24\nLinkLocalAddressing=no\n",
+}
+MANAGE_NOTHING = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+DROP_IN = "/etc/systemd/networkd.conf.d/10-foreign.conf"
+WISH = {
+    "rules": [
+        {"priority": 1200, "fwmark": "0x80/0x80", "table": "main"},
+        {"priority": 2000, "from": "10.0.1.10", "table": 1001},
+        {"priority": 1024, "fwmark": "0x100/0x100", "table": "main"},
+    ],
+    "routes": [
+        {"table": 1001, "to": "10.0.1.1", "dev": "eth1"},
+        {"table": 1001, "to": "default", "via": "10.0.1.1", "dev": "eth1"},
+    ],
+}
+CNI = "ip rule %s priority 1024 fwmark 0x100/0x100 lookup main"
+
+
+@pytest.fixture(scope="module")
+def front() -> Iterator[Machine]:
+    """The cloud's end of the node's links."""
+    namespace = Namespace.network("front")
+    namespace.wait()
+    yield Machine("front", namespace.pid)
+    namespace.close()
+
+
+@pytest.fixture(scope="module")
+def bare(front: Machine) -> Iterator[SystemdNode]:
+    podman = Podman()
+
+    def plug(node: SystemdNode) -> None:
+        for number in (0, 1):
+            front.run(["ip", "link", "delete", f"eni{number}"], check=False)
+            plug_in(front, node, number)
+
+    try:
+        node = SystemdNode("eni", podman, podman.image("bookworm"), plug)
+        node.start()
+        node.wait_until_booted()
+        for name, text in NETWORKS.items():
+            node.write(f"/etc/systemd/network/{name}.network", text)
+        node.place_kubelet_stand_in()
+        look = f"ExecStartPre=/bin/sh -c 'ip rule > {AT_KUBELET}; ip route show table 1001 >> {AT_KUBELET}'"
+        node.write("/etc/systemd/system/kubelet.service.d/look.conf", f"[Service]\n{look}\n")
+        node.run(["systemctl", "enable", "--quiet", "--now", "systemd-networkd.service"])
+        assert eventually(lambda: "10.0.1.10" in node.run(["ip", "-br", "address"]).stdout, LIMIT)
+        yield node
+    finally:
+        podman.close()
+
+
+@pytest.fixture
+def node(bare: SystemdNode) -> SystemdNode:
+    run(bare, **WISH)
+    assert eventually(lambda: state_of(bare) == "active" and len(ours(bare)) == 5, LIMIT), journal(bare)
+    return bare
+
+
+def plug_in(front: Machine, node: SystemdNode, number: int) -> None:
+    """As a card: with a MAC of its own, which udev leaves alone."""
+    mac = f"02:00:00:00:00:{number:02x}"
+    front.ip(
+        [
+            f"link add eni{number} type veth peer name eth{number} address {mac} netns {node.pid}",
+            f"address add 10.0.{number}.1/24 dev eni{number}",
+            f"link set eni{number} up",
+        ]
+    )
+
+
+def run(node: SystemdNode, **options: Any) -> bool:
+    """Whether it changed something."""
+    result = node.module("policy_routes", options)
+    assert not result["failed"], result.get("msg", result)
+    return bool(result["changed"])
+
+
+def state_of(node: SystemdNode) -> str:
+    return node.run(["systemctl", "is-active", UNIT], check=False).stdout.strip()
+
+
+def journal(node: SystemdNode) -> str:
+    return node.run(["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
+
+
+def ours(node: SystemdNode) -> list[str]:
+    said = [node.run_from_host(["ip", *what]) for what in (["rule"], ["route", "show", "table", "all"])]
+    return sorted(line.strip() for line in "".join(said).splitlines() if re.search(r"\bproto 75\b", line))
+
+
+def way_out(node: SystemdNode) -> str:
+    """By which link a packet with the ENI's address leaves."""
+    return node.run(["ip", "route", "get", "198.51.100.9", "from", "10.0.1.10"], check=False).stdout
+
+
+def comes_back(node: SystemdNode, event: Callable[[], Any], loses: bool = True) -> None:
+    good, said = ours(node), journal(node).count("\n")
+    event()
+    if loses:
+        assert eventually(lambda: "Restored" in "".join(journal(node).splitlines(True)[said:]), LIMIT), journal(node)
+    assert eventually(lambda: ours(node) == good, LIMIT), f"{good} {ours(node)} {journal(node)}"
+    assert eventually(lambda: "via 10.0.1.1 dev eth1" in way_out(node), LIMIT), journal(node)
+
+
+def test_a_run_starts_it_and_absent_leaves_nothing(bare: SystemdNode) -> None:
+    before = bare.snapshot()
+    assert run(bare, **WISH)
+    assert eventually(lambda: state_of(bare) == "active", LIMIT), journal(bare)
+    assert not run(bare, **WISH)
+    bare.run(["systemctl", "stop", UNIT])
+    assert run(bare, **WISH) and not run(bare, **WISH)
+    assert run(bare, state="absent")
+    assert state_of(bare) == "inactive" and not bare.exists("/run/kubenode")
+    assert bare.run(["systemctl", "--failed", "--no-legend"]).stdout == ""
+    assert bare.snapshot() == before
+    assert not run(bare, state="absent")
+
+
+def test_whatever_happens_to_a_node_the_declared_state_is_back(front: Machine, node: SystemdNode) -> None:
+    def replug() -> None:
+        front.ip(["link del eni1"])
+        assert eventually(lambda: "there is no link eth1" in journal(node), LIMIT), journal(node)
+        plug_in(front, node, 1)
+
+    def restart() -> None:
+        node.run(["systemctl", "restart", "systemd-networkd.service"])
+
+    def reconfigure() -> None:
+        node.write("/etc/systemd/network/eth1.network", NETWORKS["eth1"] + "IPv4Forwarding=yes\n")
+        node.run(["networkctl", "reload"])
+        node.run(["networkctl", "reconfigure", "eth1"])
+
+    comes_back(node, replug)
+    comes_back(node, restart)
+    comes_back(node, reconfigure)
+    assert "removed by process " in journal(node) and "(systemd-network)" in journal(node)
+    assert "Set ManageForeignRoutingPolicyRules=no" in journal(node)
+    node.run(["systemctl", "restart", UNIT])  # the pauses begin anew
+    comes_back(node, lambda: node.run(["ip", "rule", "flush", "protocol", "75"]))
+    comes_back(node, lambda: node.run(["sh", "-c", "ip link set eth1 down; ip link set eth1 up"]))
+    assert not run(node, **WISH)
+
+
+def test_with_its_foreign_rules_left_alone_networkd_removes_none(front: Machine, node: SystemdNode) -> None:
+    node.write(DROP_IN, MANAGE_NOTHING)
+    node.run(["systemctl", "restart", "systemd-networkd.service"])
+    node.run(["systemctl", "restart", UNIT])
+    said = journal(node).count("rule was removed")
+    comes_back(node, lambda: node.run(["networkctl", "reconfigure", "eth1"]), loses=False)
+    comes_back(node, lambda: node.run(["systemctl", "restart", "systemd-networkd.service"]), loses=False)
+    assert journal(node).count("rule was removed") == said
+    node.remove(DROP_IN)
+
+
+def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
+    run(node, state="absent")
+    node.run(["sh", "-c", CNI % "add"])
+    assert run(node, **WISH)
+    assert eventually(lambda: state_of(node) == "active", LIMIT), journal(node)
+    assert len(ours(node)) == 4
+    node.run(["sh", "-c", CNI % "del"])
+    assert eventually(lambda: len(ours(node)) == 5, LIMIT), journal(node)
+    assert eventually(lambda: "a rule of another program was removed" in journal(node), LIMIT), journal(node)
+    node.run(["sh", "-c", CNI % "add"])
+    assert not run(node, **WISH)
+    node.run(["sh", "-c", f"while {CNI % 'del'} 2>/dev/null; do :; done"])  # the first of two is ours
+
+
+def test_a_boot_loads_before_kubelet_and_without_a_link_what_it_can(front: Machine, node: SystemdNode) -> None:
+    good = ours(node)
+    node.reboot()
+    seen = node.read(AT_KUBELET)
+    assert "lookup 1001" in seen and "default via 10.0.1.1" in seen
+    assert ours(node) == good and not run(node, **WISH)
+
+
+def test_a_link_that_comes_later_finds_its_reverse_path_filter_set(front: Machine, node: SystemdNode) -> None:
+    """udev has systemd-sysctl apply our file to each link that is added."""
+    result = node.module("rp_filter", {"interfaces": ["eth1"], "mode": "loose"})
+    assert not result["failed"], result
+    front.ip(["link del eni1"])
+    plug_in(front, node, 1)
+    rp_filter = "/proc/sys/net/ipv4/conf/eth1/rp_filter"
+    assert eventually(lambda: node.exists(rp_filter) and node.read(rp_filter) == "2\n", LIMIT)
+    node.module("rp_filter", {"state": "absent"})

@@ -1,0 +1,253 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What each boot asks for itself: the question in normal form, what follows from an answer, and when it is asked again."""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import card, discovery, eni_layout, policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.card import Card
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.inquiry import (
+    FIRST,
+    LAST,
+    LONGEST,
+    SETTLING,
+    Inquiry,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import Gateway, Link, Nic, interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.notification import (
+    DELLINK,
+    HEADER,
+    NEWLINK,
+    Interest,
+    Watch,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+
+TABLES = {"main": 254}
+LEFT_OUT = {"mark": None, "priorities": None, "pod_interfaces": None, "cloud": "auto"}
+AWS: dict[str, t.Any] = {"layout": "aws_vpc_cni", "cloud": "aws"}
+NICS = [
+    Nic(f"02:00:00:00:00:0{number}", (f"10.0.{number}.10",), gateway=Gateway(f"10.0.{number}.1"), primary=number == 0,
+        device_number=number)
+    for number in range(3)
+]  # fmt: skip
+LINKS = [Link(f"eth{number}", f"02:00:00:00:00:0{number}", index=number + 2) for number in range(3)]
+NODE = [interface(nic, LINKS) for nic in NICS]
+
+
+def question(**given: t.Any) -> discovery.Enis:
+    return discovery.from_option({**LEFT_OUT, **given})
+
+
+# The option
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        ({"layout": "terway"}, {"layout": "terway", "cloud": "auto"}),
+        ({"layout": "cilium", "cloud": "aws"}, {"layout": "cilium", "cloud": "aws"}),
+        ({"layout": "custom", "mark": "0x40"}, {"layout": "custom", "cloud": "auto", "mark": "0x40/0x40"}),
+        (
+            {"layout": "custom", "priorities": {"mark": "0x4b1", "from_pod": "1301"}},
+            {"layout": "custom", "cloud": "auto", "priorities": {"from_pod": 1301, "mark": 1201}},
+        ),
+        (
+            {"layout": "terway", "pod_interfaces": ["veth*"], "priorities": {}},
+            {"layout": "terway", "cloud": "auto", "pod_interfaces": ["veth*"]},
+        ),
+    ],
+)
+def test_the_question_has_one_normal_form_which_is_its_own(given: dict[str, t.Any], normal: dict[str, t.Any]) -> None:
+    assert question(**given) == normal == question(**normal)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"layout": "calico"}, "enis.layout must be one of aws_vpc_cni, cilium, terway, custom; 'calico' was given"),
+        ({"layout": "terway", "mark": "0x10"}, "enis.mark must be left out: the layout terway has its own; '0x10' was"),
+        ({"layout": "custom", "mark": "green"}, "enis.mark must be MARK or MARK/MASK, numbers up to 0xffffffff"),
+        ({"layout": "custom", "priorities": {"pod": 7}}, "enis.priorities.pod must be left out; known here are to_pod"),
+        (
+            {"layout": "custom", "priorities": {"mark": 9999}},
+            "enis.priorities must be in the order to_pod, mark, from_pod",
+        ),
+        (
+            {"layout": "cilium", "cloud": "alibaba"},
+            "enis.cloud must be one of auto, aws: the layout cilium goes by device numbers",
+        ),
+        ({"layout": "custom", "cloud": "gcp"}, "enis.cloud must be one of auto, azure, aws, alibaba; 'gcp' was given"),
+        ({"layout": "custom", "pod_interfaces": ["a b"]}, r"enis.pod_interfaces[0] must be a link's name"),
+    ],
+)
+def test_a_bad_question_is_named_with_what_is_allowed(given: dict[str, t.Any], told: str) -> None:
+    with pytest.raises(Invalid) as problem:
+        question(**given)
+    assert str(problem.value).startswith(told)
+
+
+# What follows from an answer
+
+
+def test_a_boot_and_a_run_record_the_same() -> None:
+    """The run is told what the filter says, the boot computes it; the listener reads the record of either."""
+    told = eni_layout.wish("aws_vpc_cni", NODE)
+    found = discovery.found(AWS, NODE)
+    run, boot = (
+        policy.from_options(75, wish.rules, wish.routes, TABLES)._replace(enis=AWS).text() for wish in (told, found)
+    )
+    assert run == boot
+    assert found.unfit == {}
+
+
+def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None:
+    found = discovery.found(AWS, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
+    assert (found.rules, found.routes) == discovery.found(AWS, [NODE[0], NODE[2]])[:2]
+    (reason,) = found.unfit.values()
+    assert reason.startswith("eth1: ") and "device_number must be given" in reason
+
+
+@pytest.mark.parametrize("lie", [{"device_number": 1}, {"ipv4": NODE[1]["ipv4"]}], ids=["number", "address"])
+def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str, t.Any]) -> None:
+    """As one on another network card, before its card is told."""
+    found = discovery.found(AWS, [*NODE[:2], {**NODE[2], **lie}])
+    assert (found.rules, found.routes) == discovery.found(AWS, NODE[:2])[:2]
+    (reason,) = found.unfit.values()
+    assert "must be the only one of its kind" in reason
+    policy.from_options(75, found.rules, found.routes, TABLES)
+
+
+def test_without_a_primary_one_there_is_no_wish() -> None:
+    with pytest.raises(Invalid):
+        discovery.found(AWS, NODE[1:])
+
+
+def test_the_file_holds_the_question_and_the_record_the_answer_as_well() -> None:
+    rules = [{"priority": 700, "from": "10.0.1.10", "table": 2}]
+    record = policy.from_options(75, rules, [], TABLES)._replace(enis=AWS)
+    kept = record.for_boot()
+    assert kept == Policy(75, enis=AWS, places=record.places)
+    assert kept.text() == '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n'
+    assert not kept.is_empty and not kept.is_known and record.is_known
+    for one in (record, kept):
+        assert policy.from_text(one.text(), TABLES).text() == one.text()
+        assert policy.from_text(one.text(), TABLES, ()).text() == kept.text()
+    plain = record._replace(enis=None)
+    assert plain.for_boot() == plain
+    assert policy.from_text(plain.text(), TABLES, ()).text() == Policy(75).text()
+
+
+# Cards
+
+ETHER, LOOPBACK = 1, 772
+
+
+def link(kind: int, number: int, name: str, of_kind: str = "", device: int = ETHER) -> bytes:
+    info = {18: pack({1: of_kind.encode() + b"\0"})} if of_kind else {}
+    body = struct.pack("=BxHiII", 0, device, number, 1, 0) + pack(
+        {3: name.encode() + b"\0", 1: bytes([2, 0, 0, 0, 0, number]), **info}
+    )
+    return struct.pack("=IHHII", HEADER.size + len(body), kind, 0, 1, 0) + body
+
+
+@pytest.mark.parametrize(
+    ("message", "is_card"),
+    [
+        (link(NEWLINK, 3, "eth1"), True),
+        (link(NEWLINK, 3, "eth1", "veth"), True),
+        (link(NEWLINK, 3, "eni1a2b", "veth"), False),
+        (link(NEWLINK, 3, "lxc12", "netkit"), False),
+        (link(NEWLINK, 3, "br0", "bridge"), False),
+        (link(NEWLINK, 3, "lo", device=LOOPBACK), False),
+    ],
+)
+def test_a_card_is_a_link_that_a_cloud_may_know(message: bytes, is_card: bool) -> None:
+    watch = Watch(75, Interest(pods=["eni*", "vlan*"]))
+    assert watch.concern(message) is None  # by itself it loses nothing
+    assert watch.cards == (frozenset([Card(3, "eth1", "02:00:00:00:00:03")]) if is_card else frozenset())
+
+
+def test_cards_are_counted_only_where_the_set_follows_from_them() -> None:
+    watch = Watch(75, Interest())
+    watch.concern(link(NEWLINK, 3, "eth1"))
+    assert watch.cards == frozenset()
+
+
+def test_a_card_that_goes_or_gets_another_name_is_another_set() -> None:
+    eth1 = (3, "eth1", "02:00:00:00:00:03")
+    watch = Watch(75, Interest(cards=[eth1], pods=[]))
+    assert watch.cards == {Card(*eth1)}
+    watch.concern(link(NEWLINK, 3, "eth1"))
+    assert watch.cards == {Card(*eth1)}
+    watch.concern(link(NEWLINK, 3, "ens6"))
+    assert watch.cards == {Card(3, "ens6", eth1[2])}
+    watch.concern(link(DELLINK, 3, "ens6"))
+    assert watch.cards == frozenset()
+
+
+# When it is asked
+
+ETH0, ETH1 = Card(2, "eth0", "02:00:00:00:00:00"), Card(3, "eth1", "02:00:00:00:00:01")
+ONE, BOTH = frozenset([ETH0]), frozenset([ETH0, ETH1])
+SETTLED = Inquiry().asked(ONE, 100.0, is_answered=True, is_complete=True)
+
+
+def test_an_idle_node_asks_nobody() -> None:
+    assert SETTLED.due is None
+    assert SETTLED.seen(ONE, 5000.0).due is None
+
+
+def test_a_card_that_comes_or_goes_is_asked_for_when_it_has_settled() -> None:
+    for cards in (BOTH, frozenset()):
+        changed = SETTLED.seen(cards, 200.0)
+        assert changed.due == 200.0 + SETTLING
+        assert changed.seen(cards, 200.3).due == 200.0 + SETTLING
+        assert changed.asked(cards, 201.0, is_answered=True, is_complete=True).due is None
+
+
+def test_what_came_and_has_gone_again_is_not_asked_for() -> None:
+    assert SETTLED.seen(BOTH, 200.0).seen(ONE, 200.1).due is None
+
+
+def pauses(is_answered: bool, questions: int) -> list[float]:
+    inquiry, now, found = SETTLED.seen(BOTH, 200.0), 200.0, []
+    for _number in range(questions):
+        if inquiry.due is None:
+            break
+        found.append(inquiry.due - now)
+        now = inquiry.due
+        inquiry = inquiry.asked(BOTH, now, is_answered, is_complete=False)
+    return found
+
+
+def test_a_card_that_the_metadata_does_not_name_is_given_up() -> None:
+    assert pauses(is_answered=True, questions=100) == [SETTLING, FIRST, 2.0, 4.0, 8.0, 16.0, 32.0, LAST]
+
+
+def test_silence_is_never_given_up() -> None:
+    found = pauses(is_answered=False, questions=100)
+    assert len(found) == 100 and found[1:4] == [FIRST, 2.0, 4.0] and found[-1] == LONGEST
+
+
+def test_another_card_begins_anew() -> None:
+    inquiry = SETTLED
+    for _number in range(9):
+        inquiry = inquiry.asked(ONE, 300.0, is_answered=True, is_complete=False)
+    assert inquiry.due is None
+    assert inquiry.asked(BOTH, 400.0, is_answered=True, is_complete=False).due == 400.0 + FIRST
+
+
+def test_a_card_among_pods_links_is_none() -> None:
+    found = {card.IFLA_IFNAME: b"cali1\0", card.IFLA_ADDRESS: bytes(6)}
+    assert card.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway"})) is None
+    assert card.of(ETHER, 9, found, discovery.pod_interfaces({"layout": "terway", "pod_interfaces": ["veth*"]}))

@@ -1,0 +1,357 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the listener decides without a node: which message matters, what can be loaded, how long to wait."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import notification, policy, readiness
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.backoff import FREE, LONGEST, QUIET, Backoff
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import loading_routes
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.notification import Interest, Watch
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import units
+from unit.fakes import RootedFiles
+
+# Messages as the kernel builds them
+
+
+def message(kind: int, header: bytes, attributes: dict[int, bytes], flags: int = 0, port: int = 812) -> bytes:
+    body = header
+    for number, payload in attributes.items():
+        body += struct.pack("=HH", 4 + len(payload), number) + payload + bytes(-len(payload) % 4)
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, port) + body
+
+
+def u32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+def rule(kind: int, protocol: int, priority: int = 700, src: str = "10.0.1.5") -> bytes:
+    header = struct.pack("=BBBBBxxBI", socket.AF_INET, 0, 32, 0, 254, 1, 0)
+    source = socket.inet_aton(src)
+    return message(
+        kind, header, {15: u32(254), 14: u32(0xFFFFFFFF), 21: bytes([protocol]), 6: u32(priority), 2: source}
+    )
+
+
+def route(kind: int, protocol: int, table: int = 1003, link: int = 7, flags: int = 0, route_flags: int = 0) -> bytes:
+    header = struct.pack("=BBBBBBBBI", socket.AF_INET, 24, 0, 0, min(table, 252), protocol, 253, 1, route_flags)
+    return message(kind, header, {15: u32(table), 1: socket.inet_aton("10.9.0.0"), 4: u32(link)}, flags)
+
+
+def link(kind: int, name: str, index: int, is_up: bool, family: int = 0) -> bytes:
+    return message(
+        kind, struct.pack("=BxHiII", family, 1, index, int(is_up), 0), {3: name.encode() + b"\0", 13: u32(0)}
+    )
+
+
+def address(kind: int, index: int, text: str) -> bytes:
+    packed = socket.inet_aton(text)
+    return message(kind, struct.pack("=BBBBI", socket.AF_INET, 24, 0, 0, index), {1: packed, 2: packed, 3: b"eth\0"})
+
+
+NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
+REPLACE, CLONED, BRIDGE = 0x100, 0x200, 7
+SOURCE = (socket.inet_aton("10.0.1.5"), 32)
+QUIET_SET = Interest({"eth1": (7, True), "eth2": (0, False)}, [1003], ["0a000101"])
+OPEN = QUIET_SET._replace(
+    open=[
+        notification.rule_key(socket.AF_INET, 700, SOURCE, (b"", 0)),
+        notification.route_key(socket.AF_INET, 1003, (socket.inet_aton("10.9.0.0"), 24), 0),
+    ]
+)
+WAITING = QUIET_SET._replace(waits=True)
+
+MATTERS: dict[str, tuple[Interest, bytes, str]] = {
+    "our rule goes": (QUIET_SET, rule(DELRULE, 75), "a rule was removed"),
+    "a rule of our protocol comes": (QUIET_SET, rule(NEWRULE, 75), "a rule with our protocol was added"),
+    "our route goes": (QUIET_SET, route(DELROUTE, 75), "a route was removed"),
+    "a route of our protocol comes": (QUIET_SET, route(NEWROUTE, 75), "a route with our protocol was added"),
+    "a route is replaced in our table": (QUIET_SET, route(NEWROUTE, 4, flags=REPLACE), "a route was replaced"),
+    "what did our rule's work goes": (OPEN, rule(DELRULE, 2), "a rule of another program was removed"),
+    "what did our route's work goes": (OPEN, route(DELROUTE, 2), "a route of another program was removed"),
+    "a link goes down": (QUIET_SET, link(NEWLINK, "eth1", 7, False), "link eth1 went down"),
+    "a link comes": (QUIET_SET, link(NEWLINK, "eth2", 9, False), "link eth2 is new"),
+    "a link goes": (QUIET_SET, link(DELLINK, "eth1", 7, True), "link eth1 went away"),
+    "a link is replaced": (QUIET_SET, link(NEWLINK, "eth1", 8, True), "link eth1 is new"),
+    "a link is renamed": (QUIET_SET, link(NEWLINK, "eth9", 7, True), "link eth1 went away"),
+    "a link's address goes": (QUIET_SET, address(DELADDR, 7, "10.0.1.9"), "an address of eth1 went away"),
+    "a source goes": (QUIET_SET, address(DELADDR, 3, "10.0.1.1"), "a source address went away"),
+    "a source comes": (WAITING, address(NEWADDR, 3, "10.0.1.1"), "an address is new"),
+    "an address comes": (WAITING, address(NEWADDR, 7, "10.0.1.9"), "an address is new"),
+    "a route to a gateway comes": (WAITING, route(NEWROUTE, 2, 254), "a route is new"),
+    "an unknown link's address comes": (
+        WAITING._replace(links={notification.ANY_LINK: (0, False)}),
+        address(NEWADDR, 3, "10.0.9.9"),
+        "an address is new",
+    ),
+}
+LEAVES: dict[str, tuple[Interest, bytes]] = {
+    "another's rule goes": (QUIET_SET, rule(DELRULE, 4)),
+    "another's rule comes": (OPEN, rule(NEWRULE, 4)),
+    "another's rule of another priority goes": (OPEN, rule(DELRULE, 2, 701)),
+    "another's rule for another pod goes": (OPEN, rule(DELRULE, 2, src="10.0.1.6")),
+    "another's route goes": (QUIET_SET, route(DELROUTE, 2)),
+    "another's route comes": (QUIET_SET, route(NEWROUTE, 2)),
+    "another's route of another table goes": (OPEN, route(DELROUTE, 2, 254)),
+    "a route is replaced in another's table": (QUIET_SET, route(NEWROUTE, 4, 254, flags=REPLACE)),
+    "another link's route comes": (WAITING, route(NEWROUTE, 2, 254, link=3)),
+    "a route's copy of our protocol": (QUIET_SET, route(NEWROUTE, 75, route_flags=CLONED)),
+    "another link comes": (WAITING, link(NEWLINK, "veth7", 30, True)),
+    "another link goes": (WAITING, link(DELLINK, "veth7", 30, True)),
+    "a link is as it was": (QUIET_SET, link(NEWLINK, "eth1", 7, True)),
+    "a bridge tells of its port": (QUIET_SET, link(DELLINK, "eth1", 7, True, BRIDGE)),
+    "an address comes and nothing waits": (QUIET_SET, address(NEWADDR, 7, "10.0.1.9")),
+    "another link's address goes": (QUIET_SET, address(DELADDR, 3, "10.0.7.9")),
+    "something else": (WAITING, message(28, bytes(12), {})),
+}
+
+
+@pytest.mark.parametrize(("interest", "data", "what"), MATTERS.values(), ids=MATTERS.keys())
+def test_what_matters_is_told_and_by_whom(interest: Interest, data: bytes, what: str) -> None:
+    concern = Watch(75, interest).concern(data)
+    assert concern and concern.what == what
+    assert concern.port == (0 if data[4] in (NEWLINK, NEWADDR) else 812)
+
+
+@pytest.mark.parametrize(("interest", "data"), LEAVES.values(), ids=LEAVES.keys())
+def test_what_leaves_the_set_as_it_is_is_not_looked_at(interest: Interest, data: bytes) -> None:
+    assert Watch(75, interest).concern(data) is None
+
+
+def test_a_link_matters_once_for_each_change() -> None:
+    watch = Watch(75, QUIET_SET)
+    said = [
+        watch.concern(link(*one))
+        for one in (
+            (NEWLINK, "eth1", 7, False),
+            (NEWLINK, "eth1", 7, False),
+            (NEWLINK, "eth1", 7, True),
+            (DELLINK, "eth1", 7, False),
+            (DELLINK, "eth1", 7, False),
+            (NEWLINK, "eth1", 9, True),
+        )
+    ]
+    assert [bool(one) for one in said] == [True, False, True, True, False, True]
+
+
+# Pauses
+
+
+def after(moments: t.Iterable[float]) -> Backoff:
+    backoff = Backoff()
+    for moment in moments:
+        backoff = backoff.restored(moment)
+    return backoff
+
+
+def test_a_few_restorations_come_at_once_and_the_pauses_of_more_double() -> None:
+    assert after(range(FREE - 1)).pause == 0
+    assert [after(range(FREE + more)).pause for more in range(4)] == [1, 2, 4, 8]
+    assert after(range(5000)).pause == LONGEST
+
+
+def test_quiet_ends_the_row() -> None:
+    start = float(FREE + 3)
+    assert after([*range(FREE + 4), start + QUIET + 1]).pause == 0
+    assert after([*range(FREE + 4), start + QUIET - 1]).pause > 0
+
+
+def test_whoever_keeps_on_never_ends_the_row_by_our_own_pause() -> None:
+    backoff, now = Backoff(), 0.0
+    pauses = []
+    for _round in range(40):
+        backoff = backoff.restored(now)
+        pauses.append(backoff.pause)
+        now += backoff.pause + 1
+    assert pauses == sorted(pauses) and pauses[-1] == LONGEST
+
+
+# What can be loaded
+
+OURS, THEIRS = 75, 2
+ROUTES: list[dict[str, t.Any]] = [
+    {"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1"},
+    {"table": 1003, "to": "10.0.1.1", "dev": "eth1"},
+]
+RULES: list[dict[str, t.Any]] = [
+    {"priority": 701, "from": "10.0.1.5", "table": 1003},
+    {"priority": 690, "table": "main"},
+]
+TABLES = {"main": 254}
+
+
+def wish(rules: list[dict[str, t.Any]] | None = None, routes: list[dict[str, t.Any]] | None = None) -> policy.Policy:
+    return policy.from_options(75, rules, routes, TABLES)
+
+
+def held(items: t.Iterable[t.Any] | None, protocol: int) -> list[readiness.Held]:
+    return [(item, protocol) for item in items or ()]
+
+
+def waits(
+    wished: policy.Policy,
+    there: policy.Policy | None = None,
+    links: dict[str, bool] | None = None,
+    protocol: int = THEIRS,
+) -> list[str]:
+    found = there or policy.Policy()
+    surroundings = readiness.Surroundings(held(found.rules, protocol), held(found.routes, protocol), links or {})
+    ready = readiness.split(wished, surroundings)
+    assert len(ready.waiting) + len(ready.policy.rules or ()) + len(ready.policy.routes or ()) == len(
+        [*(wished.rules or ()), *(wished.routes or ())]
+    )
+    return [reason for _item, reason in ready.waiting]
+
+
+UP, DOWN = {"eth1": True}, {"eth1": False}
+BLACKHOLE = {"table": 1003, "to": "10.8.0.0/16", "type": "blackhole"}
+LOCAL = {"table": 255, "to": "10.0.1.9", "type": "local", "dev": "eth1"}
+SOURCED = {"table": 1003, "to": "10.7.0.0/16", "dev": "eth1", "src": "10.0.1.9"}
+NO_LINK = "there is no link eth1"
+
+
+def test_all_is_loaded_where_all_is_there() -> None:
+    assert waits(wish(RULES, ROUTES), links=UP) == []
+
+
+def test_without_a_link_its_routes_wait_and_the_rules_that_lead_to_them_alone() -> None:
+    assert waits(wish(RULES, ROUTES)) == [NO_LINK, NO_LINK, "table 1003 is empty"]
+    assert waits(wish(RULES, ROUTES), links=DOWN)[0] == "link eth1 is down"
+
+
+def test_a_table_that_is_not_empty_gets_its_rules() -> None:
+    assert waits(wish(RULES, [*ROUTES, BLACKHOLE])) == [NO_LINK, NO_LINK]
+    assert waits(wish(RULES, ROUTES), wish([], [BLACKHOLE])) == [NO_LINK, NO_LINK]
+
+
+def test_what_is_there_is_kept_whatever_it_would_need() -> None:
+    assert waits(wish(RULES, ROUTES), wish(RULES, ROUTES), protocol=OURS) == []
+    assert waits(wish(RULES, ROUTES), wish(RULES, None), protocol=OURS) == [NO_LINK, NO_LINK]
+
+
+def test_a_gateway_must_be_a_neighbour_by_anybodys_route() -> None:
+    reason = "no route says that 10.0.1.1 is a neighbour on eth1"
+    assert waits(wish(None, ROUTES[:1]), links=UP) == [reason]
+    near = {"table": "main", "to": "10.0.1.0/24", "dev": "eth1"}
+    assert waits(wish(None, ROUTES[:1]), wish(None, [near]), UP) == []
+    assert waits(wish(None, [{**ROUTES[0], "onlink": True}]), links=UP) == []
+    assert waits(wish(None, [{**ROUTES[0], "via": "fe80::1"}]), links=UP) == []
+
+
+def test_a_source_must_be_an_address_of_the_node() -> None:
+    assert waits(wish(None, [SOURCED]), links=UP) == ["10.0.1.9 is no address of this node"]
+    assert waits(wish(None, [SOURCED]), wish(None, [LOCAL]), UP) == []
+
+
+def test_an_ipv6_source_must_be_an_address_of_the_routes_link() -> None:
+    sourced = {"table": 1003, "to": "fd07::/64", "dev": "eth1", "src": "fd01::9"}
+    local = {"table": 255, "to": "fd01::9", "type": "local", "dev": "eth0"}
+    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == ["fd01::9 is no address of this node on eth1"]
+    assert waits(wish(None, [sourced]), wish(None, [{**local, "dev": "eth1"}]), UP) == []
+
+
+def test_what_anothers_object_keeps_out_waits_for_it_to_go() -> None:
+    rule_, route_ = {**RULES[0], "table": 1009}, {**ROUTES[1], "dev": "eth0"}
+    assert waits(wish(RULES[:1]), wish([rule_])) == [
+        "ip rule 701: from 10.0.1.5 lookup 1009 is there and belongs to protocol kernel"
+    ]
+    (reason,) = waits(wish(None, ROUTES[1:]), wish(None, [route_]), UP)
+    assert reason.endswith("is there and belongs to protocol kernel")
+
+
+def test_a_goto_waits_for_where_it_leads() -> None:
+    jumps = [{"priority": 10, "goto": 20}, {"priority": 20, "goto": 701}, RULES[0]]
+    assert waits(wish(jumps, ROUTES)) == [
+        NO_LINK,
+        NO_LINK,
+        "there is no rule 20",
+        "there is no rule 701",
+        "table 1003 is empty",
+    ]
+    assert waits(wish(jumps, ROUTES), links=UP) == []
+
+
+def test_links_are_those_of_all_hops() -> None:
+    several = {
+        "table": 9,
+        "to": "default",
+        "nexthops": [{"via": "10.0.1.1", "dev": "eth1"}, {"via": "10.0.2.1", "dev": "eth2"}],
+    }
+    assert readiness.links(wish(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
+
+
+# A unit whose program stays
+
+
+class Manager:
+    """systemd, as far as one unit goes. performed: what it was told to do with it."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.performed: list[str] = []
+        self.fails: type | None = None
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_active(self, _unit: str) -> bool:
+        return self.active
+
+    def perform(self, operation: t.Any) -> None:
+        if isinstance(operation, self.fails or ()):
+            raise Failure("no")
+        self.performed.append(type(operation).__name__)
+        if not isinstance(operation, units.Reload):
+            self.active = not isinstance(operation, units.Forget)
+
+
+def hold(root: Path, manager: Manager, digest: str = "1", want: bool = True, starts: bool = True) -> list[str]:
+    unit = loading_routes(75, "/etc/x", "/usr/bin/python3", "/etc/x.pyz", digest)
+    manager.performed = []
+    resource = EnabledUnit(RootedFiles(root), t.cast(units.Units, manager), unit, want, starts, is_resident=True)
+    converge([resource], {Plane.PERMANENT})
+    return manager.performed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    return tmp_path
+
+
+def test_a_resident_is_started_restarted_with_another_program_and_stopped(root: Path) -> None:
+    manager = Manager()
+    assert hold(root, manager) == ["Reload", "Start"]
+    assert hold(root, manager) == []
+    assert hold(root, manager, "2") == ["Reload", "Restart"]
+    manager.active = False
+    assert hold(root, manager, "2", starts=False) == []
+    assert hold(root, manager, "2") == ["Start"]
+    assert hold(root, manager, want=False) == ["Reload", "Forget"] and not manager.active
+    assert hold(root, manager, want=False) == []
+
+
+def test_a_resident_that_was_not_to_be_started_is_placed_alone(root: Path) -> None:
+    assert hold(root, Manager(), starts=False) == ["Reload"]
+
+
+def test_a_run_that_fails_leaves_the_former_resident_running(root: Path) -> None:
+    manager = Manager()
+    hold(root, manager)
+    manager.fails = units.Forget
+    with pytest.raises(Failure):
+        hold(root, manager, want=False)
+    assert manager.performed == ["Reload", "Reload", "Restart"] and manager.active
+    assert hold(root, manager) == []
