@@ -1,0 +1,316 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""network_daemons: the twelve steps, other people's files, and a real networkd that is restarted and loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.container import SystemdNode
+from lab.machine import Machine
+from lab.namespace import Namespace
+from lab.node import NamespaceNode
+from lab.podman import Podman
+from lab.prober import Prober
+from lab.server import Servers
+from lab.steps import Steps
+from lab.surroundings import ANOTHER_ROOT
+
+PATH = "/etc/systemd/networkd.conf.d/90-kubenode.conf"
+EKS = "/etc/systemd/networkd.conf.d/80-release.conf"
+NO = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+
+
+@pytest.fixture
+def steps(lab: Lab) -> Steps:
+    return Steps(lab.node("node1"), "network_daemons", {})
+
+
+def networkd(result: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (daemon for daemon in result["daemons"] if daemon["name"] == "systemd-networkd")
+    return dict(found)
+
+
+def warnings(result: dict[str, Any]) -> list[str]:
+    return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
+
+
+# The twelve steps, on a node without a networkd that runs
+
+
+def test_create_modify_delete_delete_again(steps: Steps) -> None:
+    node = steps.node
+    clean = node.snapshot()
+    created = steps.four()
+    assert NO in created["diff"][0]["after"]
+    assert node.read(PATH).endswith(NO)
+    assert (networkd(created)["active"], networkd(created)["verdict"]) == (False, "kept_off")
+    node.write(PATH, node.read(PATH) + "# an older run of ours\n")
+    steps.four()
+    removed = steps.four(state="absent")
+    assert networkd(removed)["verdict"] == "hostile"
+    assert node.snapshot() == clean
+    assert not steps.run(state="absent")["changed"]
+
+
+def test_a_converged_run_starts_no_process(steps: Steps) -> None:
+    steps.run()
+    with steps.node.count_processes() as calls:
+        assert not steps.run()["changed"]
+    assert calls == []
+
+
+def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
+    """As on nodes of EKS; ours stays where it was there first."""
+    node = steps.node
+    node.write(EKS, NO)
+    before = node.snapshot()
+    satisfied = steps.run()
+    assert (satisfied["changed"], networkd(satisfied)["reason"]) == (False, f"{EKS} says so")
+    assert not steps.run(state="absent")["changed"]
+    assert node.snapshot() == before
+    node.remove(EKS)
+    steps.run()
+    node.write(EKS, NO)
+    assert not steps.run()["changed"]
+
+
+def test_what_a_boot_forgets_does_not_count(steps: Steps) -> None:
+    steps.node.write("/run/systemd/networkd.conf.d/80-release.conf", NO)
+    assert steps.run()["changed"]
+
+
+def test_half_of_it_is_not_enough(steps: Steps) -> None:
+    steps.node.write(EKS, "[Network]\nManageForeignRoutes=no\n")
+    assert steps.run()["changed"]
+
+
+def test_a_later_file_that_says_otherwise_is_refused(steps: Steps) -> None:
+    later = "/etc/systemd/networkd.conf.d/95-other.conf"
+    steps.node.write(later, "[Network]\nManageForeignRoutes=yes\n")
+    told = steps.refused()
+    assert f"{later} sets ManageForeignRoutes to yes" in told and PATH in told and "Nothing was changed" in told
+
+
+def test_a_strangers_file_in_our_place_is_refused_and_left_by_absent(steps: Steps) -> None:
+    steps.node.write(PATH, "# mine\n")
+    assert f"{PATH} is not what this run may replace" in steps.refused()
+    assert not steps.run(state="absent")["changed"]
+
+
+def test_nm_cloud_setup_is_refused_where_it_is_at_work(steps: Steps) -> None:
+    node = steps.node
+    node.write("/etc/systemd/system/nm-cloud-setup.timer", "[Timer]\n")
+    (idle,) = (one for one in steps.run()["daemons"] if one["name"] == "nm-cloud-setup")
+    assert (idle["active"], idle["verdict"]) == (False, "harmless")
+    wants = "/etc/systemd/system/timers.target.wants"
+    node.run(["mkdir", "-p", wants])
+    node.run(["ln", "-s", "/etc/systemd/system/nm-cloud-setup.timer", wants])
+    told = steps.refused()
+    assert "clears those of pods" in told and "systemctl disable --now nm-cloud-setup.timer" in told
+    assert steps.run(state="absent")["changed"]
+
+
+def test_a_daemon_that_competes_is_warned_of(steps: Steps) -> None:
+    steps.node.write("/etc/udev/rules.d/53-ec2-network-interfaces.rules", "")
+    (warning,) = warnings(steps.run())
+    assert warning.startswith("ec2-net-utils is at work") and "Remove the package" in warning
+
+
+def test_an_image_gets_the_file(lab: Lab) -> None:
+    node: NamespaceNode = lab.node("node1")
+    node.run(["sh", "-c", ANOTHER_ROOT])
+    result = node.module("network_daemons", {}, through=["chroot", "/mnt"])
+    assert not result["failed"], result
+    assert result["changed"]
+    assert node.read(f"/mnt{PATH}").endswith(NO)
+
+
+# A networkd that runs
+
+
+NETWORK = """\
+[Match]
+MACAddress=02:00:00:00:00:01
+[Network]
+Address=10.0.0.10/24
+Gateway=10.0.0.1
+LinkLocalAddressing=no
+"""
+FOREIGN = [
+    "rule add priority 1000 to 10.1.1.1 table main",
+    "rule add priority 1001 to 10.1.1.1 table main protocol 75",
+    "address add 10.0.0.77/32 dev eth0",
+    "route add table 100 default via 10.0.0.1 dev eth0 protocol 75",
+    "route add 10.9.0.0/16 via 10.0.0.1",
+]
+PORT = 9000
+NUMBERS = itertools.count()
+
+
+class Site:
+    """A node that boots with networkd, and its router."""
+
+    def __init__(self, podman: Podman, router: Machine, suite: str) -> None:
+        self.router = router
+        self.node = SystemdNode(f"networkd-{next(NUMBERS)}", podman, podman.image(suite), self._plug)
+        self.node.start()
+        self.node.wait_until_booted()
+        self.node.write("/etc/systemd/network/10-eth0.network", NETWORK)
+        self.node.run(["systemctl", "enable", "--quiet", "--now", "systemd-networkd"])
+        self.wait_until_configured()
+
+    def _plug(self, node: SystemdNode) -> None:
+        self.router.run(["ip", "link", "delete", "port"], check=False)
+        self.router.ip(
+            [
+                f"link add port type veth peer name eth0 address 02:00:00:00:00:01 netns {node.pid}",
+                "address add 10.0.0.1/24 dev port",
+                "link set port up",
+            ]
+        )
+
+    def wait_until_configured(self, link: str = "eth0") -> None:
+        self.node.run(["/lib/systemd/systemd-networkd-wait-online", "--timeout=10", f"--interface={link}:carrier"])
+
+    def put(self) -> None:
+        """What others have on the node."""
+        self.node.ip(FOREIGN)
+        self.node.run(
+            ["ip", "-6", "rule", "add", "priority", "1001", "to", "fd00::1", "table", "main", "protocol", "75"]
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All that others and networkd have there."""
+        told = self.node.snapshot()
+        return {key: told[key] for key in ("rules -4", "rules -6", "routes -4", "addresses")}
+
+    def hotplug(self) -> None:
+        """An interface that networkd configures."""
+        self.node.write(
+            "/run/systemd/network/20-eth1.network", "[Match]\nName=eth1\n[Network]\nLinkLocalAddressing=no\n"
+        )
+        self.router.ip([f"link add port1 type veth peer name eth1 netns {self.node.pid}", "link set port1 up"])
+        self.node.run(["networkctl", "reload"])
+        self.wait_until_configured("eth1")
+        self.router.ip(["link delete port1"])
+
+    def networkd(self) -> str:
+        return self.node.run(["systemctl", "show", "--property=MainPID", "--value", "systemd-networkd"]).stdout.strip()
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        result = self.node.module("network_daemons", options)
+        assert not result["failed"], result
+        return result
+
+    @contextmanager
+    def watched(self) -> Iterator[list[float]]:
+        """The times at which the node did not answer within 50 milliseconds."""
+        gaps: list[float] = []
+        done = threading.Event()
+        prober = Prober(self.router)
+
+        def watch() -> None:
+            while not done.wait(0.005):
+                if not prober.udp("10.0.0.10", PORT, timeout=0.05, tries=1):
+                    gaps.append(time.monotonic())
+
+        servers = Servers()
+        servers.start(self.node, PORT)
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield gaps
+        finally:
+            done.set()
+            thread.join()
+            servers.close()
+
+
+@pytest.fixture(scope="module")
+def podman() -> Iterator[Podman]:
+    podman = Podman()
+    yield podman
+    podman.close()
+
+
+@pytest.fixture
+def router() -> Iterator[Machine]:
+    namespace = Namespace.network("router")
+    namespace.wait()
+    yield Machine("router", namespace.pid)
+    namespace.close()
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie"])
+def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(
+    podman: Podman, router: Machine, suite: str
+) -> None:
+    site = Site(podman, router, suite)
+    bare = site.node.snapshot()
+    site.put()
+    before, first = site.state(), site.networkd()
+    with site.watched() as gaps:
+        result = site.run()
+        time.sleep(0.5)  # networkd goes on configuring after it has told systemd that it is up
+    assert gaps == []
+    second = site.networkd()
+    assert (result["changed"], second != first) == (True, True)
+    assert site.state() == before
+    assert not site.run()["changed"]
+    assert site.networkd() == second
+    assert networkd(result)["active"]
+    if suite == "bullseye":  # 247 knows the setting for routes alone
+        assert networkd(result)["verdict"] == "hostile" and "Upgrade systemd" in warnings(result)[0]
+    else:
+        assert networkd(result)["verdict"] == "kept_off"
+        site.hotplug()
+        assert site.state()["rules -4"] == before["rules -4"]
+    site.run(state="absent")
+    assert site.networkd() != second
+    assert site.node.snapshot()["files"] == bare["files"]
+    assert not site.run(state="absent")["changed"]
+
+
+def test_without_it_a_hotplug_costs_the_rules(podman: Podman, router: Machine) -> None:
+    """What the module is for; were it not so, the test above would prove nothing."""
+    site = Site(podman, router, "bookworm")
+    site.put()
+    site.hotplug()
+    assert not [line for line in site.state()["rules -4"] if re.match("100[01]:", line)]
+
+
+def test_a_restart_that_was_not_wished_is_caught_up_with(podman: Podman, router: Machine) -> None:
+    site = Site(podman, router, "bookworm")
+    first = site.networkd()
+    written = site.run(restart=False)
+    assert (written["changed"], site.networkd()) == (True, first)
+    assert networkd(written)["reason"] == f"{PATH} says so, from its next start on"
+    caught_up = site.run()
+    assert caught_up["changed"] and site.networkd() != first
+    assert "was started after this was written" in caught_up["diff"][0]["after"]
+    third = site.networkd()
+    assert (site.run()["changed"], site.run(restart=False)["changed"], site.networkd()) == (False, False, third)
+    site.node.reboot()
+    assert not site.run()["changed"]
+
+
+def test_a_networkd_that_does_not_start_again_is_an_error_and_the_file_goes(podman: Podman, router: Machine) -> None:
+    site = Site(podman, router, "bookworm")
+    site.node.write("/run/systemd/system/systemd-networkd.service.d/x.conf", "[Service]\nExecStartPre=/bin/false\n")
+    site.node.run(["systemctl", "daemon-reload"])
+    failed = site.node.module("network_daemons")
+    assert failed["failed"] and "restart systemd-networkd.service, failed" in failed["msg"]
+    assert "Still to undo: have systemd-networkd read its configuration" in failed["msg"]
+    assert not site.node.exists(PATH)
+    assert not site.node.exists("/run/systemd/network/10-eth0.network.d")

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses of links: what is kept of them in a record and in units reads back, whatever the links are called."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.link_address import Given, LinkAddress
+
+LINKS = st.text(string.ascii_letters + string.digits + "_.=+@~-", min_size=1, max_size=15).filter(
+    lambda name: name not in (".", "..")
+)
+LOCALS = st.binary(min_size=3, max_size=3).map(lambda rest: b"\x0a" + rest) | st.binary(min_size=14, max_size=14).map(
+    lambda rest: b"\x20\x01" + rest
+)
+ADDRESSES = st.builds(LinkAddress, LINKS, LOCALS, st.integers(1, 32))
+
+
+@given(st.sets(st.builds(Given, st.integers(1, 99), ADDRESSES)))
+def test_a_record_reads_back(record: set[Given]) -> None:
+    assert link_address.record_from(link_address.record_text(record) or "") == record
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[[1, "eth1"]]', '[[1, "eth1", "10.0.0"]]', "7", '{"a": 1}'])
+def test_what_is_no_record_makes_nothing_ours(text: str) -> None:
+    assert not link_address.record_from(text)
+
+
+@given(LINKS, st.lists(ADDRESSES, min_size=1))
+def test_a_unit_tells_its_link_and_its_addresses(link: str, addresses: list[LinkAddress]) -> None:
+    unit = boot_unit.adding_addresses(link, [one.words for one in addresses])
+    assert boot_unit.addresses_link(unit.name) == link
+    assert [link_address.from_words(words) for words in boot_unit.added_addresses(unit.text)] == addresses
+
+
+@pytest.mark.parametrize(
+    ("link", "escaped"),
+    [("eth1", "eth1"), ("eth0.100", "eth0.100"), ("veth-a@b", r"veth\x2da\x40b"), ("a~b+c=d", r"a\x7eb\x2bc\x3dd")],
+)
+def test_units_are_named_as_systemd_escapes(link: str, escaped: str) -> None:
+    """As systemd-escape(1) of systemd 252 prints it."""
+    unit = boot_unit.adding_addresses(link, ["10.0.0.1/32"])
+    assert unit.name == f"kubenode-addresses-{escaped}.service"
+    assert unit.wanted_by == f"sys-subsystem-net-devices-{escaped}.device"
+    assert f"BindsTo={unit.wanted_by}\nAfter={unit.wanted_by}\n" in unit.text
+
+
+@pytest.mark.parametrize("words", ["", "10.0.0.1/32 dev eth1", "10.0.0/8 dev eth1 noprefixroute", "-h"])
+def test_what_is_written_by_hand_is_not_ours(words: str) -> None:
+    assert link_address.from_words(words) is None

@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What networkd's files say together, what its versions do, and which agents a node has."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import network_daemons, networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.network_daemons import (
+    COMPETING,
+    HARMLESS,
+    HOSTILE,
+    KEPT_OFF,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.networkd import ROUTES, RULES, Setting
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.network_daemon_guards import LinksOfNetworkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import network_agents
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.networkd import Networkd
+from unit.fakes import FakeUnits, Script
+
+OURS = networkd.PATH
+EKS = "/etc/systemd/networkd.conf.d/80-release.conf"
+NO = f"[Network]\n{RULES}=no\n"
+YES = f"[Network]\n{RULES}=yes\n"
+
+DECIDING: dict[str, tuple[dict[str, str], Setting]] = {
+    "nothing": ({}, Setting(True, "")),
+    "the main file": ({"/etc/systemd/networkd.conf": NO}, Setting(False, "/etc/systemd/networkd.conf")),
+    "the first main file alone": (
+        {"/usr/lib/systemd/networkd.conf": NO, "/etc/systemd/networkd.conf": "[Network]\n"},
+        Setting(True, ""),
+    ),
+    "a drop-in before the main file": ({"/etc/systemd/networkd.conf": YES, EKS: NO}, Setting(False, EKS)),
+    "the later name, whatever its folder": (
+        {OURS: NO, "/usr/lib/systemd/networkd.conf.d/95-x.conf": YES},
+        Setting(True, "/usr/lib/systemd/networkd.conf.d/95-x.conf"),
+    ),
+    "a name of /etc hides the same of /usr": (
+        {EKS: NO, "/usr/lib/systemd/networkd.conf.d/80-release.conf": YES},
+        Setting(False, EKS),
+    ),
+    "not what is no .conf": ({OURS: NO, f"{OURS}.bak": YES}, Setting(False, OURS)),
+    "the last line of a file": ({OURS: NO + f"{RULES} = On \n"}, Setting(True, OURS)),
+    "not a line of another section": ({OURS: NO + f"[DHCPv4]\n{RULES}=yes\n"}, Setting(False, OURS)),
+    "not a comment, nor what is no boolean": ({OURS: NO + f"#{RULES}=yes\n{RULES}=maybe\n{RULES}=\n"}, Setting(False, OURS)),
+    "not the other key": ({OURS: f"[Network]\n{ROUTES}=no\n"}, Setting(True, "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "setting"), DECIDING.values(), ids=DECIDING.keys())
+def test_what_decides_is(files: dict[str, str], setting: Setting) -> None:
+    assert networkd.setting(files, RULES) == setting
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"),
+    [(None, (RULES, ROUTES)), (257, (RULES, ROUTES)), (249, (RULES, ROUTES)), (248, (ROUTES,)), (246, (ROUTES,)), (245, ())],
+)  # fmt: skip
+def test_a_version_is_told_what_it_knows(version: int | None, keys: tuple[str, ...]) -> None:
+    assert networkd.known(version) == keys
+    text = networkd.drop_in(version)
+    assert bool(text) == bool(keys)
+    assert all(networkd.setting({OURS: text or ""}, key) == Setting(False, OURS) for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "in_force", "verdict", "told"),
+    [
+        (252, {RULES: Setting(False, OURS), ROUTES: Setting(False, EKS)}, True, KEPT_OFF, f"{OURS} and {EKS} says so"),
+        (252, {RULES: Setting(False, OURS), ROUTES: Setting(False, OURS)}, False, KEPT_OFF, f"{OURS} says so, from its next"),
+        (252, {RULES: Setting(), ROUTES: Setting(False, OURS)}, True, HOSTILE, f"{RULES} is yes"),
+        (248, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 248 may remove rules"),
+        (247, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 247 may remove rules"),
+        (246, {ROUTES: Setting(False, OURS)}, True, KEPT_OFF, f"{OURS} says so"),
+        (245, {}, True, HOSTILE, "version 245 has no setting"),
+    ],
+)  # fmt: skip
+def test_a_version_is_judged_by_what_it_removes(
+    version: int, settings: dict[str, Setting], in_force: bool, verdict: str, told: str
+) -> None:
+    daemon = network_daemons.of_networkd(True, version, settings, in_force)
+    assert daemon.verdict == verdict
+    assert told in daemon.reason
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so", 252),  # Debian 12, Ubuntu 24.04
+        ("lib/systemd/libsystemd-shared-247.so", 247),  # Debian 11
+        ("usr/lib/systemd/libsystemd-shared-252-46.el9_5.2.so", 252),  # Red Hat
+        ("usr/lib64/systemd/libsystemd-shared-252.23-3.amzn2023.so", 252),
+        ("usr/lib/systemd/libsystemd-core-252.so", None),
+        ("usr/lib/systemd/libsystemd-shared-next.so", None),
+    ],
+)
+def test_systemds_library_tells_its_version(tmp_path: Path, path: str, version: int | None) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert Networkd(Script({}), str(tmp_path)).version() == version
+
+
+UDEV_RULE = "usr/lib/udev/rules.d/99-vpc-policy-routes.rules"
+EC2 = {"usr/lib/systemd/system/policy-routes@.service": "", UDEV_RULE: "SUBSYSTEM"}
+CLOUD_INIT = {"usr/bin/cloud-init": "", "etc/netplan/50-cloud-init.yaml": "network: {}"}
+NM_CLOUD_SETUP = {
+    "usr/lib/systemd/system/nm-cloud-setup.timer": "",
+    "usr/lib/systemd/system/nm-cloud-setup.service": "",
+}
+
+AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] = {
+    "none": ({}, set(), {}),
+    "NetworkManager": (
+        {"usr/lib/systemd/system/NetworkManager.service": ""},
+        {"NetworkManager.service"},
+        {"NetworkManager": (True, HARMLESS)},
+    ),
+    "nm-cloud-setup": (NM_CLOUD_SETUP, {"nm-cloud-setup.timer"}, {"nm-cloud-setup": (True, HOSTILE)}),
+    "nm-cloud-setup, disabled": (NM_CLOUD_SETUP, set(), {"nm-cloud-setup": (False, HARMLESS)}),
+    "netplan": (
+        {"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""},
+        set(),
+        {"netplan": (True, HARMLESS)},
+    ),
+    "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS)}),
+    "cloud-init that routes": (
+        {**CLOUD_INIT, "etc/netplan/50-cloud-init.yaml": "    routing-policy:\n    - from: 10.0.1.10\n"},
+        set(),
+        {"cloud-init": (True, COMPETING)},
+    ),
+    "amazon-ec2-net-utils": (EC2, set(), {"amazon-ec2-net-utils": (True, COMPETING)}),
+    "amazon-ec2-net-utils, masked as on EKS": (
+        {**EC2, "etc/udev/rules.d/99-vpc-policy-routes.rules": ""},
+        set(),
+        {"amazon-ec2-net-utils": (False, HARMLESS)},
+    ),
+    "ec2-net-utils": (
+        {"etc/udev/rules.d/53-ec2-network-interfaces.rules": ""},
+        set(),
+        {"ec2-net-utils": (True, COMPETING)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "enabled", "found"), AGENTS.values(), ids=AGENTS.keys())
+def test_agents_are_recognised_by_their_files(
+    tmp_path: Path, files: dict[str, str], enabled: set[str], found: dict[str, tuple[bool, str]]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    units: t.Any = FakeUnits(tmp_path)
+    units.enabled = enabled
+    told = network_daemons.of_agents(network_agents.read(units, str(tmp_path)))
+    assert {one.name: (one.active, one.verdict) for one in told} == found
+    assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
+
+
+@pytest.mark.parametrize(
+    ("state", "warned"),
+    [
+        ("ADMIN_STATE=configured\nNETWORK_FILE=/etc/systemd/network/eth1.network\n", True),
+        ("ADMIN_STATE=unmanaged\nNETWORK_FILE=/etc/systemd/network/eth1.network\n", False),
+        ("ADMIN_STATE=unmanaged\n", False),
+        (None, False),
+    ],
+)
+def test_links_that_get_addresses_and_are_networkds_are_told(tmp_path: Path, state: str | None, warned: bool) -> None:
+    links = tmp_path / "run/systemd/netif/links"
+    links.mkdir(parents=True)
+    if state is not None:
+        (links / "3").write_text(state)
+    guard = LinksOfNetworkd(Networkd(Script({}), str(tmp_path)), lambda: {"eth1": 3, "eth2": 4})
+    told = list(guard.inspect())
+    assert bool(told) == warned
+    assert all(one.startswith("systemd-networkd manages eth1 (/etc/systemd/network/eth1.network).") for one in told)
