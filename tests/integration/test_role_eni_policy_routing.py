@@ -1,0 +1,264 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role eni_policy_routing as a user runs it: its playbook, on a node whose pods share ENIs, with packets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Eni, EniLab, playbook
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode
+from lab.metadata import MetadataServer
+from lab.metadata_replies import Aws, Nic
+from lab.node import POD_PORT
+from lab.playbook import Played
+
+PLAYBOOK = "kubenode.datapath.eni_policy_routing"
+NODE_PORT = 30080
+STRICT = 1
+ENI = Eni("eth1", pods=["pod1"], has_address=True)
+AWS = {"layout": "aws_vpc_cni", "connmark": "always", "pod_interfaces": ["veth-*"]}
+CUSTOM: dict[str, Any] = {
+    "layout": "custom",
+    "pod_interfaces": ["veth-*"],
+    "enis": [
+        {"name": "eth0", "primary": True, "ipv4": [PRIMARY.address]},
+        {"name": "eth1", "gateway": {"ipv4": ENI.gateway}, "table": 1101, "pods": [ENI.pod_address(0)]},
+    ],
+}
+
+
+class Site:
+    """A cloud with AWS's metadata, and the playbook that is run against its node."""
+
+    def __init__(self, lab: EniLab, inventory: Path) -> None:
+        self.lab = lab
+        self.node: EniNode = lab.node("node1")
+        self._inventory = inventory
+
+    def play(self, *arguments: str, **variables: Any) -> Played:
+        """Run it; the namespace node has no systemd of its own and would be taken for an image."""
+        given = {f"eni_policy_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
+        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given)
+
+    def is_node_port_answered(self) -> bool:
+        return self.lab.client.fetch(PRIMARY.address, NODE_PORT, timeout=0.5) is not None
+
+
+@contextmanager
+def site_of(tmp_path: Path, cni: bool, system: str | None = None) -> Iterator[Site]:
+    """All links filter strictly, as many a distribution has it."""
+    with EniLab("role", [ENI], cni=cni, system=system) as lab:
+        node: EniNode = lab.node("node1")
+        mac = node.place.mac
+        nics = tuple(
+            Nic(mac(eni.number), (eni.address,), (), f"10.0.{eni.number}.0/24", device_number=eni.number)
+            for eni in (PRIMARY, ENI)
+        )
+        node.service(NODE_PORT, [ENI.pod_address(0)], "Local")
+        node.filter_reverse_path(STRICT)
+        with MetadataServer(lab.router, Aws(), nics):
+            yield Site(lab, lab.write_inventory(tmp_path / "inventory.json"))
+
+
+@pytest.fixture
+def aws(tmp_path: Path) -> Iterator[Site]:
+    """A node with a CNI."""
+    with site_of(tmp_path, cni=True) as site:
+        yield site
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Site]:
+    """A node without one, whose pods reach nothing."""
+    with site_of(tmp_path, cni=False) as site:
+        yield site
+
+
+def four_steps(site: Site, changed: int, **variables: Any) -> Played:
+    """Checked, run, checked again, run again."""
+    before = site.node.snapshot()
+    predicted = site.play("--check", "--diff", **variables)
+    assert (predicted.changed, predicted.failed) == (changed, False), predicted.output
+    assert site.node.snapshot() == before
+    done = site.play("--diff", **variables)
+    assert (done.changed, done.failed) == (changed, False), done.output
+    assert diffs(done) == diffs(predicted)
+    after = site.node.snapshot()
+    for arguments in (["--check"], []):
+        again = site.play(*arguments, **variables)
+        assert (again.changed, again.failed) == (0, False), again.output
+        assert site.node.snapshot() == after
+    return again
+
+
+def diffs(play: Played) -> list[str]:
+    return [line for line in play.output.splitlines() if line.startswith(("+", "-"))]
+
+
+@pytest.mark.parametrize("remedy", ["loose", "strict"])
+def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: str) -> None:
+    clean = aws.node.snapshot()
+    assert not aws.is_node_port_answered()
+    converged = four_steps(aws, changed=4, remedy=remedy, **AWS)
+    assert sorted(converged.modules) == [
+        "imds_info",
+        "network_daemons",
+        "nftables_connmark",
+        "policy_routes",
+        "rp_filter",
+    ]
+    assert f"Remedy {remedy}: eth0" in converged.output
+    assert aws.is_node_port_answered()
+    rules = aws.node.run(["ip", "rule"]).stdout
+    assert (
+        re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE)
+        and "1024:\tfrom all fwmark 0x80/0x80" in rules
+    )
+    assert aws.play(remedy=remedy, state="absent", **AWS).changed == 4
+    assert aws.node.snapshot() == clean
+    again = aws.play(remedy=remedy, state="absent", **AWS)
+    assert (again.changed, again.failed) == (0, False)
+
+
+def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: Site) -> None:
+    clean = aws.node.snapshot()
+    first: dict[str, dict[str, Any]] = {}
+    for remedy in ("strict", "symmetric", "loose", "symmetric", "strict", "loose"):
+        assert aws.play(remedy=remedy, **AWS).changed >= 2
+        assert aws.is_node_port_answered()
+        assert aws.node.snapshot() == first.setdefault(remedy, aws.node.snapshot())
+    aws.play(remedy="loose", state="absent")
+    assert aws.node.snapshot() == clean
+
+
+def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) -> None:
+    """The ENI has no address, the cloud checks sources and the node filters strictly: no other remedy helps a pod here."""
+    node = bare.node
+    node.ip([f"address delete {ENI.address}/24 dev eth1"])
+    node.service(NODE_PORT + 1, [BACKEND], "Cluster", load_balancer_ip=LOAD_BALANCER)
+    clean = node.snapshot()
+    primary, eni = CUSTOM["enis"]
+    given = {**CUSTOM, "enis": [primary, {**eni, "ipv4": [ENI.address]}], "remedy": "symmetric"}
+    converged = four_steps(bare, changed=4, **given)
+    assert sorted(converged.modules) == ["link_addresses", "network_daemons", "nftables_connmark", "policy_routes"]
+    assert f"Remedy symmetric: the ENIs have addresses of their own ({ENI.address} on eth1)" in converged.output
+    assert [line for line in node.snapshot()["sysctls"] if "rp_filter" in line] == [
+        line for line in clean["sysctls"] if "rp_filter" in line
+    ]
+    answer = bare.lab.fetch_from("pod1", LOAD_BALANCER, 80)
+    assert answer and answer.peer == ENI.address
+    assert bare.is_node_port_answered()
+    assert bare.play(remedy="symmetric", state="absent").changed == 4
+    assert node.snapshot() == clean
+
+
+def test_a_cni_that_marks_by_itself_is_left_to_it_unless_strict(aws: Site) -> None:
+    played = aws.play(layout="aws_vpc_cni")
+    assert "marked by the CNI (aws_vpc_cni)" in played.output
+    assert "kubenodeReturnPath" not in aws.node.run(["nft", "list", "tables"]).stdout
+    strict = aws.play(layout="aws_vpc_cni", remedy="strict")
+    assert "marked by a table of ours" in strict.output
+    listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
+    assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed
+
+
+def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
+    aws.node.ip(
+        [
+            "rule add fwmark 0x80/0x80 lookup main priority 1024",
+            "rule add from 10.0.1.10 lookup 2 priority 32765",
+            "route add 10.0.1.1 dev eth1 table 2 scope link",
+            "route add default via 10.0.1.1 dev eth1 table 2",
+        ]
+    )
+    before = aws.node.snapshot()
+    played = aws.play(layout="aws_vpc_cni")
+    after = aws.node.snapshot()
+    assert not played.failed
+    assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
+
+
+def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
+    clean = bare.node.snapshot()
+    assert not bare.lab.fetch_from("pod1", BACKEND, POD_PORT)
+    priorities = {"from_pod": 1350}
+    given = {"enis": CUSTOM["enis"], "pod_interfaces": ["veth-*"], "priorities": priorities}
+    text = {"protocol": "76", **{name: json.dumps(value) for name, value in given.items()}}
+    converged = bare.play(**{**CUSTOM, **text})
+    assert converged.changed == 4 and "imds_info" not in converged.modules
+    answer = bare.lab.fetch_from("pod1", BACKEND, POD_PORT)
+    assert answer and answer.peer == ENI.pod_address(0)
+    assert bare.is_node_port_answered()
+    assert bare.play(**CUSTOM, protocol=76, priorities=priorities).changed == 0
+    bare.play(state="absent", protocol=76)
+    assert bare.node.snapshot() == clean
+
+
+def test_a_run_finds_all_in_place_on_a_node_that_an_image_has_booted(tmp_path: Path) -> None:
+    with site_of(tmp_path, cni=True, system="bookworm") as site:
+        image = site.play(mode="image", primary_interface="eth0", **AWS)
+        assert not image.failed and "imds_info" not in image.modules, image.output
+        site.node.reboot()
+        assert f"from {ENI.address} lookup 2 proto 75" in site.node.run(["ip", "rule"]).stdout
+        run = site.play(**AWS)
+        assert "imds_info" in run.modules and run.changed == 0, run.output
+
+
+def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_asked(aws: Site) -> None:
+    before = aws.node.snapshot()
+    image = aws.play(mode="auto", primary_interface="eth0", **AWS)
+    assert "An image: systemd does not run on it" in image.output and image.changed == 4
+    assert "imds_info" not in image.modules
+    after = aws.node.snapshot()
+    assert {key: after[key] for key in after if key != "files"} == {
+        key: before[key] for key in before if key != "files"
+    }
+    kept = aws.node.read("/etc/kubenode/policy-routes-75.json")
+    assert '"enis": {"layout": "aws_vpc_cni", "cloud": "auto", "pod_interfaces": ["veth-*"]}' in kept
+    aws.play(mode="auto", state="absent")
+    assert aws.node.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "eni_policy_routing_primary_interface must be given for an image"),
+        (
+            {"primary_interface": "eth0", "remedy": "symmetric"},
+            "eni_policy_routing_remedy must be loose or strict for an image",
+        ),
+    ],
+)
+def test_an_image_says_what_it_can_not_find_out_at_boot(aws: Site, variables: dict[str, Any], told: str) -> None:
+    before = aws.node.snapshot()
+    failed = aws.play(mode="image", **AWS, **variables)
+    assert failed.failed and told in failed.output
+    assert aws.node.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "eni_policy_routing_layout must be one of aws_vpc_cni, cilium, terway and custom; nothing was given"),
+        ({"layout": "calico"}, "calico"),
+        (
+            {"layout": "cilium", "remedy": "strict", "connmark": "never"},
+            "every reply to a pod that comes in by the primary ENI would be dropped",
+        ),
+        ({"layout": "terway", "enis": [{"name": "eth0"}]}, "enis[].primary must be true of one ENI"),
+    ],
+)
+def test_bad_input_is_a_clear_error_and_changes_nothing(aws: Site, variables: dict[str, Any], told: str) -> None:
+    before = aws.node.snapshot()
+    failed = aws.play(**variables)
+    assert failed.failed and told in failed.output
+    assert aws.node.snapshot() == before

@@ -1,0 +1,230 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""ENIs in, rules and routes out, as each CNI numbers them; and what is wrong with ENIs."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import cni_layouts, eni_layout, policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+
+Entry = dict[str, t.Any]
+
+# As imds_info returns them on AWS.
+PRIMARY: Entry = {
+    "name": "eth0",
+    "mac": "02:00:00:00:00:01",
+    "ipv4": ["10.0.0.10"],
+    "ipv6": [],
+    "gateway": {"ipv4": "10.0.0.1", "ipv6": None},
+    "subnets": ["10.0.0.0/24"],
+    "primary": True,
+    "master": None,
+    "index": 2,
+    "device_number": 0,
+    "network_card": None,
+}
+SECOND: Entry = {
+    **PRIMARY,
+    "name": "eth1",
+    "ipv4": ["10.0.1.10", "10.0.1.11", "10.0.1.12"],
+    "gateway": {"ipv4": "10.0.1.1", "ipv6": None},
+    "primary": False,
+    "index": 3,
+    "device_number": 1,
+}
+DUAL_PRIMARY = {**PRIMARY, "ipv6": ["fd00::10"], "gateway": {"ipv4": "10.0.0.1", "ipv6": "fd00::1"}}
+DUAL_SECOND = {**SECOND, "ipv6": ["fd00:1::10"], "gateway": {"ipv4": "10.0.1.1", "ipv6": "fd00:1::1"}}
+ABSENT = {**SECOND, "name": None, "index": None, "device_number": 2}
+GIVEN_PRIMARY: Entry = {"name": "eth0", "primary": True}
+GIVEN: Entry = {"name": "eth1", "table": 1101, "gateway": {"ipv4": "10.0.1.1"}}
+
+MARKED_109 = "ip rule 109: from all fwmark 0x80/0x80 lookup main"
+MARKED_600 = "ip rule 600: from all fwmark 0x10/0x10 lookup 100"
+MARKED_1024 = "ip rule 1024: from all fwmark 0x80/0x80 lookup main"
+MARKED_1200 = "ip rule 1200: from all fwmark 0x80/0x80 lookup main"
+
+
+def aws_table(table: int) -> list[str]:
+    return [
+        f"ip route 10.0.1.1 dev eth1 table {table} scope link",
+        f"ip route default via 10.0.1.1 dev eth1 table {table}",
+    ]
+
+
+# Expected are lines of `ip rule` and `ip route`, as the sources of the CNIs make them.
+CASES: dict[str, tuple[str, list[Entry], list[str], list[str]]] = {
+    "aws: one ENI": ("aws_vpc_cni", [PRIMARY], [MARKED_1024], []),
+    "aws: the device number and one": (
+        "aws_vpc_cni",
+        [PRIMARY, SECOND],
+        [MARKED_1024, "ip rule 32765: from 10.0.1.10 lookup 2"],
+        aws_table(2),
+    ),
+    "aws: another network card": (
+        "aws_vpc_cni",
+        [PRIMARY, {**SECOND, "network_card": 1, "device_number": 0}],
+        [MARKED_1024, "ip rule 32765: from 10.0.1.10 lookup 10100"],
+        aws_table(10100),
+    ),
+    "aws: one that is not plugged in": ("aws_vpc_cni", [PRIMARY, ABSENT], [MARKED_1024], []),
+    "aws: both families, of which no router announces itself in the metadata": (
+        "aws_vpc_cni",
+        [{**DUAL_PRIMARY, "gateway": PRIMARY["gateway"]}, {**DUAL_SECOND, "gateway": SECOND["gateway"]}],
+        [
+            MARKED_1024,
+            MARKED_1024.replace("ip rule", "ip -6 rule"),
+            "ip rule 32765: from 10.0.1.10 lookup 2",
+            "ip -6 rule 32765: from fd00:1::10 lookup 2",
+        ],
+        [
+            *aws_table(2),
+            "ip -6 route fe80:ec2::1 dev eth1 table 2 metric 1024",
+            "ip -6 route default via fe80:ec2::1 dev eth1 table 2 metric 1024",
+        ],
+    ),
+    "cilium: ten and the interface's number, no rule for its address": (
+        "cilium",
+        [PRIMARY, SECOND],
+        [MARKED_109],
+        aws_table(11),
+    ),
+    "terway: a thousand and the link's index": (
+        "terway",
+        [PRIMARY, SECOND],
+        [MARKED_600],
+        [
+            "ip route default via 10.0.0.1 dev eth0 onlink table 100",
+            "ip route default via 10.0.1.1 dev eth1 onlink table 1003",
+        ],
+    ),
+    "terway: both families": (
+        "terway",
+        [DUAL_PRIMARY, DUAL_SECOND],
+        [MARKED_600, MARKED_600.replace("ip rule", "ip -6 rule")],
+        [
+            "ip route default via 10.0.0.1 dev eth0 onlink table 100",
+            "ip -6 route default via fd00::1 dev eth0 onlink table 100 metric 1024",
+            "ip route default via 10.0.1.1 dev eth1 onlink table 1003",
+            "ip -6 route default via fd00:1::1 dev eth1 onlink table 1003 metric 1024",
+        ],
+    ),
+    "terway: IPv6 without a known router": (
+        "terway",
+        [{**DUAL_PRIMARY, "gateway": PRIMARY["gateway"]}, {**SECOND, "index": None}],
+        [MARKED_600],
+        ["ip route default via 10.0.0.1 dev eth0 onlink table 100"],
+    ),
+    "custom: pods": (
+        "custom",
+        [GIVEN_PRIMARY, {**GIVEN, "pods": ["10.0.1.11", "10.0.1.16/28"]}],
+        [
+            MARKED_1200,
+            "ip rule 1100: from all to 10.0.1.11 lookup main",
+            "ip rule 1300: from 10.0.1.11 lookup 1101",
+            "ip rule 1100: from all to 10.0.1.16/28 lookup main",
+            "ip rule 1300: from 10.0.1.16/28 lookup 1101",
+        ],
+        ["ip route default via 10.0.1.1 dev eth1 onlink table 1101"],
+    ),
+    "custom: IPv6 pods, an address, text for numbers": (
+        "custom",
+        [
+            {**GIVEN_PRIMARY, "primary": "true"},
+            {"name": "eth1", "table": "1101", "gateway": {"ipv6": "fe80::1"}, "pods": ["fd00:1::11"], "ipv6": ["fd00:1::10"]},
+        ],
+        [
+            MARKED_1200,
+            "ip -6 rule 1100: from all to fd00:1::11 lookup main",
+            "ip -6 rule 1300: from fd00:1::11 lookup 1101",
+            "ip -6 rule 1400: from fd00:1::10 lookup 1101",
+        ],
+        ["ip -6 route default via fe80::1 dev eth1 onlink table 1101 metric 1024"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "enis", "rules", "routes"), CASES.values(), ids=CASES.keys())
+def test_each_layout_is_that_of_its_cni(layout: str, enis: list[Entry], rules: list[str], routes: list[str]) -> None:
+    wish = eni_layout.wish(layout, enis)
+    wanted = policy.from_options(75, wish.rules, wish.routes, {"main": 254})
+    assert [str(rule) for rule in wanted.rules or ()] == rules
+    assert [str(route) for route in wanted.routes or ()] == routes
+
+
+@pytest.mark.parametrize("case", [case for name, case in CASES.items() if "card" not in name])
+def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], list[str], list[str]]) -> None:
+    wish = eni_layout.wish(*case[:2])
+    wanted = policy.from_options(75, wish.rules, wish.routes, {"main": 254})
+    assert cni_layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
+
+
+def test_custom_takes_another_mark_and_other_priorities() -> None:
+    enis = [GIVEN_PRIMARY, {**GIVEN, "pods": ["10.0.1.11"]}]
+    wish = eni_layout.wish("custom", enis, "0x100/0x300", {"to_pod": 700, "mark": "701", "from_pod": 702})
+    assert [rule["priority"] for rule in wish.rules] == [701, 700, 702]
+    assert (wish.rules[0]["fwmark"], wish.mark, wish.mask) == ("0x100/0x300", "0x100", "0x300")
+    assert (wish.primary_interface, wish.pod_interfaces, wish.marks_itself) == ("eth0", [], False)
+
+
+def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_given() -> None:
+    third = {**SECOND, "name": "eth2", "ipv4": [], "ipv6": ["fd00:2::10"]}
+    for layout in ("aws_vpc_cni", "cilium", "terway"):
+        assert eni_layout.wish(layout, [DUAL_PRIMARY, DUAL_SECOND, ABSENT, third]).addresses == [
+            {"dev": "eth1", "address": "10.0.1.10"}
+        ]
+
+
+def test_who_marks_by_itself_is_told() -> None:
+    marks = {name: eni_layout.wish(name, [PRIMARY]).marks_itself for name in eni_layout.LAYOUTS}
+    assert marks == {"aws_vpc_cni": True, "cilium": True, "terway": False, "custom": False}
+
+
+BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
+    ("calico", [PRIMARY], {}, "layout must be one of aws_vpc_cni, cilium, terway, custom; 'calico'"),
+    ("custom", None, {}, "enis must be a list"),
+    ("custom", [], {}, "enis must be a list of at least one"),
+    ("custom", ["eth0"], {}, r"enis\[0\] must be a dictionary"),
+    ("custom", [SECOND], {}, r"enis\[\]\.primary must be true of one ENI.*\[\] was given"),
+    ("custom", [PRIMARY, PRIMARY], {}, r"enis\[\]\.primary must .*\['eth0', 'eth0'\]"),
+    ("custom", [{**PRIMARY, "name": None}], {}, r"enis\[0\]\.name must be the link"),
+    ("custom", [{**PRIMARY, "name": "a/b"}], {}, r"enis\[0\]\.name must be a link's name"),
+    ("custom", [{**PRIMARY, "nmae": "eth0"}], {}, r"enis\[0\]\.nmae must be left out; known here are name"),
+    ("custom", [{**PRIMARY, "master": "br0"}], {}, r"enis\[0\]\.master must be left out"),
+    ("custom", [{**PRIMARY, "gateway": "10.0.0.1"}], {}, r"enis\[0\]\.gateway must be a dictionary"),
+    ("custom", [{**PRIMARY, "gateway": {"ipv4": "fd00::1"}}], {}, r"enis\[0\]\.gateway\.ipv4 must be an IPv4 address"),
+    ("custom", [{**PRIMARY, "ipv4": "10.0.0.10"}], {}, r"enis\[0\]\.ipv4 must be a list"),
+    ("custom", [{**PRIMARY, "ipv4": ["10.0.0.256"]}], {}, r"enis\[0\]\.ipv4 must be an IP address"),
+    ("custom", [{**PRIMARY, "index": 0}], {}, r"enis\[0\]\.index must be a number from 1"),
+    ("custom", [PRIMARY, {**SECOND, "index": None}], {}, r"enis\[1\]\.table must be given"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": "10.0.1.11"}], {}, r"enis\[1\]\.pods must be a list"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": ["all"]}], {}, r"enis\[1\]\.pods\[0\] must be an IP address"),
+    ("custom", [{**PRIMARY, "pods": ["10.0.0.11"]}], {}, r"enis\[0\]\.pods must be left out: table main"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": ["fd00::11"]}], {}, r"enis\[1\]\.gateway\.ipv6 must be given"),
+    ("custom", [PRIMARY, {"name": "eth1", "table": 9, "ipv4": ["10.0.1.9"]}], {}, r"enis\[1\]\.gateway\.ipv4 must be given"),
+    ("custom", [PRIMARY], {"mark": "0x100/0x80"}, "mark must be MARK or MARK/MASK"),
+    ("custom", [PRIMARY], {"mark": "0"}, "mark must be MARK or MARK/MASK"),
+    ("custom", [PRIMARY], {"priorities": "low"}, "priorities must be a dictionary with to_pod"),
+    ("custom", [PRIMARY], {"priorities": {"pod": 7}}, r"priorities\.pod must be left out; known here are to_pod"),
+    ("custom", [PRIMARY], {"priorities": {"mark": 0}}, r"priorities\.mark must be a number from 1 to 32765; 0"),
+    ("custom", [PRIMARY], {"priorities": {"mark": 1300}}, "priorities must be in the order to_pod, mark, from_pod"),
+    ("cilium", [PRIMARY], {"mark": "0x100"}, "mark must be left out: the layout cilium has its own"),
+    ("terway", [PRIMARY], {"priorities": {"mark": 7}}, "priorities must be left out"),
+    ("terway", [{**PRIMARY, "gateway": {}}], {}, r"enis\[0\]\.gateway\.ipv4 must be given"),
+    ("aws_vpc_cni", [PRIMARY, {**SECOND, "pods": ["10.0.1.11"]}], {}, r"enis\[1\]\.pods must be left out: aws_vpc_cni"),
+    ("aws_vpc_cni", [PRIMARY, {**SECOND, "device_number": 0}], {}, r"enis\[1\]\.device_number must be given.*; 0 was"),
+    ("cilium", [PRIMARY, {**SECOND, "device_number": None}], {}, r"enis\[1\]\.device_number must be given.*; None was"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "enis", "options", "told"), BAD)
+def test_bad_input_is_named_with_what_is_allowed(
+    layout: str, enis: t.Any, options: dict[str, t.Any], told: str
+) -> None:
+    with pytest.raises(Invalid, match=f"^{told}"):
+        eni_layout.wish(layout, enis, **options)
