@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""By what CNIs are known on a node: the plugins that a configuration names, their links and their chains.
+
+From the sources of azure-container-networking (network/transparent_endpointclient_linux.go), cilium
+(pkg/datapath/connector), amazon-vpc-cni-k8s (pkg/networkutils/network.go), flannel (pkg/trafficmngr/iptables), calico and
+kubernetes (pkg/kubelet/network/kubenet).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
+CILIUM_PLUGIN = "cilium-cni"
+CILIUM_HOST = "cilium_host"  # the link that the agent makes first
+# The node's ends of pods' links. lxc_health is that of Cilium's own health check.
+PODS = {
+    AZURE: re.compile(r"azv[0-9a-f]{1,11}"),
+    CILIUM: re.compile(r"lxc(?!_health)\w+"),
+    OTHER: re.compile(r"(cali|eni|veth)\w+"),
+}
+
+
+class Owner(t.NamedTuple):
+    """What a CNI that is neither azure-vnet nor Cilium, or an agent beside it, makes on a node."""
+
+    name: str
+    chains: re.Pattern[str] | None = None
+    links: re.Pattern[str] | None = None
+
+
+OTHERS = (
+    Owner("amazon-vpc-cni", re.compile(r"AWS-(SNAT|CONNMARK)-CHAIN-\d+")),
+    Owner("flannel", re.compile(r"FLANNEL-\w+"), re.compile(r"flannel(\.\d+|-wg|-v6\.\d+)|cni0")),
+    Owner("calico", re.compile(r"cali-\S+"), re.compile(r"vxlan\.calico|wireguard\.cali")),
+    Owner("azure-npm", re.compile(r"AZURE-NPM\S*")),
+    Owner("kubenet", None, re.compile(r"cbr0")),
+    Owner("weave", re.compile(r"WEAVE\S*"), re.compile(r"weave|vxlan-6784")),
+)
+
+
+def plugins_in(text: str) -> tuple[str, ...]:
+    """Types of the plugins of a configuration, or of a list of them; () for what can not be read."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(found, dict):
+        return ()
+    listed = found.get("plugins")
+    plugins = listed if isinstance(listed, list) else [found]
+    return tuple(str(plugin["type"]) for plugin in plugins if isinstance(plugin, dict) and "type" in plugin)
+
+
+def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
+    """The node's ends of pods' links, by whose they are."""
+    found: dict[str, list[str]] = {owner: [] for owner in PODS}
+    for link in sorted(links):
+        owner = next((owner for owner, name in PODS.items() if name.fullmatch(link)), None)
+        if owner:
+            found[owner].append(link)
+    return found
+
+
+def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[str, list[str]]:
+    """What is there of other CNIs, by their names. chains: where each is, and its name."""
+    found: dict[str, list[str]] = {}
+    for place, chain in sorted(set(chains)):
+        for owner in OTHERS:
+            if owner.chains and owner.chains.fullmatch(chain):
+                found.setdefault(owner.name, []).append(f"chain {chain} in {place}")
+    for link in sorted(links):
+        for owner in OTHERS:
+            if owner.links and owner.links.fullmatch(link):
+                found.setdefault(owner.name, []).append(f"link {link}")
+    return found

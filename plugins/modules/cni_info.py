@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cni_info
+short_description: See which CNI serves a node, whose its pods are, and what other CNIs left
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Reads CNI configurations, the node's links and the names of its chains. Nothing is judged by more than a name here;
+    M(kubenode.datapath.ebtables_cleanup) looks for evidence.
+notes:
+  - Reads chains of nf_tables, and those of iptables' old tables where the kernel has one in use and C(iptables-legacy-save) is
+    there.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+options: {}
+"""
+
+EXAMPLES = r"""
+- name: See who serves the node
+  kubenode.datapath.cni_info:
+  register: cni
+
+- name: Go on only where Cilium does
+  ansible.builtin.assert:
+    that: cni.is_cilium
+"""
+
+RETURN = r"""
+plugins:
+  description: Types of the plugins in the configuration that a container runtime takes, the first one.
+  returned: success
+  type: list
+  elements: str
+  sample: [cilium-cni]
+configurations:
+  description: Paths of all configurations that a runtime looks at, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/cni/net.d/05-cilium.conflist]
+is_cilium:
+  description: Whether that first configuration is Cilium's, and the agent has made its link C(cilium_host).
+  returned: success
+  type: bool
+pods:
+  description: The node's ends of pods' links, by whose they are.
+  returned: success
+  type: dict
+  contains:
+    azure_vnet:
+      description: Names that begin with C(azv).
+      type: list
+      elements: str
+    cilium:
+      description: Names that begin with C(lxc).
+      type: list
+      elements: str
+    other:
+      description: Names that begin with C(cali), C(eni) or C(veth).
+      type: list
+      elements: str
+bridge:
+  description: azure-vnet's bridge; V("") where there is none.
+  returned: success
+  type: str
+  sample: azure0
+bridge_ports:
+  description: The links in it.
+  returned: success
+  type: list
+  elements: str
+  sample: [eth0]
+others:
+  description: Chains and links of CNIs and agents that are neither azure-vnet nor Cilium, by whose they are.
+  returned: success
+  type: dict
+  sample: {amazon-vpc-cni: [chain AWS-SNAT-CHAIN-0 in ip nat (nft)]}
+neighbors:
+  description: Permanent neighbours on other links than azure-vnet's bridge, as old versions of Cilium left them.
+  returned: success
+  type: list
+  elements: str
+  sample: [10.240.0.9 dev eth0 lladdr 12:34:56:78:9a:bc PERMANENT]
+"""
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import bridge as bridges
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import cni as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import chains, cni
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.link_messages import LinkMessages
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+
+
+def main() -> None:
+    module = Module({})
+    with module.reporting() as result:
+        links = LinkMessages().links()
+        names = [link.name for link in links]
+        configurations = cni.plugins()
+        first = next((plugins for plugins in configurations.values() if plugins), ())
+        configured = {found.content.bridge for found in cni.configurations().values()} - {""}
+        bridge = bridges.bridge_of(links, None, configured)
+        ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
+        permanent = [
+            one for one in Netlink().neighbours() if one.is_permanent and not (bridge and one.link == bridge.name)
+        ]
+        result.update(
+            changed=False,
+            plugins=list(first),
+            configurations=list(configurations),
+            is_cilium=model.CILIUM_PLUGIN in first and model.CILIUM_HOST in names,
+            pods=model.pods_by_owner(names),
+            bridge=bridge.name if bridge else "",
+            bridge_ports=ports,
+            others=model.others(chains.read(module.run), names),
+            neighbors=[str(one) for one in permanent],
+        )
+
+
+if __name__ == "__main__":
+    main()

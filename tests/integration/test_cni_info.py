@@ -1,0 +1,76 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""cni_info on a node with the traces of several CNIs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.azure_bridge import enslave
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+CONFIGURATIONS = "/etc/cni/net.d"
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node: NamespaceNode = lab.node("node1")
+    node.remove(CONFIGURATIONS)  # the host may have podman's
+    return node
+
+
+def look(node: NamespaceNode) -> dict[str, Any]:
+    before = node.snapshot()
+    found = Steps(node, "cni_info", {}).run()
+    assert not found["changed"] and node.snapshot() == before
+    return found
+
+
+def conflist(*types: str) -> str:
+    return json.dumps({"name": "net", "plugins": [{"type": one} for one in types]})
+
+
+def test_a_bare_node(node: NamespaceNode) -> None:
+    found = look(node)
+    assert (found["plugins"], found["configurations"], found["is_cilium"]) == ([], [], False)
+    assert (found["bridge"], found["bridge_ports"], found["others"], found["neighbors"]) == ("", [], {}, [])
+
+
+def test_the_first_configuration_decides_and_cilium_must_have_been_there(node: NamespaceNode) -> None:
+    node.write(f"{CONFIGURATIONS}/10-azure.conflist", conflist("azure-vnet", "portmap"))
+    assert look(node)["plugins"] == ["azure-vnet", "portmap"]
+    node.write(f"{CONFIGURATIONS}/05-cilium.conflist", conflist("cilium-cni"))
+    node.write(f"{CONFIGURATIONS}/00-broken.conf", "{")
+    node.write(f"{CONFIGURATIONS}/01-old.conflist.cilium_bak", conflist("azure-vnet"))
+    found = look(node)
+    assert (found["plugins"], found["is_cilium"]) == (["cilium-cni"], False)
+    assert f"{CONFIGURATIONS}/01-old.conflist.cilium_bak" not in found["configurations"]
+    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    assert look(node)["is_cilium"]
+
+
+def test_whose_pods_are_here_and_what_others_left(node: NamespaceNode) -> None:
+    enslave(node)
+    pods = ["azv0123456789a", "lxc0123456789ab", "lxc_health", "calib1c2"]
+    node.ip([f"link add {name} type veth peer name p{number}" for number, name in enumerate(pods)])
+    node.ip([f"link set {pods[0]} master azure0", "link add cni0 type bridge"])
+    node.run(["iptables-nft", "-t", "nat", "-N", "AWS-SNAT-CHAIN-0"])
+    node.run(["ip6tables-nft", "-t", "nat", "-N", "FLANNEL-POSTRTG"])
+    for link, address in (("azure0", "192.0.2.98"), (pods[1], "192.0.2.99")):
+        node.ip([f"neighbour add {address} lladdr 12:34:56:78:9a:bc nud permanent dev {link}"])
+    found = look(node)
+    assert (found["bridge"], found["bridge_ports"]) == ("azure0", ["azv0123456789a", "eth0"])
+    assert found["pods"] == {
+        "azure_vnet": ["azv0123456789a"], "cilium": ["lxc0123456789ab"], "other": ["calib1c2"]
+    }  # fmt: skip
+    assert found["others"] == {
+        "amazon-vpc-cni": ["chain AWS-SNAT-CHAIN-0 in ip nat (nft)"],
+        "flannel": ["chain FLANNEL-POSTRTG in ip6 nat (nft)", "link cni0"],
+    }
+    assert found["neighbors"] == ["192.0.2.99 dev lxc0123456789ab lladdr 12:34:56:78:9a:bc PERMANENT"]

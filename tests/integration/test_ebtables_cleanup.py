@@ -1,0 +1,573 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ebtables_cleanup on a real kernel: azure-vnet's leftovers gone, and nothing else; and back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lab import Lab, Node, azure_vnet, background, ebtables_versions, playbook, surroundings, watched
+from lab.azure_vnet import BRIDGE, CILIUM, CONFLIST, STATE, AzurePod
+from lab.load_balancer import LINK
+from lab.machine import Machine
+from lab.node import POD_PORT, NamespaceNode
+from lab.prober import Prober
+from lab.steps import Steps
+
+MODULE = "ebtables_cleanup"
+BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
+LIBRARY = "/var/lib/kubenode/lib"
+
+LIVING = AzurePod(0)
+GONE = [AzurePod(number) for number in range(1, 4)]
+FOREIGN = [
+    "-t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst 02:aa:00:00:00:01 --dnat-target ACCEPT",
+    "-t nat -A POSTROUTING -s Unicast -o eth1 -j snat --to-src 02:aa:00:00:00:02 --snat-arp --snat-target ACCEPT",
+    "-t nat -A POSTROUTING -p ARP -o br0 --arp-op Request --arp-ip-dst 10.99.0.0/16 -j DROP",
+    "-t filter -A FORWARD -p IPv4 --ip-proto tcp --ip-dport 80 -j mark --mark-set 0x5 --mark-target CONTINUE",
+    "-t filter -A FORWARD --among-dst 2:0:0:0:0:9=10.99.0.1,2:0:0:0:0:8 -j DROP",
+    '-t filter -A FORWARD --log-level notice --log-prefix "hello world" -j CONTINUE',
+]  # fmt: skip
+# As kubenet does it (ensure-no-dup.sh of AgentBaker).
+KUBENET = """
+ebtables-nft -t filter -N AKS-DEDUP-PROMISC
+ebtables-nft -t filter -A AKS-DEDUP-PROMISC -p IPv4 -s 02:aa:00:00:00:03 -o veth+ --ip-src 10.99.0.1 -j ACCEPT
+ebtables-nft -t filter -A OUTPUT -j AKS-DEDUP-PROMISC
+ebtables-nft -t filter -P FORWARD DROP
+"""
+
+
+def with_past(lab: Lab) -> NamespaceNode:
+    """The first node, of whose pods under azure-vnet one lives: its interface is eth1 of pod1."""
+    node: NamespaceNode = lab.node("node1")
+    azure_vnet.past(node, node.place.mac(), [LIVING, *GONE])
+    azure_vnet.ebtables(node, FOREIGN)
+    node.run(["sh", "-ec", KUBENET])
+    azure_vnet.attach(node, LIVING, lab.pod("pod1").pid)
+    lab.pod("pod1").ip(["link set eth1 up", f"address add {LIVING.address}/16 dev eth1"])
+    return node
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    return with_past(lab)
+
+
+@pytest.fixture
+def steps(node: NamespaceNode) -> Steps:
+    return Steps(node, MODULE, {})
+
+
+def neighbours(node: NamespaceNode) -> list[str]:
+    return sorted(node.run_from_host(["ip", "neighbour", "show", "dev", BRIDGE, "nud", "permanent"]).splitlines())
+
+
+def state(node: NamespaceNode) -> dict[str, Any]:
+    """All that the module may change."""
+    return {
+        **node.snapshot(),
+        "ebtables": azure_vnet.listing(node),
+        "neighbours": neighbours(node),
+    }
+
+
+def is_about(line: str, pods: Sequence[AzurePod]) -> bool:
+    return any(re.search(rf"\b{re.escape(pod.address)}\b", line) for pod in pods)
+
+
+def reasons(rules: list[dict[str, str]], pod: AzurePod) -> set[str]:
+    return {one["reason"] for one in rules if is_about(one["rule"], [pod])}
+
+
+# Twelve steps
+
+
+def test_leftovers_go_further_ones_go_too_and_all_comes_back(node: NamespaceNode, steps: Steps) -> None:
+    before, listed = state(node), azure_vnet.listing(node)
+    done = steps.four()
+    assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE)]
+    assert (len(done["removed"]), len(done["neighbors"]), done["backup_file"]) == (6, 3, BACKUP)
+    assert not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
+    assert node.run(["stat", "-c", "%a %u", BACKUP]).stdout == "600 0\n"
+
+    after = state(node)
+    azure_vnet.restore(node, GONE[0].rules)  # azure-vnet has done it again
+    node.write(STATE, azure_vnet.state_text(node.place.mac(), [LIVING, *GONE]), 0o600)
+    done = steps.four()
+    assert (len(done["removed"]), done["neighbors"]) == (2, [])
+    assert {**state(node), "files": 0} == {**after, "files": 0} and not node.exists(STATE)
+
+    done = steps.four(state="restored")
+    assert len(done["restored"]) == 6 and done["differences"] == []
+    assert state(node) == before
+
+
+def test_restored_gives_back_the_node_as_it_was_counters_included(node: NamespaceNode, steps: Steps) -> None:
+    node.run_from_host(["ebtables-nft", "-t", "nat", "-I", "PREROUTING", *GONE[0].rules[1].split()[4:], "-c", "5", "6"])
+    before = state(node)
+    (counted,) = (line for line in azure_vnet.listing(node, counters=True) if line.startswith("[5:6]"))
+    assert steps.run()["changed"]
+    assert state(node) != before
+    steps.run(state="restored")
+    assert state(node) == before and counted in azure_vnet.listing(node, counters=True)
+
+
+def test_a_pod_that_lives_and_what_serves_it_is_kept_with_the_reason(node: NamespaceNode, steps: Steps) -> None:
+    done = steps.run(check=True)
+    (why,) = reasons(done["kept"], LIVING)
+    assert "which has the address and the MAC" in why
+    assert reasons(done["removed"], LIVING) == set()
+    node_wide = [one for one in done["kept"] if "serves all pods" in one["reason"]]
+    assert [one["chain"] for one in node_wide] == ["FORWARD", "PREROUTING", "PREROUTING", "POSTROUTING"]
+    assert {one["reason"].split(":")[0] for one in done["kept"] if "10.99." in one["rule"]} == {"doubtful"}
+
+
+def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
+    listed = azure_vnet.listing(node)
+    steps.run()
+    lab.pod("pod1").ip(["link delete eth1"])
+    done = steps.four()
+    assert len(done["removed"]) == 6
+    expected = [line for line in listed if not is_about(line, [LIVING, *GONE]) and azure_vnet.NODE_ADDRESS not in line]
+    ours = ("--arp-op Reply -j dnat", f"--to-src {node.place.mac()}", "neighbour-solicitation")
+    assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in ours)]
+
+
+# Packets
+
+
+@pytest.fixture
+def outside(lab: Lab, node: NamespaceNode) -> Machine:
+    """Another host of the pods' subnet."""
+    lab.load_balancer.ip([f"address add 10.240.200.1/16 dev {LINK}"])
+    return lab.load_balancer
+
+
+def reaches(machine: Machine, address: str) -> bool:
+    return Prober(machine).udp(address, POD_PORT, timeout=1, tries=1)
+
+
+@contextlib.contextmanager
+def asking_all_the_while(machine: Machine, address: str) -> Iterator[list[bool]]:
+    """Which of the questions that are asked one after the other were answered."""
+    answers: list[bool] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            answers.append(reaches(machine, address))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield answers
+    finally:
+        ended.set()
+        asking.join()
+
+
+def test_a_pod_with_a_former_pods_address_is_reached_and_one_under_azure_vnet_loses_nothing(
+    lab: Lab, node: NamespaceNode, steps: Steps, outside: Machine
+) -> None:
+    stolen, pod = GONE[0].address, lab.pod("pod2")
+    node.run(["ebtables-nft", "-P", "FORWARD", "ACCEPT"])
+    node.ip(
+        [
+            f"link add lxc0 type veth peer name eth2 address 02:bb:00:00:00:01 netns {pod.pid}",
+            "link set lxc0 up",
+            f"route add {stolen}/32 dev lxc0",
+        ]
+    )
+    node.set_sysctls({"net.ipv4.conf.lxc0.proxy_arp": 1})
+    pod.ip(["link set eth2 up", f"address add {stolen}/32 dev eth2", "route add 10.240.200.1 dev eth2"])
+    assert reaches(outside, LIVING.address) and not reaches(outside, stolen)
+    assert GONE[0].mac in outside.run(["ip", "neighbour", "show", stolen]).stdout  # by azure-vnet's rule
+    with asking_all_the_while(outside, LIVING.address) as answers:
+        done = steps.run()
+    assert len(done["removed"]) == 6 and "has the address now" in next(iter(reasons(done["removed"], GONE[0])))
+    assert all(answers) and len(answers) > 20
+    outside.ip([f"neighbour replace {stolen} lladdr {node.place.mac()} dev {LINK}"])  # as the cloud's fabric answers
+    assert reaches(outside, stolen)
+
+
+# Others
+
+
+CROWD = st.lists(st.booleans(), min_size=1, max_size=40)
+
+
+def interleaved(flags: Sequence[bool]) -> list[str]:
+    """Rules of pods that have gone, and foreign ones of the same and of other shapes, in any order; two for each flag."""
+    rules = []
+    for number, is_azures in enumerate(flags):
+        pod = AzurePod(100 + number)
+        others = [azure_vnet.foreign(rule) for rule in pod.rules]
+        if number % 3 == 0:
+            others[0] = f"-t filter -A FORWARD -p IPv4 --ip-dst 10.99.7.{number % 250} -j CONTINUE"
+        rules += pod.rules if is_azures else others
+    return rules
+
+
+def test_among_500_foreign_rules_500_of_azure_vnet_go_and_come_back(lab: Lab) -> None:
+    node: NamespaceNode = lab.node("node2")
+    flags = [True, False] * 250
+    random.Random(7).shuffle(flags)
+    check_crowd(node, flags)
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Lab]:
+    with Lab("any", nodes=[Node("node1")]) as lab:
+        yield lab
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(CROWD)
+def test_among_any_foreign_rules_azure_vnets_go_and_come_back(lasting: Lab, flags: list[bool]) -> None:
+    check_crowd(lasting.node("node1"), flags)
+
+
+def check_crowd(node: NamespaceNode, flags: Sequence[bool]) -> None:
+    rules = interleaved(flags)
+    gone = [AzurePod(100 + number) for number, is_azures in enumerate(flags) if is_azures]
+    try:
+        azure_vnet.restore(node, [*rules, *FOREIGN[2:]])
+        node.run(["sh", "-ec", KUBENET])
+        node.write(STATE, azure_vnet.state_text(node.place.mac(), gone), 0o600)
+        listed = azure_vnet.listing(node, counters=True)
+        before = node.snapshot()
+        steps = Steps(node, MODULE, {})
+        predicted = steps.run(check=True)
+        assert node.snapshot() == before
+        done = steps.run()
+        assert done == predicted and len(done["removed"]) == 2 * len(gone)
+        assert azure_vnet.listing(node, counters=True) == [line for line in listed if not is_about(line, gone)]
+        assert not steps.run()["changed"]
+        steps.run(state="restored")
+        assert azure_vnet.listing(node, counters=True) == listed and node.snapshot() == before
+    finally:
+        node.run_from_host(["nft", "flush", "ruleset"])
+        node.remove(STATE)
+
+
+INSERTER = """
+number=0
+while :; do
+  number=$((number + 1))
+  ebtables-nft -t nat -I PREROUTING $((number % 5 + 1)) -p IPv4 -i eth0 --ip-dst 10.98.0.$((number % 250)) -j dnat \
+    --to-dst 02:cc:00:00:00:01 --dnat-target ACCEPT && echo 10.98.0.$((number % 250)) >> /run/inserted
+  if [ $((number % 3)) = 0 ]; then
+    ebtables-nft -t nat -D PREROUTING -p IPv4 -i eth0 --ip-dst 10.98.0.$((number % 250)) -j dnat \
+      --to-dst 02:cc:00:00:00:01 --dnat-target ACCEPT && sed -i '$d' /run/inserted || echo lost >> /run/lost
+  fi
+done
+"""
+
+
+def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(node: NamespaceNode) -> None:
+    many = [AzurePod(number) for number in range(100, 250)]
+    azure_vnet.restore(node, [rule for pod in many for rule in (*pod.rules, azure_vnet.foreign(pod.rules[1]))])
+    foreign = [line for line in azure_vnet.listing(node) if not is_about(line, [*many, *GONE])]
+    addresses = [pod.address for pod in many]
+    with background.shell(node, INSERTER):
+        for state_wished in ("absent", "restored", "absent"):
+            done = node.module(MODULE, {"state": state_wished, "addresses": addresses})
+            assert not done["failed"], done["msg"]
+    left = azure_vnet.listing(node)
+    assert not any(is_about(line, [*many, *GONE]) for line in left)
+    inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
+    assert [line for line in left if "10.98.0." not in line] == foreign
+    assert not node.exists("/run/lost") and len(inserted) > 5
+    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end nobody saw
+
+
+# Evidence
+
+
+DAMAGE: dict[str, tuple[str | None, bool]] = {
+    "no file": (None, False),
+    "an empty one": ("", True),
+    "half of one": (azure_vnet.state_text("02:00:00:00:00:00", [LIVING, *GONE])[:300], True),
+    "of another version": ('{"Network": {"Version": "v9", "Nics": [{"Name": "eth0"}]}}', True),
+    "the living pod's address under a dead pod's MAC": (
+        azure_vnet.state_text("02:00:00:00:00:00", GONE).replace(GONE[0].address, LIVING.address), False,
+    ),
+    "the living pod's MAC under a dead pod's address": (
+        azure_vnet.state_text("02:00:00:00:00:00", [LIVING]).replace(LIVING.address, GONE[2].address), False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "is_damaged"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_whatever_the_state_file_says_no_living_pods_rule_goes(
+    node: NamespaceNode, steps: Steps, text: str | None, is_damaged: bool
+) -> None:
+    node.remove(STATE)
+    node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
+    if text is not None:
+        node.write(STATE, text)
+    before = [line for line in azure_vnet.listing(node) if not is_about(line, GONE)]
+    done = steps.run()
+    assert [line for line in azure_vnet.listing(node) if not is_about(line, GONE)] == before
+    told = [*reasons(done["kept"], GONE[2]), *reasons(done["removed"], GONE[2])]
+    assert told and (told[0].startswith("doubtful: ") or "state has" in told[0])
+    assert (STATE in json.dumps(done.get("warnings", []))) == is_damaged
+
+
+def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
+    node.remove(STATE)
+    node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
+    assert steps.run(check=True)["removed"] == []
+    named = json.dumps([GONE[0].address, f"{LIVING.address}/32"])
+    done = steps.run(addresses=named)
+    assert {is_about(one["rule"], GONE[:1]) for one in done["removed"]} == {True} and len(done["removed"]) == 2
+    assert any("serves" in why for why in reasons(done["kept"], LIVING))
+
+
+def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    node.run_from_host(["nft", "flush", "ruleset"])
+    azure_vnet.restore(node, GONE[1].rules)  # by whatever was still armed
+    done = steps.run()
+    assert "azure-vnet's state has default/pod-2 there" in next(iter(reasons(done["removed"], GONE[1])))
+
+
+def test_a_configuration_that_is_inert_already_is_left(node: NamespaceNode, steps: Steps) -> None:
+    node.run(["mv", CONFLIST, f"{CONFLIST}.cilium_bak"])
+    steps.run()
+    assert node.exists(f"{CONFLIST}.cilium_bak") and not node.exists(CONFLIST)
+
+
+def test_neighbours_and_routes_go_or_are_left_as_asked(node: NamespaceNode, steps: Steps) -> None:
+    node.ip([f"route add {GONE[0].address}/32 dev {BRIDGE}", f"route add {LIVING.address}/32 dev {BRIDGE}"])
+    before = neighbours(node)
+    left = steps.run(check=True, neighbors=False, routes=False)
+    assert (left["neighbors"], left["routes"]) == ([], [])
+    done = steps.run()
+    assert done["routes"] == [f"ip route {GONE[0].address} dev {BRIDGE} table main scope link"]
+    assert neighbours(node) == [line for line in before if not is_about(line, GONE)]
+    routes = node.run_from_host(["ip", "route", "show", "dev", BRIDGE])
+    assert f"{LIVING.address} " in routes and f"{GONE[0].address} " not in routes
+    steps.run(state="restored")
+    assert neighbours(node) == before
+    assert f"{GONE[0].address} " in node.run_from_host(["ip", "route", "show", "dev", BRIDGE])
+
+
+def test_a_neighbour_that_failed_goes_too(node: NamespaceNode, steps: Steps) -> None:
+    node.ip(
+        [
+            "link add lxc_health type veth peer name peer0",
+            "link set lxc_health up",
+            "neighbour add 10.240.0.57 lladdr 3a:d3:5d:06:09:0f dev lxc_health nud reachable",
+            f"neighbour add 10.240.0.57 dev {BRIDGE} nud failed",
+        ]
+    )
+    assert f"10.240.0.57 dev {BRIDGE} FAILED" in steps.run()["neighbors"]
+    assert not steps.run()["changed"]
+
+
+def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    azure_vnet.ebtables(node, [FOREIGN[0].replace("10.99.0.1", "10.99.0.2"), GONE[1].rules[0]])
+    node.write(STATE, "{}")
+    node.ip([f"link delete {BRIDGE}"])
+    done = steps.run(state="restored")
+    said = "\n".join(done["differences"])
+    assert "nft nat PREROUTING: other rules came, went or moved since" in said
+    assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} is there already" in said
+    assert f"{STATE}: something else is there now, and stays" in said and f"there is no link {BRIDGE}" in said
+    assert len(done["restored"]) == 5 and node.read(STATE) == "{}"
+
+
+# What it does not touch
+
+
+def test_a_node_that_has_nothing_of_it_is_not_touched_and_no_process_is_started(lab: Lab) -> None:
+    node: NamespaceNode = lab.node("node2")
+    before = node.snapshot()
+    for options in ({}, {"state": "restored"}, {"backend": "legacy"}):
+        with node.count_processes(("nft", "ebtables", "ebtables-nft", "ebtables-legacy", "modprobe", "ip")) as calls:
+            done = node.module(MODULE, options)
+        assert (done["failed"], done["changed"], done["removed"], calls) == (False, False, [], [])
+    assert node.snapshot() == before and node.run_from_host(["nft", "list", "ruleset"]) == ""
+
+
+def test_a_converged_node_is_only_listed(node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    with node.count_processes(("nft", "ebtables-nft", "ebtables-legacy", "modprobe", "ip")) as calls:
+        assert not steps.run()["changed"]
+    assert [os.path.basename(call[0]) for call in calls] == ["ebtables-nft-save"]
+
+
+def test_rules_of_the_other_backend_are_left(node: NamespaceNode, steps: Steps) -> None:
+    node.remove(STATE)
+    node.remove(CONFLIST)
+    done = steps.run(backend="legacy", neighbors=False)
+    assert (done["changed"], done["removed"], done["kept"]) == (False, [], [])
+
+
+# Refusals
+
+
+def test_where_azure_vnet_is_the_cni_nothing_is_touched(node: NamespaceNode, steps: Steps) -> None:
+    node.remove(CILIUM)
+    assert f"azure-vnet is this node's CNI: {CONFLIST} is the first configuration" in steps.refused()
+    node.write(CILIUM, azure_vnet.conflist("azure-vnet", "cilium-cni"))  # Cilium chained upon it
+    assert f"azure-vnet is this node's CNI: {CILIUM}" in steps.refused()
+    assert not steps.run(state="restored")["changed"]
+
+
+def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: Steps) -> None:
+    node.run(["cp", "/bin/sleep", "/run/azure-cnimonitor"])
+    with background.shell(node, "exec /run/azure-cnimonitor 600"):
+        assert "azure-cnimonito runs here" in steps.refused()
+
+
+def test_a_backup_that_can_not_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    whole = node.read(BACKUP)
+    for text, message in (
+        (whole[:100], "can not be read"),
+        (whole.replace('"version": 1', '"version": 2'), "version is 2"),
+    ):
+        node.write(BACKUP, text, 0o600)
+        assert message in steps.refused() and message in steps.refused(state="restored")
+    node.write(BACKUP, whole, 0o600)
+    assert len(steps.run(state="restored")["restored"]) == 6
+
+
+BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
+    ("addresses[1] must be an address", {"addresses": ["10.240.0.1", "pod-7"]}),
+    ("addresses[0] must be an address", {"addresses": ["10.240.0.1/16"]}),
+    ("addresses[0] must be an address", {"addresses": ["0.0.0.0/0"]}),
+    ("value of backend must be one of", {"backend": "iptables"}),
+    ("value of owner must be one of", {"owner": "flannel"}),
+    ("backup must be", {"backup": "relative"}),
+    ("backup must be a folder that is there or whose parent is; /srv/none is none", {"backup": "/srv/none/backup"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "options"), BAD_INPUT, ids=[f"{message} {options}" for message, options in BAD_INPUT]
+)
+def test_bad_input_is_a_clear_error_and_changes_nothing(steps: Steps, message: str, options: dict[str, Any]) -> None:
+    assert message in steps.refused(**options)
+
+
+def test_another_root_is_refused(node: NamespaceNode) -> None:
+    node.run(["sh", "-ec", surroundings.ANOTHER_ROOT])
+    done = node.module(MODULE, {}, through=["chroot", "/mnt"])
+    assert done["failed"] and "this root is not process 1's" in done["msg"]
+
+
+# Failures
+
+
+def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps: Steps) -> None:
+    before = state(node)
+    with node.read_only("/etc/cni/net.d"):
+        failed = steps.call()
+    assert failed["failed"] and CONFLIST in failed["msg"] and "was undone" in failed["msg"]
+    assert state(node) == before
+    steps.run()
+    after = state(node)
+    with node.break_program("/usr/sbin/xtables-nft-multi", call=4):  # after three listings
+        failed = steps.call(state="restored")
+    assert failed["failed"] and "ebtables-nft-restore refused the rules" in failed["msg"]
+    assert state(node) == after
+
+
+def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
+    before, steps = state(node), Steps(node, MODULE, {})
+    _done, messages = watched.run(node, MODULE, {})
+    rules = 2 * len(GONE) + 2  # one transaction, its beginning and its end
+    assert len(messages) == rules + len(GONE)
+    steps.run(state="restored")
+    for last in range(rules, len(messages) + 1):
+        done, sent = watched.run(node, MODULE, {}, last)
+        assert done["failed"] and len(sent) == last
+        steps.run()
+        assert not any(is_about(line, GONE) for line in azure_vnet.listing(node))
+        steps.run(state="restored")
+        assert state(node) == before
+
+
+# Other versions of ebtables
+
+
+@pytest.mark.parametrize("suite", ebtables_versions.SUITES)
+def test_rules_that_another_version_of_ebtables_made_and_lists(lab: Lab, suite: str) -> None:
+    node: NamespaceNode = lab.node("node2")
+    with node.replace_program(ebtables_versions.PROGRAM, ebtables_versions.wrapper(suite)):
+        assert ebtables_versions.SUITES[suite] in node.run(["ebtables-nft", "--version"]).stdout
+        azure_vnet.past(node, node.place.mac(), GONE, azure_vnet.ebtables)
+        dual_stack = (
+            GONE[0].rules[1].replace("IPv4", "IPv6").replace(f"--ip-dst {GONE[0].address}", "--ip6-dst fd00::5")
+        )
+        azure_vnet.ebtables(node, [*FOREIGN[:3], dual_stack])
+        before = node.run(["ebtables-nft-save"]).stdout.splitlines()
+        steps = Steps(node, MODULE, {"addresses": ["fd00::/64"]})
+        assert len(steps.four()["removed"]) == 2 * len(GONE) + 4 + 1
+        left = node.run(["ebtables-nft-save"]).stdout.splitlines()
+        azures = (*(pod.mac for pod in GONE), node.place.mac(), "ff:ff:ff:ff:ff:ff", "neighbour-solicitation")
+        stays = [line for line in before if not any(part in line for part in azures)]
+        assert without_remarks(left) == without_remarks(stays)
+        steps.run(state="restored")
+        assert without_remarks(node.run(["ebtables-nft-save"]).stdout.splitlines()) == without_remarks(before)
+
+
+def without_remarks(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith("#")]
+
+
+# Through ansible-playbook, on a node without pyroute2
+
+
+def test_pyroute2_is_carried_where_it_is_needed_and_goes_with_the_backup(
+    lab: Lab, node: NamespaceNode, tmp_path: Path
+) -> None:
+    if node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
+        pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
+    before = state(node)
+    inventory = lab.write_inventory(tmp_path / "inventory.json")
+
+    def play(**options: Any) -> int:
+        tasks = playbook.write(tmp_path / "play.json", [{"kubenode.datapath.ebtables_cleanup": options}])
+        return playbook.play(inventory, tasks).well().changed
+
+    assert play(neighbors=False) == 1 and not node.exists(LIBRARY)
+    assert play() == 1 and node.exists(LIBRARY)
+    assert play() == 0
+    assert play(state="restored") == 1
+    assert state(node) == before
+
+
+def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    node.run(["sh", "-ec", f"mv {BACKUP} {BACKUP}.moved && ln -s {BACKUP}.moved {BACKUP}"])
+    for options in ({}, {"state": "restored"}):
+        assert "no regular file" in steps.refused(**options)
+
+
+@pytest.mark.parametrize("path", [STATE, CONFLIST])
+def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: NamespaceNode, steps: Steps, path: str) -> None:
+    node.run(["sh", "-ec", f"mv {path} /etc/elsewhere && ln -s /etc/elsewhere {path}"])
+    assert f"{path} is no regular file" in steps.refused()
+
+
+@pytest.mark.parametrize("folder", ["/run/kubenode-backup", "/etc/cni/net.d"])
+def test_a_backup_is_not_kept_where_a_boot_or_a_runtime_finds_it(steps: Steps, folder: str) -> None:
+    assert "backup must be outside /run" in steps.refused(backup=folder)

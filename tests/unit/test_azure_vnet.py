@@ -1,0 +1,425 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""azure-vnet's leftovers: rules by shape, state files of any kind, and what the evidence says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import azure_vnet, ebtables, fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.azure_vnet import (
+    DOUBTFUL,
+    KEEP,
+    REMOVE,
+    Configuration,
+    Endpoint,
+    Evidence,
+    Judge,
+    Nic,
+    Shape,
+    State,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.ebtables import Place, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.neighbour import FAILED, Neighbour
+from lab.azure_vnet import AzurePod, state_text
+
+PREROUTING, POSTROUTING = Place("nft", "nat", "PREROUTING"), Place("nft", "nat", "POSTROUTING")
+FORWARD, BROUTING = Place("nft", "filter", "FORWARD"), Place("nft", "broute", "BROUTING")
+NODE_MAC, MAC, OTHER_MAC = "00:0d:3a:01:02:03", "a2:96:88:20:cb:c6", "3a:d3:5d:06:09:0f"
+NODE, POD = "10.240.0.4", "10.240.0.32"
+HOST_LINK = "azv0123456789a"
+
+SHAPES = [
+    (POSTROUTING, "-s unicast -o eth0 -j snat --to-src 0:d:3a:1:2:3 --snat-arp", Shape("source MAC", "", NODE_MAC, "eth0")),
+    (PREROUTING, f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}", Shape("ARP reply", POD, MAC)),
+    (PREROUTING, "-p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff", Shape("flooded replies", link="eth0")),
+    (PREROUTING, f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC}", Shape("pod", POD, MAC, "eth0")),
+    (PREROUTING, f"-p IPv6 -i eth0 --ip6-dst fd00::20 -j dnat --to-dst {MAC}", Shape("pod", "fd00::20", MAC, "eth0")),
+    (PREROUTING, "-i azure0 -j dnat --to-dst 12:34:56:78:9a:bc", Shape("tunnel", link="azure0")),
+    (PREROUTING, "-i az+ -j dnat --to-dst 12:34:56:78:9a:bc", Shape("tunnel", link="az+")),
+    (
+        POSTROUTING, "-p ARP -o azSnatbr --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP",
+        Shape("ARP drop", link="azSnatbr", prefix="10.0.0.0/8"),
+    ),
+    (
+        FORWARD, "-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth0 -j DROP",
+        Shape("solicitation", link="eth0"),
+    ),
+    (BROUTING, "-p IPv6 --ip6-dst ff02::1:ff00:0/104 -j ACCEPT", Shape("subnet", prefix="ff02::1:ff00:0/104")),
+    (BROUTING, "-p IPv4 -j redirect --redirect-target ACCEPT", Shape("routed family")),
+    (BROUTING, "-p IPv6 -j redirect", Shape("routed family")),
+    (BROUTING, "--ip-dst 169.254.20.10 -p IPv4 -j redirect", Shape("routed host", "169.254.20.10")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "text", "shape"), SHAPES, ids=[text for _place, text, _shape in SHAPES])
+def test_a_rule_of_azure_vnet_is_known_by_its_shape_in_its_chain(place: Place, text: str, shape: Shape) -> None:
+    assert azure_vnet.shape_of(place, Rule(text)) == shape
+    assert azure_vnet.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
+    for other in (PREROUTING, POSTROUTING, FORWARD, BROUTING):
+        assert other == place or azure_vnet.shape_of(other, Rule(text)) is None
+
+
+NO_SHAPES = [
+    f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC} --arpreply-target ACCEPT",
+    f"-p ARP --arp-op Request --arp-ip-dst ! {POD} -j arpreply --arpreply-mac {MAC}",
+    f"-p ARP -i eth0 --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}",
+    f"-p ARP --arp-op Request --arp-ip-dst 10.240.0.0/24 -j arpreply --arpreply-mac {MAC}",
+    f"-p IPv4 --ip-dst {POD} -j dnat --to-dst {MAC}",
+    f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target DROP",
+    f"-p IPv4 -i eth0 --ip-dst {POD} --ip-proto tcp -j dnat --to-dst {MAC}",
+    f"-p IPv4 -i eth0 --ip-dst 10.240.0.0/24 -j dnat --to-dst {MAC}",
+    f"-p IPv4 -i eth0 --ip-src {POD} -j dnat --to-dst {MAC}",
+    "-i eth1 -j dnat --to-dst 12:34:56:78:9a:bd",
+    f"-p IPv4 -i eth0 --ip-dst {POD} -j DROP",
+]
+
+
+@pytest.mark.parametrize("text", NO_SHAPES)
+def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
+    assert azure_vnet.shape_of(PREROUTING, Rule(text)) is None
+
+
+# State files
+
+
+def test_a_state_file_is_understood() -> None:
+    pods = [AzurePod(1), AzurePod(2)]
+    state = azure_vnet.state_from(state_text(NODE_MAC, pods))
+    assert state.endpoints == tuple(
+        Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods
+    )
+    assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), {"azure0"}, "")
+
+
+def endpoint(**changes: Any) -> str:
+    found = json.loads(state_text(NODE_MAC, [AzurePod(1)]))
+    network = found["Network"]["ExternalInterfaces"]["eth0"]["Networks"]["azure"]
+    next(iter(network["Endpoints"].values())).update(changes)
+    return json.dumps(found)
+
+
+WHOLE = endpoint()
+DAMAGED = {
+    "": "is no JSON",
+    WHOLE[:200]: "is no JSON",
+    "null": "has no Network",
+    "[1]": "has no Network",
+    '{"Network": {"Version": "v9", "Interfaces": []}}': "has no Network",
+    '{"IPAM": {}}': "has no Network",
+    "[" * 100_000: "is no JSON",
+    endpoint(MacAddress="not base64"): "1 endpoints",
+    endpoint(MacAddress="AAAA"): "1 endpoints",
+    endpoint(MacAddress=7): "1 endpoints",
+    endpoint(MacAddress=""): "1 endpoints",
+    endpoint(IPAddresses=None): "1 endpoints",
+    endpoint(IPAddresses=[{"IP": "10.240.0.999"}]): "1 endpoints",
+    endpoint(IPAddresses="10.240.0.5"): "1 endpoints",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "trouble"), DAMAGED.items(), ids=[f"{text[:40]}..." for text in DAMAGED])
+def test_a_damaged_state_file_says_nothing_and_says_why(text: str, trouble: str) -> None:
+    state = azure_vnet.state_from(text)
+    assert state.endpoints == () and trouble in state.trouble
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.text(max_size=3))
+def test_whatever_happened_to_a_state_file_it_is_no_exception(start: int, end: int, between: str) -> None:
+    azure_vnet.state_from(WHOLE[:start] + between + WHOLE[end:])
+    azure_vnet.configuration_from(WHOLE[:start] + between + WHOLE[end:])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("Network", "ExternalInterfaces", "Networks", "Endpoints", "IPAddresses", "Subnets", "plugins", "type")
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+)
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_any_json_is_no_exception(content: Any) -> None:
+    azure_vnet.state_from(json.dumps(content))
+    azure_vnet.configuration_from(json.dumps(content))
+
+
+CONFIGURATIONS = {
+    '{"plugins": [{"type": "azure-vnet", "bridge": "azure2", "ipsToRouteViaHost": ["169.254.20.10"]}, {"type": "portmap"}]}': (
+        Configuration(True, "azure2", frozenset({"169.254.20.10"}))
+    ),
+    '{"type": "azure-vnet"}': Configuration(True),
+    '{"plugins": [{"type": "cilium-cni"}]}': Configuration(),
+    '{"plugins": {"type": "azure-vnet"}}': Configuration(),
+    "half a conf": Configuration(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "configuration"), CONFIGURATIONS.items())
+def test_a_cni_configuration_is_azure_vnets_by_its_plugins(text: str, configuration: Configuration) -> None:
+    assert azure_vnet.configuration_from(text) == configuration
+
+
+# Evidence
+
+ARP = Rule(f"-p ARP --arp-op Request --arp-ip-dst {POD} -j arpreply --arpreply-mac {MAC}")
+DNAT = Rule(f"-p IPv4 -i eth0 --ip-dst {POD} -j dnat --to-dst {MAC} --dnat-target ACCEPT")
+OWN = Interface("", "azure0", NODE_MAC, frozenset({NODE}))
+NIC = Interface("", "eth0", NODE_MAC, frozenset(), "azure0")
+LINK = Interface("", HOST_LINK, "aa:aa:aa:aa:aa:aa", frozenset(), "azure0", 8, 3)
+LIVES = Interface("process 1", "eth0", MAC, frozenset({POD}), "", 3, 8)
+OTHERS = Interface("process 2", "eth0", OTHER_MAC, frozenset({POD}))
+WRITTEN = State((Endpoint(POD, MAC, HOST_LINK, "default/web"),), (Nic("eth0", NODE_MAC),), frozenset({"azure0"}))
+LISTED = (fields.prefix("10.240.0.0/24")[1],)
+BRIDGED = Neighbour(POD, "azure0", MAC)
+
+
+def evidence(*interfaces: Interface, **others: Any) -> Evidence:
+    found = {"bridges": frozenset({"azure0"}), "ports": frozenset({"eth0"}), **others}
+    return Evidence(interfaces=(OWN, NIC, *interfaces), **found)
+
+
+PODS: dict[str, tuple[Evidence, str, str]] = {
+    "it lives": (evidence(LIVES), KEEP, "serves eth0 of process 1"),
+    "it lives, and is written down": (evidence(LIVES, states=(WRITTEN,)), KEEP, "serves eth0 of process 1"),
+    "it lives, whatever the operator says": (evidence(LIVES, addresses=LISTED), KEEP, "serves eth0 of process 1"),
+    "it lives, and the state file lies about its MAC": (
+        evidence(LIVES, states=(State((Endpoint(POD, OTHER_MAC),)),)), KEEP, "serves eth0 of process 1",
+    ),
+    "it lives without the address": (
+        evidence(LIVES._replace(addresses=frozenset())), KEEP, "eth0 of process 1 has the MAC",
+    ),
+    "another pod has the address": (evidence(OTHERS), REMOVE, "eth0 of process 2 has the address now"),
+    "another pod has the address, and the state file lies": (
+        evidence(OTHERS, states=(WRITTEN,)), REMOVE, "eth0 of process 2 has the address now",
+    ),
+    "the node itself has the address": (
+        evidence(Interface("", "cilium_host", OTHER_MAC, frozenset({POD}))), REMOVE, "cilium_host has the address now",
+    ),
+    "the node routes the address elsewhere": (
+        evidence(host_routes={POD: frozenset({"lxc1"})}), REMOVE, "reaches the address by lxc1 now",
+    ),
+    "the node has a neighbour elsewhere": (
+        evidence(neighbours=(Neighbour(POD, "lxc1", OTHER_MAC, 2),)), REMOVE, "reaches the address by lxc1 now",
+    ),
+    "the node looked for it in vain elsewhere": (
+        evidence(neighbours=(Neighbour(POD, "lxc1", "", FAILED),)), DOUBTFUL, "nothing tells whose the address is",
+    ),
+    "the node routes the address to the bridge": (
+        evidence(host_routes={POD: frozenset({"azure0"})}), DOUBTFUL, "nothing tells whose the address is",
+    ),
+    "the operator says so": (evidence(addresses=LISTED), REMOVE, "the address is in addresses"),
+    "the operator says so of others": (
+        evidence(addresses=(fields.prefix("10.240.1.0/24")[1], fields.prefix("fd00::/8")[1])), DOUBTFUL, "nothing tells",
+    ),
+    "it is written down and gone": (evidence(states=(WRITTEN,)), REMOVE, "azure-vnet's state has default/web there"),
+    "it is written down, its link is there": (
+        evidence(LINK, LIVES._replace(mac=OTHER_MAC, addresses=frozenset()), states=(WRITTEN,)), KEEP, f"{HOST_LINK}, the",
+    ),
+    "it is written down with another MAC": (
+        evidence(states=(State((Endpoint(POD, OTHER_MAC),)),)), DOUBTFUL, "no interface has the MAC",
+    ),
+    "it is written down, and not all is seen": (
+        evidence(states=(WRITTEN,), is_readable=False), DOUBTFUL, "not all network namespaces could be read",
+    ),
+    "it is written down, and a link's other end is hidden": (
+        evidence(LINK._replace(link="azvaaaaaaaaaaa"), states=(WRITTEN,)), DOUBTFUL, "not all network namespaces",
+    ),
+    "its neighbour is left": (evidence(neighbours=(BRIDGED,)), REMOVE, "azure-vnet set up a pod with the MAC"),
+    "a neighbour that somebody learned": (
+        evidence(neighbours=(BRIDGED._replace(state=4),)), DOUBTFUL, "nothing tells whose the address is",
+    ),
+    "nothing is known": (evidence(), DOUBTFUL, "no interface has the MAC"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "verb", "reason"), PODS.values(), ids=PODS.keys())
+@pytest.mark.parametrize("rule", [ARP, DNAT], ids=["ARP reply", "dnat"])
+def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str, reason: str) -> None:
+    verdict = Judge(found, {PREROUTING: (ARP, DNAT)}).rule(PREROUTING, rule)
+    assert verdict is not None and (verdict.verb, reason in verdict.reason) == (verb, True), verdict
+    assert str(verdict).startswith("doubtful: ") == (verb == DOUBTFUL)
+
+
+def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
+    virtual = Rule(ARP.text.replace(MAC, azure_vnet.VIRTUAL_MAC))
+    for found, verb in ((evidence(LIVES), KEEP), (evidence(states=(WRITTEN,)), REMOVE), (evidence(), DOUBTFUL)):
+        verdict = Judge(found, {PREROUTING: (virtual, DNAT)}).rule(PREROUTING, virtual)
+        assert verdict is not None and verdict.verb == verb, verdict
+    alone = Judge(evidence(LIVES), {PREROUTING: (virtual,)}).rule(PREROUTING, virtual)
+    assert alone is not None and alone.verb == DOUBTFUL
+
+
+NODE_RULES = {
+    PREROUTING: (
+        Rule(f"-p ARP --arp-op Request --arp-ip-dst {NODE} -j arpreply --arpreply-mac {NODE_MAC}"),
+        Rule("-p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
+        Rule("-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
+    ),
+    POSTROUTING: (
+        Rule(f"-s Unicast -o eth0 -j snat --to-src {NODE_MAC} --snat-arp --snat-target ACCEPT"),
+        Rule("-p ARP -o azSnatbr --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
+    ),
+    FORWARD: (Rule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth0 -j DROP"),),
+    BROUTING: (
+        Rule("-p IPv6 --ip6-dst fd00:1::/64 -j ACCEPT"),
+        Rule("-p IPv6 --ip6-dst ff02::1:ff00:0/104 -j ACCEPT"),
+        Rule("-p IPv4 -j redirect"),
+        Rule("-p IPv4 -j redirect"),
+        Rule("-p IPv6 -j redirect"),
+        Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect"),
+        Rule("-p IPv4 --ip-dst 169.254.20.11 -j redirect"),
+    ),
+}
+CONFIGURED = Configuration(True, "azure0", frozenset({"169.254.20.11"}))
+SUBNETS = WRITTEN._replace(subnets=frozenset({"fd00:1::/64"}))
+
+
+def verbs(found: Evidence, chains: ebtables.Chains) -> set[str]:
+    judge = Judge(found, chains)
+    verdicts = [judge.rule(place, rule) for place, rules in chains.items() for rule in rules]
+    return {verdict.verb for verdict in verdicts if verdict}
+
+
+NODES: dict[str, tuple[Evidence, set[str]]] = {
+    "the last pod has gone": (evidence(states=(SUBNETS,), configurations=(CONFIGURED,)), {REMOVE}),
+    "a pod lives": (evidence(LIVES, states=(SUBNETS,), configurations=(CONFIGURED,)), {KEEP}),
+    "a link in the bridge leads to a pod": (
+        evidence(
+            LINK, LIVES._replace(mac=OTHER_MAC, addresses=frozenset()), states=(SUBNETS._replace(endpoints=()),),
+            configurations=(CONFIGURED,), ports=frozenset({"eth0", HOST_LINK}),
+        ), {KEEP},
+    ),
+    "nothing tells of azure-vnet": (Evidence(interfaces=(OWN, NIC)), {DOUBTFUL}),
+    "not all is seen": (
+        evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,), is_readable=False), {DOUBTFUL},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "expected"), NODES.values(), ids=NODES.keys())
+def test_rules_for_the_whole_node_go_with_the_last_pod(found: Evidence, expected: set[str]) -> None:
+    assert verbs(found, NODE_RULES) == expected
+
+
+def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
+    """In tunnel mode a pod's ARP reply does not tell its MAC."""
+    virtual = Rule(ARP.text.replace(MAC, azure_vnet.VIRTUAL_MAC))
+    unsure = evidence(LIVES, states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
+    assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
+
+
+def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_nobody_is() -> None:
+    gone = evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
+    judge = Judge(gone, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], DNAT)})
+    assert [judge.rule(PREROUTING, rule).verb for rule in (*NODE_RULES[PREROUTING], DNAT)] == [*[REMOVE] * 3, DOUBTFUL]
+
+
+OTHERS_RULES = {
+    POSTROUTING: (
+        Rule(f"-s Unicast -o eth1 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
+        Rule(f"-s Unicast -o eth0 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
+        Rule("-p ARP -o br0 --arp-op Request --arp-ip-dst 10.0.0.0/8 -j DROP"),
+    ),
+    PREROUTING: (
+        Rule("-p ARP -i eth1 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"),
+        Rule("-i br0 -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT"),
+        Rule(f"-p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst {OTHER_MAC} --dnat-target ACCEPT"),
+        Rule(f"-p ARP --arp-op Request --arp-ip-dst 10.99.0.1 -j arpreply --arpreply-mac {OTHER_MAC}"),
+    ),
+    FORWARD: (Rule("-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth1 -j DROP"),),
+    BROUTING: (Rule("-p IPv6 --ip6-dst fd00:2::/64 -j ACCEPT"), Rule("-p IPv4 --ip-dst 10.99.0.1 -j redirect")),
+}
+
+
+def test_rules_of_the_same_shape_that_are_not_azure_vnets_stay() -> None:
+    assert verbs(evidence(states=(SUBNETS,), configurations=(CONFIGURED,)), OTHERS_RULES) == {DOUBTFUL}
+
+
+# Neighbours and routes
+
+RULES = {PREROUTING: (DNAT,)}
+NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
+    "of a pod that has gone": (BRIDGED, evidence(states=(WRITTEN,)), {}, True),
+    "of a pod whose rule is there": (BRIDGED, evidence(), RULES, True),
+    "of a pod whose rule was removed before": (BRIDGED, evidence(former=frozenset({(POD, MAC)})), {}, True),
+    "of a pod that lives": (BRIDGED, evidence(LIVES, states=(WRITTEN,)), RULES, False),
+    "that failed, the address being elsewhere": (
+        Neighbour("10.240.0.57", "azure0", "", FAILED),
+        evidence(neighbours=(Neighbour("10.240.0.57", "lxc_health", OTHER_MAC, 2),)),
+        {},
+        True,
+    ),
+    "that the operator set": (Neighbour("10.240.0.1", "azure0", OTHER_MAC), evidence(states=(WRITTEN,)), RULES, False),
+    "of another node": (
+        Neighbour("10.240.0.9", "azure0", "12:34:56:78:9a:bc", 2),
+        evidence(states=(WRITTEN,)),
+        {},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("neighbour", "found", "chains", "goes"), NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
+def test_a_neighbour_goes_when_its_address_is_nobodys_or_anothers(
+    neighbour: Neighbour, found: Evidence, chains: ebtables.Chains, goes: bool
+) -> None:
+    assert Judge(found, chains).neighbour(neighbour).is_leftover == goes
+
+
+ROUTES: dict[str, tuple[str, Evidence, bool]] = {
+    "to a pod that has gone": ("azure0", evidence(states=(WRITTEN,)), True),
+    "to a pod that lives": ("azure0", evidence(LIVES, states=(WRITTEN,)), False),
+    "to a pod that lives, of whom nothing is written": (HOST_LINK, evidence(LINK, LIVES), False),
+    "beside another's": ("azure0", evidence(host_routes={POD: frozenset({"azure0", "lxc1"})}), True),
+    "that nothing tells about": ("azure0", evidence(), False),
+    "that nothing tells about, to a link": (HOST_LINK, evidence(LINK), False),
+    "that the operator gives up": (HOST_LINK, evidence(addresses=LISTED), True),
+}
+
+
+@pytest.mark.parametrize(("link", "found", "goes"), ROUTES.values(), ids=ROUTES.keys())
+def test_a_route_goes_when_its_address_is_nobodys_or_anothers(link: str, found: Evidence, goes: bool) -> None:
+    assert Judge(found, {}).route(POD, link).is_leftover == goes
+
+
+# Dumps of a public report (cilium/cilium issue 14233)
+
+REPORTED_RULES = """\
+*nat
+:PREROUTING ACCEPT
+:OUTPUT ACCEPT
+:POSTROUTING ACCEPT
+-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.32 -j arpreply --arpreply-mac a2:96:88:20:cb:c6
+-A PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.32 -j dnat --to-dst a2:96:88:20:cb:c6 --dnat-target ACCEPT
+"""
+REPORTED_NEIGHBOURS = (
+    Neighbour("10.240.0.57", "lxc_health", "3a:d3:5d:06:09:0f", 2),
+    Neighbour("10.240.0.57", "azure0", "", FAILED),
+)
+
+
+def test_the_reported_node_is_cured() -> None:
+    chains = ebtables.from_save("nft", REPORTED_RULES)
+    pod = Interface("process 2", "eth0", "3a:d3:5d:06:09:10", frozenset({POD}))
+    judge = Judge(evidence(pod, neighbours=REPORTED_NEIGHBOURS), chains)
+    assert {verdict.verb for rule in chains[PREROUTING] if (verdict := judge.rule(PREROUTING, rule))} == {REMOVE}
+    assert judge.neighbour(REPORTED_NEIGHBOURS[1]).is_leftover
+    before = Judge(evidence(neighbours=REPORTED_NEIGHBOURS), chains)  # before the pod is there, nothing tells
+    assert {verdict.verb for rule in chains[PREROUTING] if (verdict := before.rule(PREROUTING, rule))} == {DOUBTFUL}
