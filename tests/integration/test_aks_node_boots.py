@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from lab import Lab, Node
+from lab import Lab, Node, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
 from lab.surroundings import AGENTBAKERS_TABLE
+from lab.waiting import eventually
 
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
@@ -37,16 +35,10 @@ def running() -> Iterator[Lab]:
 def play(running: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int]:
     """Runs the playbook and gives the number of tasks that changed the node."""
     inventory = running.write_inventory(tmp_path_factory.mktemp("aks") / "inventory.json")
-    ansible_playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
 
     def run(**variables: str) -> int:
-        extra = [word for name, value in variables.items() for word in ("-e", f"aks_dual_stack_{name}={value}")]
-        command = [ansible_playbook, "-i", str(inventory), "kubenode.datapath.aks_dual_stack", *extra]
-        environment = {**os.environ, **running.ansible_environment()}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        (changed,) = re.findall(r"changed=(\d+)", done.stdout)
-        return int(changed)
+        given = {f"aks_dual_stack_{name}": value for name, value in variables.items()}
+        return playbook.play(inventory, "kubenode.datapath.aks_dual_stack", variables=given).well().changed
 
     return run
 
@@ -76,15 +68,6 @@ def state_of(node: SystemdNode, unit: str = UNIT) -> str:
     return node.run(["systemctl", "is-active", unit], check=False).stdout.strip()
 
 
-def eventually(holds: Callable[[], bool], limit: float = 5.0) -> bool:
-    deadline = time.monotonic() + limit
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
     running: Lab, bare: dict[str, object], play: Callable[..., int]
 ) -> None:
@@ -102,12 +85,12 @@ def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
     assert play(state="absent") == 0
 
 
-def test_a_converged_run_executes_four_modules(node: SystemdNode, play: Callable[..., int]) -> None:
+def test_a_converged_run_executes_three_modules(node: SystemdNode, play: Callable[..., int]) -> None:
     for variables in ({}, {"ipv6": "address"}):
         play(**variables)
         with node.count_processes(names=["python3"]) as calls:
             assert play(**variables) == 0
-        assert len(calls) == 4, calls
+        assert len(calls) == 3, calls
 
 
 def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
@@ -186,9 +169,10 @@ def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_ag
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
     node.stop()
     node.start()
-    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=limit + 15)
+    # Not before the deadline. How long after it is up to how busy the machine is; without a deadline of its own it is a minute.
+    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=limit + 50)
     start = node.kubelet_starts()[-1]
-    assert TABLE not in start.tables and limit - 5 < start.clock - started < limit + 10
+    assert TABLE not in start.tables and limit - 5 < start.clock - started < limit + 50
     running.metadata.change(WELL)
     assert eventually(lambda: has_table(node), limit=30)
 

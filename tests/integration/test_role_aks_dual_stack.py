@@ -6,30 +6,18 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from lab import Lab, Node
+from lab import Lab, Node, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
+from lab.playbook import Played
 
 PLAYBOOK = "kubenode.datapath.aks_dual_stack"
-
-
-class Play(NamedTuple):
-    """A playbook run: what it printed, and how many tasks changed the node."""
-
-    output: str
-    changed: int
-    failed: bool
 
 
 class Site:
@@ -41,16 +29,11 @@ class Site:
         self.metadata = metadata
         self._inventory = inventory
 
-    def play(self, *arguments: str, **variables: str) -> Play:
+    def play(self, *arguments: str, **variables: str) -> Played:
         """Run it; the namespace node has no systemd of its own and would be taken for an image."""
-        variables = {"aks_dual_stack_mode": "runtime", **variables}
-        extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = [playbook, "-i", str(self._inventory), PLAYBOOK, *extra, *arguments]
-        environment = {**os.environ, **self.lab.ansible_environment()}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        changed = re.search(r"changed=(\d+)", done.stdout)
-        return Play(done.stdout + done.stderr, int(changed[1]) if changed else -1, done.returncode != 0)
+        return playbook.play(
+            self._inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables}
+        )
 
     def is_answered(self) -> bool:
         return self.lab.load_balancer.probe_tcp(self.lab.pod("pod1").address, 8080)

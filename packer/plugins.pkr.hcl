@@ -1,0 +1,14 @@
+# For Packer 1.7 and newer: `packer init packer/plugins.pkr.hcl`, once. 1.6.6, as Debian has it, has the plugins built in and
+# does not know this block.
+packer {
+  required_plugins {
+    ansible = {
+      source  = "github.com/hashicorp/ansible"
+      version = ">= 1.1.0"
+    }
+    qemu = {
+      source  = "github.com/hashicorp/qemu"
+      version = ">= 1.1.0"
+    }
+  }
+}

@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""node_mode: decides on the controller, or asks the node by one shell command. No module is run."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import node_mode
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        spec = {"mode": {"type": "str", "choices": node_mode.MODES, "default": "auto"}}
+        _validated, options = self.validate_argument_spec(argument_spec=spec)
+        transport = self._connection.transport
+        verdict = node_mode.by_controller(options["mode"], transport, task_vars or {})
+        if verdict is None:
+            verdict = node_mode.by_node(self._look(), transport)
+        # The sentence is what the user wants to know, without -v.
+        return {**result, "changed": False, **verdict._asdict(), "_ansible_verbose_always": True}
+
+    def _look(self) -> node_mode.Seen:
+        done = self._low_level_execute_command(node_mode.ASK)
+        if done["rc"] != 0:
+            complaint = done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}"
+            raise AnsibleActionFail(
+                f"node_mode: whether this is a running node or an image could not be found out: {complaint}. Set mode"
+            )
+        return node_mode.parse(done["stdout"])

@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``make image``: Packer bakes all profiles into a disk image, and a VM that boots from it has them in force.
+
+The image is built from Debian packages, once by booting it and once in a chroot, and booted in the lab. This machine's own
+network, services and files stay untouched. Needs root.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import installation
+from demo import expect, play, probe, say
+
+from lab import Lab, Node, azure_vnet, collection, disk, kubelet, packer, snapshot
+from lab.disk import Disk, DiskFiles
+from lab.metadata_replies import Aws, Azure, Nic, Reply, Request
+from lab.this_machine import ThisMachine
+from lab.vm import Cable, VmNode
+from lab.waiting import eventually
+
+FOLDER = collection.CHECKOUT / ".build/image"
+DOCUMENT = collection.CHECKOUT / "docs/images-packer.md"
+PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
+VARIABLES = {
+    "eni_policy_routing_layout": "aws_vpc_cni",
+    "eni_policy_routing_cloud": "aws",
+    "eni_policy_routing_primary_interface": "eth0",
+    "eni_policy_routing_connmark": "always",
+    "eni_policy_routing_pod_interfaces": "veth-*",
+}
+PROBE_TABLE, MARK_TABLE = "ip6 azureSLBProbe", "inet kubenodeReturnPath"
+LOOSE = "2"
+OURS = "kubenode"
+ENI_TABLE = "2"  # of device number 1, as AWS's CNI numbers it
+PATIENCE = 120.0  # seconds; an idle machine needs two
+CONF = "/proc/sys/net/ipv4/conf"
+INERT = f"{azure_vnet.CONFLIST}.kubenode_bak"
+# What any boot leaves on a disk, and what is cleared before an image is made of one: journals, seeds, the machine's number.
+OF_THE_BOOT = re.compile(r"/(etc/machine-id|tmp/\.[\w-]+-unix|var/(lib/(dbus|systemd)|log)/.*)")
+
+
+class Clouds:
+    """Metadata of Azure and of AWS at once: the image has profiles for both."""
+
+    address = Azure.address
+
+    def reply(self, request: Request, nics: tuple[Nic, ...]) -> Reply:
+        cloud = Aws() if request.path.startswith("/latest/") else Azure()
+        return cloud.reply(request, nics)
+
+
+class Builder(ThisMachine):
+    def state(self) -> dict[str, object]:
+        """Its network, its configuration, and the services that a profile might start."""
+        services = self.run(["systemctl", "list-units", "--plain", "kubenode*", "nftables.service"], check=False)
+        return {
+            **snapshot.network(self),
+            "files": snapshot.tree(Path("/"), ("/etc", "/var/lib/kubenode")),
+            "services": services.stdout,
+        }
+
+
+def main() -> None:
+    base = make_base()
+    say(f"Packer looks at the templates in {DOCUMENT.name}")
+    validate_templates()
+    host = Builder()
+    before = host.state()
+    say("Packer boots the image for Ansible (emulated, a minute or two)")
+    image = timed(packer.build_by_booting, base, FOLDER / "node", VARIABLES)
+    say("Packer has Ansible change the files of another copy, in a chroot")
+    other = timed(packer.build_in_chroot, base, FOLDER / "chroot.raw", VARIABLES, installation.connections())
+    expect("rules, routes, sysctls, nft, services and files of this machine were to stay", host.state() == before)
+    say("Rules, routes, sysctls, nft, services and files of this machine are as they were.")
+    compare(base, image, other)
+
+    say("The image boots in the lab")
+    node = Node("node1", pods=["pod1"], system="bookworm", vm=True, disk=image)
+    with Lab("image", nodes=[node], metadata=Clouds()) as lab, tempfile.TemporaryDirectory() as folder:
+        show(lab, lab.write_inventory(Path(folder) / "inventory.json"))
+
+
+def make_base() -> Disk:
+    """A Debian that azure-vnet serves, with what stands for kubelet: what the images are made of."""
+    base = disk.disk("bookworm")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    made = base._replace(image=FOLDER / "base.disk")
+    subprocess.run(["cp", "--sparse=always", base.image, made.image], check=True)
+    files = DiskFiles(made.image)
+    files.write(azure_vnet.CONFLIST, azure_vnet.conflist("azure-vnet", "portmap"), 0o600)
+    kubelet.place(files)
+    return made
+
+
+def validate_templates() -> None:
+    """What the document has for clouds is as right as it can be told without them."""
+    texts = re.findall(r"^```hcl\n(source .*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    expect("templates were to be in it", len(texts) > 0)
+    for number, text in enumerate(texts):
+        template = FOLDER / f"document-{number}.pkr.hcl"
+        template.write_text(text)
+        packer.validate(template)
+
+
+def timed(build: Callable[..., Disk], *arguments: Any) -> Disk:
+    started = time.monotonic()
+    built = build(*arguments)
+    print(f"    built in {time.monotonic() - started:.0f} s", flush=True)
+    return built
+
+
+def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
+    """The images differ from their base by our files alone, and not from each other."""
+    old, new, other = (DiskFiles(one.image).tree() for one in (base, booted, unbooted))
+    changes = {path: new.get(path, "gone") for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
+    changes = {path: what for path, what in changes.items() if not OF_THE_BOOT.fullmatch(path)}
+    strange = [path for path in changes if not any(OURS in one for one in changes if f"{one}/".startswith(f"{path}/"))]
+    expect(f"the image was to have new files of ours alone, and has {strange}", strange == [azure_vnet.CONFLIST])
+    differing = [path for path, what in changes.items() if other.get(path, "gone") != what]
+    differing += [path for path in other if other[path] != old.get(path) and path not in changes]
+    expect(f"both images were to be the same but for a boot, and differ in {differing}", not differing)
+    say(f"The image has {len(changes)} new files, all of them ours, and {INERT} in place of a CNI's; so has the other.")
+
+
+def show(lab: Lab, inventory: Path) -> None:
+    node: VmNode = lab.node("node1")
+    tables = node.kubelet_starts()[-1].tables
+    print(f"    when kubelet started, the node had: {', '.join(tables)}")
+    expect("kubelet was to start after the tables", {PROBE_TABLE, MARK_TABLE} <= set(tables))
+    probe(lab, expected=True)
+    rules = node.run(["ip", "rule"]).stdout
+    expect("the primary interface was to filter loosely", node.read(f"{CONF}/eth0/rp_filter").strip() == LOOSE)
+    expect(
+        "marked replies were to leave by the primary interface", "1024:\tfrom all fwmark 0x80/0x80 lookup main" in rules
+    )
+    say(f"Reverse-path filtering and policy rules are in force:\n{rules}")
+    expect("azure-vnet was to be inert", node.run(["ls", "/etc/cni/net.d"]).stdout.split() == [Path(INERT).name])
+
+    plug_eni(lab, node)
+    start_cilium(node)
+    for profile in PROFILES:
+        play(lab, inventory, "-e", json.dumps(VARIABLES), changes=False, playbook=f"kubenode.datapath.{profile}")
+
+    say("The node reboots, and metadata says that it has no IPv6")
+    nics = lab.metadata.own[node.ipv4]
+    lab.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in nics)
+    node.reboot()
+    expect("there was to be no table for IPv6 probes", PROBE_TABLE not in node.kubelet_starts()[-1].tables)
+    probe(lab, expected=False)
+
+
+def plug_eni(lab: Lab, node: VmNode) -> None:
+    """The cloud attaches an ENI; its metadata names it, and its CNI brings it up."""
+    say("An ENI is plugged in while the node runs")
+    mac, front = node.place.mac(0x80), lab.load_balancer
+    lab.metadata.own[node.ipv4] += (Nic(mac, ("10.0.1.10",), (), "10.0.1.0/24", device_number=1),)
+    link = node.plug(Cable(mac, front, "eni1"))
+    front.ip(["address add 10.0.1.1/24 dev eni1", "link set eni1 up"])
+    node.ip([f"link set {link} up", f"address add 10.0.1.10/32 dev {link} noprefixroute"])
+    table = "default via 10.0.1.1 dev eth1"
+    came = eventually(
+        lambda: table in node.run(["ip", "route", "show", "table", ENI_TABLE], check=False).stdout, PATIENCE
+    )
+    expect(f"table {ENI_TABLE} was to be there: {table}", came)
+    print(f"    {link} has table {ENI_TABLE}: {table}")
+
+
+def start_cilium(node: VmNode) -> None:
+    """What Cilium's agent brings, which comes when the node has joined its cluster."""
+    node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
+    node.ip(["link add cilium_host type veth peer name cilium_net"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A running node is told from an image by what the controller knows, or else by systemd and the namespaces of the node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.node_mode import Seen, Verdict
+
+KINDS = frozenset({"cgroup", "ipc", "mnt", "net", "pid", "uts"})
+RUNTIME, IMAGE = False, True
+
+
+@pytest.mark.parametrize(
+    ("mode", "transport", "variables", "told"),
+    [
+        ("runtime", "community.general.chroot", {"packer_build_name"}, RUNTIME),
+        ("image", "ssh", (), IMAGE),
+        ("auto", "chroot", (), IMAGE),
+        ("auto", "community.general.chroot", (), IMAGE),
+        ("auto", "containers.podman.buildah", (), IMAGE),
+        ("auto", "ssh", {"packer_build_name"}, IMAGE),
+        ("auto", "ssh", {"packer_builder_type"}, IMAGE),
+        ("auto", "local", (), None),
+        ("auto", "ssh", {"packer_version"}, None),
+        ("auto", "example.tools.chrooted", (), None),
+        ("auto", "community.docker.nsenter", (), None),
+    ],
+)
+def test_the_controller_decides_where_it_can(mode: str, transport: str, variables: set[str], told: bool | None) -> None:
+    verdict = node_mode.by_controller(mode, transport, variables)
+    assert (verdict and verdict.is_image) is told
+
+
+def seen(state: str | None, own: str = "", has_systemd: bool = True, unreadable: str = "") -> Seen:
+    """``own``: kinds of namespaces that are not process 1's; ``unreadable``: those that nobody lets us compare."""
+    apart, hidden = frozenset(own.split()), frozenset(unreadable.split())
+    return Seen(state, True, KINDS - apart - hidden, apart, has_systemd)
+
+
+SYSTEMD = "A running node: systemd runs on it."
+CONTAINER = "A running node: this is a container in its namespaces, as a DaemonSet's pod is."
+NO_SYSTEMD = "An image: systemd does not run on it."
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(seen("running"), SYSTEMD, id="node"),
+        pytest.param(seen("degraded"), SYSTEMD, id="node with a failed unit"),
+        pytest.param(seen("starting"), SYSTEMD, id="node that boots"),
+        pytest.param(seen(""), SYSTEMD, id="node whose systemd does not answer"),
+        pytest.param(seen("running", unreadable=" ".join(KINDS)), SYSTEMD, id="node, not as root"),
+        pytest.param(seen("running", "mnt ipc cgroup"), SYSTEMD, id="pod, after chroot to the node's root"),
+        pytest.param(seen("offline", "mnt ipc"), CONTAINER, id="privileged pod"),
+        pytest.param(seen("offline", "mnt ipc cgroup"), CONTAINER, id="pod with a cgroup of its own"),
+        pytest.param(seen("offline", "mnt cgroup"), CONTAINER, id="pod with hostIPC"),
+        pytest.param(seen(None, "mnt ipc"), CONTAINER, id="pod without systemctl"),
+        pytest.param(seen("offline", "mnt"), NO_SYSTEMD, id="privileged pod with hostIPC, as unshare -m"),
+        pytest.param(seen("offline", "mnt ipc net"), NO_SYSTEMD, id="pod with a network of its own"),
+        pytest.param(seen("offline", "mnt ipc pid"), NO_SYSTEMD, id="pod without hostPID"),
+        pytest.param(seen("offline", "mnt ipc", has_systemd=False), NO_SYSTEMD, id="pod of a node without systemd"),
+        pytest.param(seen("offline", "mnt ipc", unreadable="pid net"), NO_SYSTEMD, id="pod without privileges"),
+        pytest.param(seen("offline"), NO_SYSTEMD, id="chroot"),
+        pytest.param(seen(None), NO_SYSTEMD, id="chroot without systemd"),
+        pytest.param(seen("offline", "mnt"), NO_SYSTEMD, id="unshare -m, chroot"),
+        pytest.param(seen("offline", "mnt ipc uts"), NO_SYSTEMD, id="buildah --isolation chroot"),
+        pytest.param(seen("offline", "mnt ipc uts cgroup"), NO_SYSTEMD, id="container with --pid host --network host"),
+        pytest.param(seen("offline", has_systemd=False), NO_SYSTEMD, id="build container"),
+        pytest.param(
+            Seen("running", has_proc=False), "An image: it has no /proc.", id="chroot with /run, without /proc"
+        ),
+    ],
+)
+def test_the_node_tells_and_in_doubt_it_is_an_image(found: Seen, reason: str) -> None:
+    assert node_mode.by_node(found, "ssh") == Verdict(reason.startswith("An image"), reason)
+
+
+def test_a_node_that_is_entered_through_namespaces_is_said_to_be() -> None:
+    verdict = node_mode.by_node(seen("running"), "community.docker.nsenter")
+    assert verdict == (RUNTIME, "A running node, entered by community.docker.nsenter: systemd runs on it.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (
+            "state running\nipc ipc:[1] ipc:[1]\nmnt mnt:[3] mnt:[2]\nsystemd\n",
+            Seen("running", True, frozenset({"ipc"}), frozenset({"mnt"}), True),
+        ),
+        ("state offline\nipc ipc:[1] \n", Seen("offline", True)),
+        ("ipc  \nmnt  \n", Seen(None, False)),
+        ("Welcome to node1\n\nipc\nstate offline\nuts uts:[1] uts:[1]\n", Seen("offline", True, frozenset({"uts"}))),
+        ("state \nipc ipc:[1] ipc:[1]\n", Seen("", True, frozenset({"ipc"}))),
+    ],
+)
+def test_the_answer_is_read(answer: str, found: Seen) -> None:
+    assert node_mode.parse(answer) == found
