@@ -12,10 +12,16 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged, policy_routes
+from bench import boot, converged, ebtables, fleet, policy_routes
 from bench.measure import MISSED
 
-BENCHES = {"converged": converged.main, "boot": boot.main, "policy_routes": policy_routes.main}
+BENCHES = {
+    "converged": converged.main,
+    "boot": boot.main,
+    "policy_routes": policy_routes.main,
+    "ebtables": ebtables.main,
+    "fleet": fleet.main,
+}
 
 
 def main(names: list[str]) -> None:

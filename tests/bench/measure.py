@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import Lab
+from lab import Lab, playbook
 
 HERE = Path(__file__).parent
 PING = {"ansible.builtin.ping": {}}
@@ -42,9 +41,7 @@ def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dic
     listed = [{"name": name, **task} for _round in range(rounds + 1) for name, task in tasks.items()]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "play.json").write_text(
-            json.dumps([{"hosts": lab.nodes[0].name, "gather_facts": False, "tasks": listed}])
-        )
+        playbook.write(folder / "play.json", listed, hosts=lab.nodes[0].name)
         environment = {
             "ANSIBLE_STDOUT_CALLBACK": "durations",
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),

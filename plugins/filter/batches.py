@@ -1,0 +1,61 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: batches
+short_description: The batches of a rollout, as a play's serial takes them
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Reads what was given on the command line, where everything is a string, and says what is wrong with it.
+options:
+  _input:
+    description:
+      - How many nodes are taken at a time, a number or a percentage.
+      - Or a list of these for the first batches, the last one for all further ones.
+      - May be text, as V(10), V(25%) or V([1, 25%]).
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: One node first, and then as many at a time as the user says
+  hosts: nodes
+  serial: "{{ batches | default([1, '25%']) | kubenode.datapath.batches }}"
+"""
+
+RETURN = r"""
+_value:
+  description: For C(serial).
+  type: list
+  elements: raw
+  sample: [1, "25%"]
+"""
+
+import re
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+
+def batches(given: t.Any) -> list[str]:
+    words = [str(word).strip() for word in (given if isinstance(given, (list, tuple)) else _words(str(given)))]
+    if words and all(re.fullmatch("[1-9][0-9]*%?", word) for word in words):
+        return words
+    raise AnsibleFilterError(
+        f"batches is {given!r}; it must be a number of nodes, a percentage, or a list of these, as [1, 25%]"
+    )
+
+
+def _words(text: str) -> list[str]:
+    inside = re.fullmatch(r"\s*\[(.*)\]\s*", text)
+    return [word.strip(" \"'") for word in inside[1].split(",")] if inside else [text]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"batches": batches}

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""What became of each node in a run: what the callback ``report`` prints and writes. Knows nothing of Ansible's classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections import Counter
+
+FAILED = "failed"
+UNREACHABLE = "unreachable"
+STOPPED = "stopped"
+CHANGED = "changed"
+OK = "ok"
+RUNNING = "running"
+NOT_REACHED = "not reached"
+STATES = (FAILED, UNREACHABLE, STOPPED, RUNNING, NOT_REACHED, CHANGED, OK)
+
+OURS = "kubenode.datapath."
+# What Ansible adds to a module's results, or takes from them.
+COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "failed", "invocation", "msg", "warnings"}
+
+
+def sentence(result: t.Mapping[str, t.Any]) -> str:
+    """What a task that failed said, in one line; of a loop, what its failed items said."""
+    # ansible-core 2.19 and newer takes "failed" out of an item, and gives each that failed an "exception".
+    signs = ("failed", "unreachable", "exception")
+    items = [item for item in result.get("results") or () if any(map(item.get, signs))]
+    said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr")]
+    return " ".join(" ".join(said).split())
+
+
+def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A module's own results. Of a loop's items their labels: the items may hold what a label is there to hide."""
+    own = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
+    variable = own.pop("ansible_loop_var", None)
+    if variable:
+        own = {key: value for key, value in own.items() if key != variable}
+        return {"label": result.get("_ansible_item_label"), **own}
+    if "results" in own:
+        own["results"] = [told(item) for item in own["results"]]
+    return own
+
+
+@dataclasses.dataclass
+class Node:
+    """One node. ``end``: FAILED, UNREACHABLE or STOPPED where it did not come to the end of the run.
+
+    seconds: what its tasks took, without the time in which others had their turn.
+    """
+
+    end: str = ""
+    trouble: str = ""
+    is_begun: bool = False
+    is_over: bool = False
+    changes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    stats: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> str:
+        if self.end:
+            return self.end
+        if not self.is_begun:
+            return NOT_REACHED
+        if not self.is_over:
+            return RUNNING
+        return CHANGED if self.changes else OK
+
+    def add(self, seconds: float) -> None:
+        """A task has ended; if one before it had failed, that was rescued or ignored."""
+        self.end = ""
+        self.seconds += seconds
+
+    def change(self, task: str, action: str, result: t.Mapping[str, t.Any]) -> None:
+        entry: dict[str, t.Any] = {"task": task, "action": action}
+        if action.startswith(OURS):
+            entry["result"] = told(result)
+        self.changes.append(entry)
+
+    def conclude(self, end: str) -> None:
+        """Nothing comes after this; ``end`` is empty where all went well."""
+        self.end, self.is_over = end, True
+        if not end:
+            self.trouble = ""
+
+    def line(self) -> str:
+        """The middle of its line: what is wrong with it, or else what was changed."""
+        if self.end:
+            return self.trouble
+        return ", ".join(dict.fromkeys(change["action"].rpartition(".")[2] for change in self.changes))
+
+    def data(self) -> dict[str, t.Any]:
+        return {
+            "state": self.state,
+            "trouble": self.trouble if self.end else "",
+            "seconds": round(self.seconds, 1),
+            "changes": self.changes,
+            "stats": self.stats,
+        }
+
+
+@dataclasses.dataclass
+class Rollout:
+    """A run of a playbook. ``started``, ``ended``: ISO 8601 in UTC, None while it goes on."""
+
+    playbook: str
+    is_check: bool
+    started: str
+    ended: str | None = None
+    nodes: dict[str, Node] = dataclasses.field(default_factory=dict)
+
+    def totals(self) -> dict[str, int]:
+        count = Counter(node.state for node in self.nodes.values())
+        return {state: count[state] for state in STATES if count[state]}
+
+    def data(self) -> dict[str, t.Any]:
+        return {
+            "playbook": self.playbook,
+            "check_mode": self.is_check,
+            "started": self.started,
+            "ended": self.ended,
+            "totals": self.totals(),
+            "nodes": {name: node.data() for name, node in self.nodes.items()},
+        }
+
+    def lines(self) -> t.Iterator[tuple[str, str]]:
+        """Each node's state and line."""
+        width = max(map(len, self.nodes), default=0)
+        for name, node in self.nodes.items():
+            seconds = f"{node.seconds:.1f} s" if node.is_begun else ""
+            words = [f"{name:{width}}", f"{node.state:11}", node.line(), seconds]
+            yield node.state, "  ".join(word for word in words if word).rstrip()
+
+    def summary(self) -> str:
+        """All in one sentence: "50 nodes: 1 failed, 48 not reached, 1 changed"."""
+        counted = ", ".join(f"{count} {state}" for state, count in self.totals().items())
+        return f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}: {counted or 'none'}"

@@ -1,0 +1,315 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the playbooks have in common, as an operator of a fleet sees it: batches, limits, checks by packets, and the report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lab import Lab, Node, playbook
+from lab.node import POD_PORT, NamespaceNode
+
+PLAYBOOK = "kubenode.datapath.aks_dual_stack"
+TABLE_FILE = "/etc/kubenode/probe-snat.nft"
+FLEET = 50
+
+
+class Run(NamedTuple):
+    """A playbook run: what it printed, the lines of the nodes, the JSON report, and Ansible's exit status."""
+
+    output: str
+    lines: dict[str, str]
+    report: dict[str, Any]
+    status: int
+
+    def states(self) -> dict[str, str]:
+        return {name: node["state"] for name, node in self.report["nodes"].items()}
+
+    def trouble(self, name: str) -> str:
+        said: str = self.report["nodes"][name]["trouble"]
+        assert said and said in self.lines[name]
+        return said
+
+
+class Fleet:
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.report = folder / "report.json"
+        self._folder = folder
+        self._inventory = lab.write_inventory(folder / "inventory.json")
+
+    def node(self, number: int) -> NamespaceNode:
+        node: NamespaceNode = self.lab.node(f"node{number}")
+        return node
+
+    def pid_file(self, number: int) -> Path:
+        """The file without which no connection enters the node any more, from now on in the test's hands."""
+        path = self._folder / f"node{number}.pid"
+        path.write_text(str(self.node(number).pid))
+        self._tell(number, lab_node_pid_file=str(path))
+        return path
+
+    def lose_python(self, number: int) -> None:
+        """The node has none that Ansible knows of."""
+        self._tell(number, ansible_python_interpreter="/no/python")
+
+    def _tell(self, number: int, **variables: str) -> None:
+        """Ansible, by the inventory."""
+        inventory = json.loads(self._inventory.read_text())
+        inventory["all"]["children"]["nodes"]["hosts"][f"node{number}"].update(variables)
+        self._inventory.write_text(json.dumps(inventory))
+
+    def is_changed(self, number: int) -> bool:
+        return self.node(number).exists(TABLE_FILE)
+
+    def play(self, *arguments: str, environment: dict[str, str] | None = None, **variables: Any) -> Run:
+        """Run it; a namespace node has no systemd of its own and would be taken for an image."""
+        profile = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
+        played = playbook.play(
+            self._inventory,
+            PLAYBOOK,
+            *arguments,
+            variables={"report": str(self.report), **profile, **variables},
+            environment={"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report", **(environment or {})},
+        )
+        _ansibles, _banner, told = played.output.partition("NODES ***")
+        lines = {found[1]: found[0] for found in re.finditer(r"^(node\d+) .*", told, re.M)}
+        report = json.loads(self.report.read_text()) if self.report.exists() else {}
+        return Run(played.output, lines, report, played.status)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Four nodes, of which the first has a pod."""
+    nodes = [Node("node1", pods=["pod1"]), *(Node(f"node{number}") for number in (2, 3, 4))]
+    with Lab("fleet", nodes=nodes) as lab:
+        yield Fleet(lab, tmp_path)
+
+
+def occupy(node: NamespaceNode) -> None:
+    """An operator's file is in the way: the module refuses."""
+    node.write(TABLE_FILE, "# somebody else's\n")
+
+
+@contextlib.contextmanager
+def watched(report: Path) -> Iterator[list[dict[str, Any]]]:
+    """Fills a list with the report as it is in the course of the block, and at its end."""
+    seen: list[dict[str, Any]] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            if report.exists():
+                seen.append(json.loads(report.read_text()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+        seen.append(json.loads(report.read_text()))
+
+
+def test_each_node_has_its_line_and_its_place_in_the_report(fleet: Fleet) -> None:
+    done = fleet.play()
+    assert done.status == 0, done.output
+    assert set(done.states().values()) == {"changed"} and done.report["totals"] == {"changed": 4}
+    assert re.fullmatch(r"node3  changed      nftables_probe_snat  \d+\.\d s", done.lines["node3"]), done.output
+    (change,) = done.report["nodes"]["node1"]["changes"]
+    assert change["action"] == "kubenode.datapath.nftables_probe_snat"
+    assert "azureSLBProbe" in change["result"]["ruleset"]
+    again = fleet.play("--check", report=f"{fleet.report.parent}/reports/")
+    assert "4 nodes: 4 ok (check mode: nothing was changed)" in again.output
+    (path,) = (fleet.report.parent / "reports").iterdir()
+    assert path.name.startswith("aks_dual_stack-") and json.loads(path.read_text())["check_mode"]
+
+
+def test_a_limit_is_kept_and_its_first_node_is_the_canary(fleet: Fleet) -> None:
+    occupy(fleet.node(3))
+    done = fleet.play("--limit", "node3,node4")
+    assert done.states() == {"node3": "failed", "node4": "not reached"} and done.status != 0
+    assert not fleet.is_changed(1)
+
+
+@pytest.mark.parametrize(("limit", "goes_on"), [("24", False), ("25%", True)])
+def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: str, goes_on: bool) -> None:
+    """Its batch is brought to its end in any case."""
+    occupy(fleet.node(2))
+    untouched = [fleet.node(4).snapshot()]
+    done = fleet.play(batches="[3, 1]", max_failed_percentage=limit)
+    last = "changed" if goes_on else "not reached"
+    assert done.states() == {"node1": "changed", "node2": "failed", "node3": "changed", "node4": last}, done.output
+    assert done.status == 2
+    assert TABLE_FILE in done.trouble("node2")
+    assert ([fleet.node(4).snapshot()] == untouched) is not goes_on
+
+
+def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) -> None:
+    """One from the start, and one that goes away in the middle, as the canary, after which Ansible begins no other play."""
+    fleet.pid_file(2).unlink()
+    done = fleet.play(batches=2)
+    assert [node["state"] for node in done.report["nodes"].values()] == ["changed", "unreachable", *["not reached"] * 2]
+    assert done.status == 4 and "no pid in" in done.trouble("node2")
+    away = fleet.node(3).replace_program("/usr/sbin/nft", f'#!/bin/sh\nrm -f {fleet.pid_file(3)}\nexec @REAL@ "$@"\n')
+    done = fleet.play("--limit", "node3,node4")
+    assert done.states() == {"node3": "unreachable", "node4": "not reached"}, done.output
+    assert "Translate the load balancer" in done.trouble("node3")
+    assert away is not None and not fleet.is_changed(4)
+
+
+@pytest.mark.parametrize("before", [True, "True", "on"])
+def test_a_node_that_a_check_refuses_before_is_not_changed(fleet: Fleet, before: object) -> None:
+    check = {"address": fleet.lab.pod("pod1").address, "port": 1, "from": "node2", "before": before}
+    done = fleet.play(checks=[check])
+    assert done.states()["node1"] == "failed" and done.report["totals"] == {"failed": 1, "not reached": 3}
+    assert f"{check['address']} port 1 accepts no connection from node2. Nothing was changed." in done.trouble("node1")
+    assert not fleet.is_changed(1)
+
+
+def test_a_check_that_could_not_be_made_is_an_error_and_not_taken_for_silence(fleet: Fleet) -> None:
+    """The host that is to connect has no Python."""
+    check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
+    fleet.lose_python(2)
+    done = fleet.play("--limit", "node1", checks=[check])
+    assert "'/no/python' was not found" in done.output and "accepts no connection" not in done.output
+    assert done.states() == {"node1": "failed"} and not fleet.is_changed(1)
+
+
+def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
+    """The operator names another node as the load balancer, and the pod's replies to that end on the node."""
+    check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
+    astray = [{"source": fleet.node(2).address, "translated": fleet.node(1).address}]
+    checked = fleet.play("--check", checks=json.dumps([check]), aks_dual_stack_probes=astray, checks_timeout="2")
+    assert checked.status == 0 and not fleet.is_changed(1)
+    done = fleet.play(checks=json.dumps([check]), aks_dual_stack_probes=astray, checks_timeout="2")
+    assert done.report["totals"] == {"failed": 1, "not reached": 3}, done.output
+    assert "accepts no connection from node2, and did before the change." in done.trouble("node1")
+    told = done.report["nodes"]["node1"]["stats"]["checks"]
+    assert told == {"before": {"answered": [check], "silent": []}, "after": {"answered": [], "silent": [check]}}
+    assert fleet.is_changed(1) and not fleet.is_changed(2)
+    cured = fleet.play(checks=[check, {**check, "from": "node4"}], batches=4)
+    assert set(cured.states().values()) == {"changed"} and cured.status == 0, cured.output
+
+
+@pytest.mark.parametrize("setting", ["ANSIBLE_ANY_ERRORS_FATAL", "ANSIBLE_STRATEGY"])
+def test_lines_are_true_under_other_settings(fleet: Fleet, setting: str) -> None:
+    """any_errors_fatal stops the others of the batch where they are; the strategy free does not wait for anybody."""
+    occupy(fleet.node(1))
+    done = fleet.play(batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
+    other = "changed" if setting == "ANSIBLE_STRATEGY" else "stopped"
+    assert [node["state"] for node in done.report["nodes"].values()] == ["failed", other, *["not reached"] * 2]
+    assert not fleet.is_changed(3)
+
+
+PLAY = """- hosts: all
+  connection: local
+  gather_facts: false
+  any_errors_fatal: true
+  force_handlers: true
+  vars: {kubenode_report: REPORT}
+  tasks:
+    - block:
+        - name: Break
+          ansible.builtin.fail: {msg: disk is full}
+          when: inventory_hostname == 'node1'
+      HOW
+    - name: Never reached
+      ansible.builtin.debug:
+"""
+CLEANUP = "always: [{ansible.builtin.debug: {msg: cleanup}}]"
+RESCUE = "rescue: [{ansible.builtin.debug: {msg: cured}}]"
+
+
+@pytest.mark.parametrize(
+    ("how", "states"),
+    [(CLEANUP, {"node1": "failed", "node2": "stopped"}), (RESCUE, {"node1": "ok", "node2": "ok"})],
+)
+def test_a_node_that_cleans_up_has_failed_all_the_same(tmp_path: Path, how: str, states: dict[str, str]) -> None:
+    report = run_own(tmp_path, PLAY.replace("HOW", how), "node1,node2,")
+    assert {name: node["state"] for name, node in report["nodes"].items()} == states
+    assert report["nodes"]["node1"]["trouble"] == ("Break: disk is full" if how == CLEANUP else "")
+
+
+def test_of_a_loop_the_items_that_failed_say_why(tmp_path: Path) -> None:
+    loop = "ansible.builtin.fail: {msg: 'disk {{ item }} is full'}, loop: [a, b], when: item == 'b'"
+    text = f"- {{hosts: all, gather_facts: false, vars: {{kubenode_report: REPORT}}, tasks: [{{name: Break, {loop}}}]}}"
+    trouble = run_own(tmp_path, text, "node1,")["nodes"]["node1"]["trouble"]
+    assert trouble.startswith("Break: ") and "disk b is full" in trouble
+
+
+def test_a_run_that_matches_no_node_ends_its_report(tmp_path: Path) -> None:
+    report = run_own(tmp_path, PLAY.replace("HOW", CLEANUP).replace("hosts: all", "hosts: nobody"), "node1,")
+    assert report["nodes"] == {} and report["ended"]
+
+
+@pytest.mark.parametrize("profiles", ["aks-dual-stack", "aks_dual_stack,cilium-migration", ""])
+def test_an_image_is_not_built_without_a_profile_that_was_asked_for(tmp_path: Path, profiles: str) -> None:
+    (tmp_path / "inventory").write_text("[nodes]\nnode1 ansible_connection=local\n")
+    template = Path(__file__).parents[2] / "packer/node-image.yml"
+    built = playbook.play(tmp_path / "inventory", template, "--tags", profiles)
+    assert built.failed and "known are aks_dual_stack, eni_policy_routing and" in built.output
+
+
+def run_own(folder: Path, text: str, inventory: str) -> dict[str, Any]:
+    """The report of a play of one's own."""
+    path = folder / "play.yml"
+    path.write_text(text.replace("REPORT", str(folder / "report.json")))
+    playbook.play(Path(inventory), str(path), environment={"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"})
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("batches", "many", "batches is 'many'"),
+        ("batches", [0], "batches is [0]"),
+        ("max_failed_percentage", "few", "max_failed_percentage is few"),
+        ("max_failed_percentage", "101", "max_failed_percentage is 101"),
+        ("checks", [{"address": "::1"}], "port found in checks"),
+        ("checks", [{"address": "::1", "port": "http"}], "found in 'checks'. and we were unable to convert to int"),
+        (
+            "checks",
+            [{"address": "::1", "port": 80, "via": "node2"}],
+            "checks.via. Supported parameters include: address",
+        ),
+        ("checks", [{"address": "::1", "port": 80000}], "checks: port is 80000; it must be from 1 to 65535"),
+        ("checks", [{"address": "::1", "port": 80, "from": "node9"}], "checks: from is node9"),
+        ("report", "/tmp/report.json", "report is /tmp/report.json, and the callback that writes it is not enabled"),
+    ],
+)
+def test_bad_input_is_a_clear_error_and_changes_nothing(fleet: Fleet, variable: str, value: Any, said: str) -> None:
+    others = {"ANSIBLE_CALLBACKS_ENABLED": "lab_record", "LAB_RECORD": "/dev/null"} if variable == "report" else None
+    failed = fleet.play("--limit", "node1", environment=others, **{variable: value})
+    assert failed.status != 0 and said in failed.output, failed.output
+    assert not fleet.is_changed(1)
+
+
+def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: Path) -> None:
+    with Lab("fleet", nodes=[Node(f"node{number}") for number in range(1, FLEET + 1)]) as lab:
+        fleet = Fleet(lab, tmp_path)
+        occupy(fleet.node(5))
+        with watched(fleet.report) as seen:
+            stopped = fleet.play(batches="[1, 20%]")
+        assert {"changed", "running", "not reached"} in [set(one["totals"]) for one in seen]
+        ended = [one["ended"] is not None for one in seen]
+        assert ended == sorted(ended) and not ended[0]
+        assert stopped.report["totals"] == {"failed": 1, "not reached": 39, "changed": 10}, stopped.output
+        assert list(stopped.lines) == [node.name for node in lab.nodes]
+        assert re.fullmatch(r"node12  not reached", stopped.lines["node12"]) and TABLE_FILE in stopped.lines["node5"]
+        assert not [number for number in range(12, FLEET + 1) if fleet.is_changed(number)]
+        fleet.node(5).remove(TABLE_FILE)
+        done = fleet.play(batches="[1, 50]")
+        assert done.report["totals"] == {"changed": 40, "ok": 10} and done.status == 0, done.output
+        assert all(fleet.is_changed(number) for number in range(1, FLEET + 1))
