@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity unit integration molecule clean
+.PHONY: help demo test bench lint sanity unit integration molecule image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -10,8 +10,8 @@ help:  ## this list
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
-test:  ## lint, sanity, unit, integration and molecule, with a summary at the end
-	@$(TOOLCHAIN) lint sanity unit integration molecule
+test:  ## lint, sanity, unit, integration, molecule and image, with a summary at the end
+	@$(TOOLCHAIN) lint sanity unit integration molecule image
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench
@@ -30,6 +30,9 @@ integration:  ## modules against a real kernel (root)
 
 molecule:  ## each role on a node that boots, from nothing to absent (root)
 	@$(TOOLCHAIN) molecule
+
+image:  ## build a disk image by Packer, and boot it as a VM (root)
+	@$(TOOLCHAIN) image
 
 clean:  ## remove what was built here; the cache in ~/.cache/kubenode-datapath stays
 	rm -rf .build .ansible

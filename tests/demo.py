@@ -67,24 +67,22 @@ def probe(lab: Lab, expected: bool) -> None:
     expect(f"the probe was {'' if expected else 'not '}to be answered", answers == expected)
 
 
-def play(lab: Lab, inventory: Path, *arguments: str, changes: bool) -> None:
+def play(lab: Lab, inventory: Path, *arguments: str, changes: bool, playbook: str = PLAYBOOK) -> None:
     """Run the playbook as a user does; show all of a check with its diff, and of a run the end."""
-    command = ["ansible-playbook", "-i", str(inventory), PLAYBOOK, *arguments]
+    command = ["ansible-playbook", "-i", str(inventory), playbook, *arguments]
     say("$ " + " ".join(["ansible-playbook", "-i", "inventory", *command[3:]]))
     environment = {**os.environ, **lab.ansible_environment()}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    is_whole = "--diff" in arguments or done.returncode != 0
-    print(done.stdout if is_whole else done.stdout[done.stdout.rfind("PLAY RECAP") :].strip())
     changed = re.search(r"changed=(\d+)", done.stdout)
-    expect(
-        f"the play was {'' if changes else 'not '}to change the node",
-        done.returncode == 0 and changed is not None and (int(changed[1]) > 0) is changes,
-    )
+    is_well = done.returncode == 0 and changed is not None and (int(changed[1]) > 0) is changes
+    is_whole = "--diff" in arguments or not is_well
+    print(done.stdout if is_whole else done.stdout[done.stdout.rfind("PLAY RECAP") :].strip())
+    expect(f"the play was {'' if changes else 'not '}to change the node", is_well)
 
 
 def expect(sentence: str, holds: bool) -> None:
     if not holds:
-        sys.exit(f"demo: {sentence}, and that is not so.")
+        sys.exit(f"{Path(sys.argv[0]).stem}: {sentence}, and that is not so.")
 
 
 def say(line: str) -> None:
