@@ -202,9 +202,10 @@ class VmNode(BootingNode):
     # qemu
 
     def _qemu(self, macs: Sequence[str], taps: Sequence[int], qmp: int, network: Sequence[str]) -> list[str]:
+        # Two processors of tcg now and then wait for each other for ever while a booting kernel patches itself.
         argv = [
             *(_QEMU, "-nodefaults", "-no-user-config", "-display", "none"),
-            *("-machine", "q35", "-accel", "tcg", "-cpu", "Nehalem", "-smp", "2", "-m", str(_MEMORY)),
+            *("-machine", "q35", "-accel", "tcg", "-cpu", "Nehalem", "-smp", "1", "-m", str(_MEMORY)),
             *("-kernel", str(self._disk.kernel), "-append", " ".join(self._kernel_arguments(network))),
             *("-drive", f"file={self._disk.image},if=none,id=disk,format=raw,snapshot=on"),
             *("-device", "nvme,serial=lab,drive=disk", "-device", "virtio-rng-pci", "-serial", "stdio"),
