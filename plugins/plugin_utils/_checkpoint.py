@@ -37,8 +37,9 @@ PAUSE = 0.5  # seconds between two tries to connect
 KEEP_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 TRIES = 3  # of another program that keeps undoing the immediate plane
 
-# The answer of the program, or what tells one life of the node from another where it is not there any more.
-ASK = "test -e {command} && exec sh {command} {words}; cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net"
+# The answer of the program, or what tells one life of the node from another where it is not there any more (kernel.life()).
+LIFE = ("cat /proc/sys/kernel/random/boot_id", "readlink /proc/self/ns/net", "cut -d ' ' -f 22 /proc/1/stat")
+ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(LIFE)}"
 
 UNPROTECTED = (
     "{name} has changed the node without a checkpoint: connection {transport} does not go through the node's network, so that"
@@ -102,7 +103,7 @@ def parse(stdout: str) -> Answer:
     lines = stdout.strip().splitlines()
     if lines and lines[-1].startswith("{"):
         return Answer(**json.loads(lines[-1]))
-    return Answer("gone", "\n".join(lines[-2:]))
+    return Answer("gone", "\n".join(lines[-len(LIFE) :]))
 
 
 def _once(entries: t.Iterable[t.Any]) -> list[t.Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint
 from lab import Lab, Node, adhoc, watched
 from lab.controller import SSH_PACKAGES, Controller
 from lab.node import ClusterNode, NamespaceNode
@@ -289,6 +290,11 @@ def arm(node: NamespaceNode, name: str = "policy_routes", **options: Any) -> dic
 def ask(node: ClusterNode, *words: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(node.run(["sh", COMMAND, *words]).stdout)
     return answer
+
+
+def test_both_sides_tell_one_life_of_the_node_from_another_alike(node: NamespaceNode) -> None:
+    told = node.run(["sh", "-c", "; ".join(_checkpoint.LIFE)]).stdout.split()
+    assert len(told) == 3 and arm(node, **HARMLESS)["checkpoint_armed"]["life"].split() == told
 
 
 def test_over_a_connection_that_proves_nothing_the_user_is_told_or_names_a_command(node: NamespaceNode) -> None:

@@ -23,7 +23,7 @@ from ansible.module_utils.common.validation import check_type_int
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint
 
 Result = dict[str, t.Any]
-LIFE = "3ad5\nnet:[1]"
+LIFE = "3ad5\nnet:[1]\n17"
 CONFIRMED: Result = {"state": "confirmed", "told": "confirmed", "age": 0}
 IMMEDIATE = {"before_header": "immediate: x"}
 PERMANENT = {"before_header": "permanent: y"}

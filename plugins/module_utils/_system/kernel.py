@@ -73,8 +73,14 @@ IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detect
 
 
 def life() -> str:
-    """Tells this boot from others; in a container that is started again the kernel is the same, its network is not."""
-    return "\n".join([*_lines("/proc/sys/kernel/random/boot_id"), os.readlink("/proc/self/ns/net")])
+    """Tells this boot from others.
+
+    In a container that is started again the kernel is the same; its network may get the number of the one before, its
+    process 1 starts at another time (proc_pid_stat(5), the 22nd word: in clock ticks since the kernel was booted).
+    """
+    network = os.readlink("/proc/self/ns/net")
+    started = [stat.split(" ")[21] for stat in _lines("/proc/1/stat")]
+    return "\n".join([*_lines("/proc/sys/kernel/random/boot_id"), network, *started])
 
 
 def is_own_root() -> bool:
