@@ -434,6 +434,8 @@ def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: S
     node.run(["cp", "/bin/sleep", "/run/azure-cnimonitor"])
     with background.shell(node, "exec /run/azure-cnimonitor 600"):
         assert "azure-cnimonito runs here" in steps.refused()
+    with background.shell(node, "exec unshare --net /run/azure-cnimonitor 600"):  # another node's, which we see
+        assert steps.run()["changed"]
 
 
 def test_a_backup_that_can_not_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:

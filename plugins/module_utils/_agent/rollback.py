@@ -206,7 +206,7 @@ def _roll_back(identity: str, reason: str) -> None:
     armed = _armed(identity)
     if armed is None:
         return
-    if watchdog.network_namespace() != armed.namespace:
+    if processes.network_namespace() != armed.namespace:
         syslog.syslog(
             syslog.LOG_ERR,
             f"{armed} can not be rolled back from here: this is another network namespace than the one that was changed",

@@ -72,7 +72,7 @@ class Checkpoint:
                 self._seconds,
                 deadline,
                 processes.myself(),
-                watchdog.network_namespace(),
+                processes.network_namespace(),
                 dog,
             )
             checkpoint.arm(found)

@@ -12,6 +12,7 @@ import typing as t
 
 from .._model import azure_vnet
 from .._model import cni as model
+from . import processes
 
 SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime looks at (containernetworking/cni, libcni/conf.go)
 # Names of processes; the kernel keeps 15 characters (TASK_COMM_LEN). Azure/azure-container-networking, cnms/service.
@@ -46,11 +47,11 @@ def plugins(folder: str = azure_vnet.CNI_FOLDER) -> dict[str, tuple[str, ...]]:
 
 
 def monitors() -> dict[int, str]:
-    """Processes that restore azure-vnet's rules, by number."""
+    """Processes that restore azure-vnet's rules here, by number; one in another network namespace restores others."""
     found = {}
     for number in filter(str.isdigit, os.listdir("/proc")):
         name = _text(f"/proc/{number}/comm").rstrip("\n")
-        if name in MONITORS:
+        if name in MONITORS and processes.may_share_network(number):
             found[int(number)] = name
     return found
 

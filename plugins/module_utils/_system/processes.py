@@ -33,6 +33,29 @@ def tell(process: Process, number: int) -> bool:
     return True
 
 
+def network_namespace(pid: str = "self") -> tuple[int, int]:
+    """Device and inode of a process's network namespace; (0, 0) where we may not know."""
+    try:
+        return _network_namespace(pid)
+    except OSError:
+        return (0, 0)
+
+
+def may_share_network(pid: str) -> bool:
+    """Whether a process may be in our network namespace: one that has ended is in none."""
+    try:
+        return _network_namespace(pid) == network_namespace()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _network_namespace(pid: str) -> tuple[int, int]:
+    status = os.stat(f"/proc/{pid}/ns/net")
+    return status.st_dev, status.st_ino
+
+
 def ssh_peer() -> str:
     """The address from which the ssh connection comes that we run in, or "the node itself".
 

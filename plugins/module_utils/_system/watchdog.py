@@ -11,7 +11,6 @@ that sleeps, as a timer's service would run in process 1's namespace.
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
 import subprocess
@@ -61,17 +60,8 @@ def stop(watchdog: Watchdog) -> None:
         processes.tell(watchdog, signal.SIGTERM)
 
 
-def network_namespace(pid: str = "self") -> tuple[int, int]:
-    """Device and inode of a process's network namespace; (0, 0) where we may not know."""
-    try:
-        status = os.stat(f"/proc/{pid}/ns/net")
-    except OSError:
-        return (0, 0)
-    return status.st_dev, status.st_ino
-
-
 def _is_systemds() -> bool:
-    return units.Units(process.run).is_running() and network_namespace() == network_namespace("1")
+    return units.Units(process.run).is_running() and processes.network_namespace() == processes.network_namespace("1")
 
 
 def _program(*arguments: str) -> list[str]:
