@@ -67,14 +67,27 @@ class Ebtables:
             backend.put_back(operation.removed)
 
 
+class _Look(t.NamedTuple):
+    """What a listing showed, and the rules that were there before it was made, by table and handle."""
+
+    before: frozenset[tuple[str, int]]
+    chains: dict[Place, tuple[Rule, ...]]
+
+
 class _Nft:
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
+        self._seen: _Look | None = None  # a listing takes longer than all else, and the last one still tells handles
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
+        self._seen = self._look()
+        return self._seen.chains
+
+    def _look(self) -> _Look:
         """Without a rule there is nothing to list, and no process is started."""
-        return self._list() if any(self._rules().values()) else {}
+        before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
+        return _Look(before, self._list() if before else {})
 
     def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
         if not kernel.is_ready("nf_tables"):
@@ -97,8 +110,10 @@ class _Nft:
 
     def take(self, removed: t.Sequence[Removed]) -> None:
         wanted = _wanted(removed)
+        look, self._seen = self._seen, None
         for _try in range(TRIES):
-            doomed = self._doomed(wanted)
+            doomed = self._doomed(wanted, look or self._look())
+            look = None
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
@@ -108,18 +123,16 @@ class _Nft:
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
         raise Failure(f"the rules changed each of {TRIES} times they were looked at; run again when it is quieter")
 
-    def _doomed(self, wanted: t.Mapping[Place, t.Collection[str]]) -> list[nfnetlink.Doomed] | None:
+    def _doomed(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """The handles of the rules that are to go; None where one can not be told for certain."""
-        before = {rule.handle for rules in self._rules().values() for rule in rules}
-        listed = self._list()
         held: dict[Place, list[Held]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
-                if rule.handle in before:
+                if (table, rule.handle) in look.before:
                     held.setdefault(Place(NFT, table, rule.chain), []).append(Held(rule.handle, rule.encoding))
         doomed = []
         for place, texts in wanted.items():
-            rules_here = listed.get(place, ())
+            rules_here = look.chains.get(place, ())
             for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, held.get(place, []))):
                 if rule_listed.text in texts:
                     if handle is None:
