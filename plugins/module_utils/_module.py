@@ -15,10 +15,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ._converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
-from ._model import checkpoint as model
 from ._model.problem import Invalid, Missing, Problem, Refusal
 from ._resources.own_root import OwnRoot
-from ._system import checkpoint, lock, process
+from ._system import process
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -106,9 +105,10 @@ class Module(AnsibleModule):
             )
         if self.params.get("immediate"):
             guards = [OwnRoot(), *guards]
-        seconds = model.seconds(self.params["checkpoint"]) if under else 0
-        if under and seconds:
-            self._checkpoint = under(seconds, self.name)
+        if under and self.params["checkpoint"]:
+            from ._model import checkpoint
+
+            self._checkpoint = under(checkpoint.seconds(self.params["checkpoint"]), self.name)
         return converge(
             resources,
             self.planes(),
@@ -143,7 +143,9 @@ class Module(AnsibleModule):
 
 @contextlib.contextmanager
 def _alone() -> t.Iterator[None]:
-    """No other run on the node, and no change of one that is still open."""
+    """No other run on the node, and no change of one that is still open. A run that finds nothing to do needs none of it."""
+    from ._system import checkpoint, lock
+
     with lock.exclusive():
         checkpoint.refuse_change()
         yield

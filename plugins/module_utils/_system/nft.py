@@ -17,7 +17,7 @@ import typing as t
 
 from .._model import nftables
 from .._model.problem import Failure, Uncertain
-from . import kernel, nfnetlink, process
+from . import kernel, process
 
 
 class Replace(t.NamedTuple):
@@ -48,6 +48,8 @@ class Nft:
         if not kernel.is_ready("nf_tables"):
             return None
         if process.find("nft") is None:
+            from . import nfnetlink  # most nodes have nft, and do not wait for this
+
             unread = nftables.Table(family, name, frozenset(), frozenset({nftables.UNREAD}))
             return unread if nfnetlink.has_table(family, name) else None
         listing = self._list(["-j"], family, name)
@@ -68,6 +70,8 @@ class Nft:
     def replace(self, operation: Replace) -> None:
         """One ``nft -f``: the kernel takes all of it or nothing. To take a table away, nft is not needed."""
         if not operation.text and process.find("nft") is None:
+            from . import nfnetlink
+
             if nfnetlink.has_table(operation.family, operation.name):
                 nfnetlink.delete_table(operation.family, operation.name)
             return
