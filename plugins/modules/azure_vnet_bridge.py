@@ -95,6 +95,9 @@ diff:
   elements: dict
 """
 
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.bridge_guards import BridgeUsers
@@ -107,7 +110,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink 
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.resolved import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent"], "default": "absent"},
     "bridge": {"type": "str"},
     "interface": {"type": "str"},
@@ -124,7 +127,7 @@ def main() -> None:
             for option in ("bridge", "interface")
         )
         dissolved = DissolvedBridge(LinkMessages(), Resolved(module.run), Sysctl(), bridge, interface)
-        guards = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
+        guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
         outcome = module.converge([dissolved], guards, Checkpoint)
         result.update(module.report(outcome), **dissolved.report())
 

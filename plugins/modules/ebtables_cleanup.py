@@ -185,6 +185,7 @@ diff:
 """
 
 import gc
+import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import ebtables, fields, names
@@ -210,7 +211,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._system.library 
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},
     "owner": {"type": "str", "choices": ["azure_vnet"], "default": "azure_vnet"},
     "addresses": {"type": "list", "elements": "str", "default": []},

@@ -164,6 +164,9 @@ diff:
 
 import typing as t
 
+if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
+    from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot  # noqa: F401
+
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import BootCondition
@@ -235,11 +238,10 @@ def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
 
 
 def _archive() -> str:
-    """The boot program. Imported here, as a run that places none shall not pay for it."""
-    from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot
+    """The boot program. What packs it is imported here, as a run that places none shall not pay for that."""
     from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
 
-    return archive(boot)
+    return archive("boot")
 
 
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:

@@ -348,7 +348,7 @@ import gc
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import discovery, names, policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
@@ -357,7 +357,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carri
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.cni_layouts import CniLayouts
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis as edge
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import PYROUTE2
@@ -468,31 +467,34 @@ def _unmanaged(listed: Policy, module: Module) -> list[str]:
 
 def _listed(module: Module, tables: t.Mapping[str, int]) -> Policy:
     """What the options tell; and what follows from the node's ENIs, where that is to be in force now and is not told."""
-    enis = discovery.from_option(module.params["enis"]) if module.params["enis"] else None
     listed = policy.from_options(module.params["protocol"], module.entries("rules"), module.entries("routes"), tables)
-    left_out = listed.left_out
+    if module.params["enis"]:
+        return _of_enis(module, listed, tables)
+    if module.is_present and len(listed.left_out) == 2:
+        raise Invalid("rules", None, "given where state is present, or routes, or enis")
+    return listed
+
+
+def _of_enis(module: Module, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
+    """What the ENIs that the metadata names ask for. Raises NoMetadata, and Failure where it has not all of one of them."""
+    # Imported here, as most sets are told, and then do not wait for it.
+    from ansible_collections.kubenode.datapath.plugins.module_utils._model import discovery
+    from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis as edge
+
+    enis, left_out = discovery.from_option(module.params["enis"]), listed.left_out
     if not module.is_present:
-        return listed
-    if enis is None:
-        if len(left_out) == 2:
-            raise Invalid("rules", None, "given where state is present, or routes, or enis")
         return listed
     if len(left_out) == 1:
         raise Invalid(left_out[0], None, "given where enis and the other list are, as both follow from the ENIs")
     if left_out and module.params["immediate"]:
-        listed = _found(enis, listed.protocol, tables)
+        _cloud, interfaces = edge.read(enis["cloud"])
+        found = discovery.found(enis, interfaces)
+        if found.unfit:
+            raise Failure(
+                f"the metadata has not all of what is plugged in: {'; '.join(found.unfit.values())}. Nothing was changed."
+            )
+        listed = policy.from_options(listed.protocol, found.rules, found.routes, tables)
     return listed._replace(enis=enis)
-
-
-def _found(enis: discovery.Enis, protocol: int, tables: t.Mapping[str, int]) -> Policy:
-    """What the ENIs that the metadata names ask for. Raises NoMetadata, and Failure where it has not all of one of them."""
-    _cloud, interfaces = edge.read(enis["cloud"])
-    found = discovery.found(enis, interfaces)
-    if found.unfit:
-        raise Failure(
-            f"the metadata has not all of what is plugged in: {'; '.join(found.unfit.values())}. Nothing was changed."
-        )
-    return policy.from_options(protocol, found.rules, found.routes, tables)
 
 
 def _after(listed: Policy, former: Policy, module: Module) -> Policy:

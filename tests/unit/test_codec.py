@@ -97,7 +97,7 @@ def test_what_nobody_has_written_so_is_not_read(line: str) -> None:
 
 def test_the_program_is_whole(tmp_path: Path) -> None:
     program = tmp_path / "rollback.pyz"
-    program.write_bytes(archive(rollback).encode("utf-8", "surrogateescape"))
+    program.write_bytes(archive("rollback").encode("utf-8", "surrogateescape"))
     done = subprocess.run(
         [sys.executable, "-I", "-B", program, "ready"], capture_output=True, text=True, check=False, cwd="/"
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from .._agent import discovery, listener, routes
 from .._converge import Plane, Resource
 from .._model import boot_unit, policy
 from .._model.policy import Policy
@@ -21,6 +20,9 @@ from .boot_program import archive
 from .enabled_unit import EnabledUnit
 from .managed_files import HEADING, Entry, text
 from .wish_in_force import WishInForce, record
+
+if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
+    from .._agent import listener  # noqa: F401
 
 
 class BootPolicy:
@@ -39,6 +41,7 @@ class BootPolicy:
         self._protocol = protocol
         self._path = path
         self._tables = tables
+        self._written = Policy(protocol), ""
 
     @property
     def has_listener(self) -> bool:
@@ -74,9 +77,15 @@ class BootPolicy:
             raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
         return former
 
+    def _text(self, wish: Policy) -> str:
+        """Both planes mostly keep the same, and to write out 20,000 rules takes time."""
+        if not self._written[1] or self._written[0] != wish:
+            self._written = wish, wish.text()
+        return self._written[1]
+
     def record(self, in_force: Policy, stays: bool) -> Resource:
         """What holds the record at ``in_force``, for the listener to read. stays: whether there is one after the run."""
-        return WishInForce(self._edge, self._protocol, in_force.text(), stays, lambda: self.has_listener)
+        return WishInForce(self._edge, self._protocol, self._text(in_force), stays, lambda: self.has_listener)
 
     def record_gone(self) -> Resource:
         """What takes the record away once the listener has gone."""
@@ -86,9 +95,9 @@ class BootPolicy:
 
     def resources(self, kept: Policy, starts: bool) -> list[Resource]:
         """What holds it at ``kept``, gone where that is empty, in the order in which it comes. starts: see EnabledUnit."""
-        is_wished, stored = not kept.is_empty, kept.text()
+        is_wished, stored = not kept.is_empty, self._text(kept)
         named = f"# For policy routes of protocol {self._protocol}.\n"
-        program = named + archive(listener, routes, discovery) if is_wished else ""
+        program = named + archive("listener") if is_wished else ""
 
         def entries(at: str, is_here: bool) -> list[Entry]:
             """Each begins with the protocol, so that one set's call never takes another's file for its own."""

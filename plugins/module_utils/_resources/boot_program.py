@@ -7,30 +7,33 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-import inspect
 import io
 import re
-import sys
-import types
 import typing as t
 import zipfile
+
+if t.TYPE_CHECKING:
+    import importlib.abc
+    import importlib.machinery
 
 MAIN = "import sys\n\nfrom kubenode.{} import main\n\nsys.exit(main())\n"
 # The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
-# What a module of ours imports of ours, as it begins; what it imports later, where it needs it, is given with it.
-IMPORT = re.compile(r"^from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+# What a module of ours imports of ours, as it begins or later, where it needs it.
+IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
-def archive(*agents: types.ModuleType) -> str:
-    """The program that the first of ``agents``, modules of _agent/, is, with the others and with all that they import of ours.
+def archive(agent: str) -> str:
+    """The program that a module of _agent/ is, with all that it imports of ours.
 
-    Its bytes are returned as text, in which those that are no UTF-8 are surrogates.
+    None of it is imported for that: most runs find the program in place. Its bytes are returned as text, in which those that are
+    no UTF-8 are surrogates.
     """
-    root, _dot, name = agents[0].__name__.rpartition("._agent.")
-    sources = {"__main__.py": MAIN.format(f"_agent.{name}"), "kubenode/__init__.py": ""}
-    for full_name, source in _sources(agents).items():
+    root = __name__.rpartition("._resources.")[0]
+    sources = {"__main__.py": MAIN.format(f"_agent.{agent}"), "kubenode/__init__.py": ""}
+    for full_name, source in _sources(f"{root}._agent.{agent}").items():
         part = full_name[len(root) + 1 :]
         folder, _dot, _name = part.rpartition(".")
         if folder:
@@ -43,20 +46,28 @@ def archive(*agents: types.ModuleType) -> str:
     return packed.getvalue().decode("utf-8", "surrogateescape")
 
 
-def _sources(agents: t.Iterable[types.ModuleType]) -> dict[str, str]:
-    """By name, those of ``agents`` and of the modules that they import, and these."""
-    ahead, found = [agent.__name__ for agent in agents], {}
+def _sources(first: str) -> dict[str, str]:
+    """By name, that of a module, of the modules that it imports, and these."""
+    ahead, found = [first], {}
     while ahead:
         name = ahead.pop()
         if name not in found:
-            found[name] = inspect.getsource(sys.modules[name])
+            found[name] = t.cast("importlib.abc.InspectLoader", _spec(name).loader).get_source(name) or ""
             ahead += _imported(name.rpartition(".")[0], found[name])
     return found
 
 
 def _imported(package: str, source: str) -> t.Iterator[str]:
-    """Either the module itself is imported, or what is in it."""
+    """Either the module itself is imported, or, from a package, what is in it."""
     for relative, names in IMPORT.findall(source):
         base = importlib.util.resolve_name(relative, package)
-        modules = {f"{base}.{name}" for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))}
-        yield from modules & sys.modules.keys() or {base}
+        is_package = _spec(base).submodule_search_locations is not None
+        modules = [f"{base}.{name}" for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))]
+        yield from modules if is_package else [base]
+
+
+@functools.cache
+def _spec(name: str) -> importlib.machinery.ModuleSpec:
+    found = importlib.util.find_spec(name)
+    assert found, f"{name} is not there"  # it is imported by one of ours
+    return found

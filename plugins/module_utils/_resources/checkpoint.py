@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-import types
 import typing as t
 
 from .._converge import Step
@@ -39,7 +38,7 @@ class Checkpoint:
         """
         from .._agent import rollback  # all the edges: not for a run that has nothing to change
 
-        found = self._arm(rollback, rollback.libraries([step.undo for step in steps]))
+        found = self._arm(rollback.libraries([step.undo for step in steps]))
 
         def note(step: Step) -> None:
             if step.undo is not None:
@@ -57,12 +56,12 @@ class Checkpoint:
             "life": kernel.life(),
         }
 
-    def _arm(self, program: types.ModuleType, libraries: t.Sequence[str]) -> Armed:
+    def _arm(self, libraries: t.Sequence[str]) -> Armed:
         """A run that is killed on the way has armed nothing, and its watchdog will find nothing to do."""
         from .boot_program import archive
 
         identity = secrets.token_hex(4)
-        checkpoint.prepare(archive(program))
+        checkpoint.prepare(archive("rollback"))
         try:
             dog, deadline = watchdog.start(identity, self._seconds, libraries)
             found = Armed(
