@@ -69,5 +69,6 @@ def _imported(package: str, source: str) -> t.Iterator[str]:
 @functools.cache
 def _spec(name: str) -> importlib.machinery.ModuleSpec:
     found = importlib.util.find_spec(name)
-    assert found, f"{name} is not there"  # it is imported by one of ours
+    if found is None:
+        raise ModuleNotFoundError(f"{name}, a part of the boot program, is not there")
     return found
