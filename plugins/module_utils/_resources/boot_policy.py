@@ -41,7 +41,7 @@ class BootPolicy:
         self._protocol = protocol
         self._path = path
         self._tables = tables
-        self._written = Policy(protocol), ""
+        self._written: tuple[Policy, str] | None = None
 
     @property
     def has_listener(self) -> bool:
@@ -79,7 +79,7 @@ class BootPolicy:
 
     def _text(self, wish: Policy) -> str:
         """Both planes mostly keep the same, and to write out 20,000 rules takes time."""
-        if not self._written[1] or self._written[0] != wish:
+        if self._written is None or self._written[0] != wish:
             self._written = wish, wish.text()
         return self._written[1]
 

@@ -110,10 +110,9 @@ class _Nft:
 
     def take(self, removed: t.Sequence[Removed]) -> None:
         wanted = _wanted(removed)
-        look, self._seen = self._seen, None
         for _try in range(TRIES):
-            doomed = self._doomed(wanted, look or self._look())
-            look = None
+            look, self._seen = self._seen or self._look(), None
+            doomed = self._doomed(wanted, look)
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
