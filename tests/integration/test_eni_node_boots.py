@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lab import namespace
 from lab.container import SystemdNode
 from lab.machine import Machine
-from lab.namespace import Namespace
 from lab.podman import Podman
 from lab.waiting import eventually
 
@@ -72,12 +72,9 @@ class Rack:
 
 
 @pytest.fixture(scope="module")
-def rack() -> Iterator[Rack]:
+def rack(podman: Podman) -> Iterator[Rack]:
     """A hardened node with two links, where kubelet looks for what it needs."""
-    podman, front = Podman(), Namespace.network("front")
-    try:
-        front.wait()
-        machine = Machine("front", front.pid)
+    with namespace.machine("front") as machine:
 
         def plug(node: SystemdNode) -> None:
             machine.ip([f"link add plug-{link} type veth peer name {link} netns {node.pid}" for link in ("eth0", VLAN)])
@@ -89,9 +86,6 @@ def rack() -> Iterator[Rack]:
         node.write("/etc/systemd/system/kubelet.service.d/look.conf", KUBELET)
         node.place_kubelet_stand_in()
         yield Rack(node, machine)
-    finally:
-        front.close()
-        podman.close()
 
 
 @pytest.fixture(scope="module")

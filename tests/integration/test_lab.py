@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from lab.machine import Machine
 from lab.namespace import FOLDERS
 from lab.node import POD_PORT, NamespaceNode
 from lab.prober import Prober
+from lab.waiting import eventually
 
 BUILD_LIMIT = 1.5  # seconds for two nodes
 FREED_LIMIT = 5.0  # seconds that the kernel may take to free what a killed lab had
@@ -91,22 +92,15 @@ def test_a_killed_lab_leaves_no_process_namespace_link_mount_or_file(tmp_path: P
     pids = [int(pid) for pid in doomed.stdout.readline().split()]
     namespaces = {entering.network_namespace(pid) for pid in pids}
     assert len(namespaces) == 6
-    wait_until(lambda: sum("sleep" in process for process in processes_in(namespaces)) == 2)
+    assert eventually(lambda: sum("sleep" in process for process in processes_in(namespaces)) == 2, FREED_LIMIT)
 
     doomed.send_signal(signal.SIGKILL)
     doomed.communicate()
 
-    wait_until(lambda: not processes_in(namespaces))
+    assert eventually(lambda: not processes_in(namespaces), FREED_LIMIT)
     assert traces(token) == []
     assert not {LINK, "client0", "port0", "veth-pod1", "peer0"} & set(os.listdir("/sys/class/net"))
     assert list(tmp_path.iterdir()) == []
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + FREED_LIMIT
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_closed_lab_has_ended_its_processes() -> None:
@@ -338,7 +332,7 @@ def test_the_caller_of_a_program_is_killed_before_or_after_its_work(lab: Lab, ac
     node = lab.node("node1")
     with node.break_program("/usr/sbin/nft", action=action):  # type: ignore[arg-type]
         status = node.run(["sh", "-c", "nft add table ip6 t; echo survived"], check=False)
-    wait_until(lambda: node.run(["nft", "list", "tables"]).stdout == done)
+    assert eventually(lambda: node.run(["nft", "list", "tables"]).stdout == done, FREED_LIMIT)
     assert "survived" not in status.stdout
 
 

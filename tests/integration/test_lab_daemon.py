@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab import collection, inventory
+from lab.waiting import eventually
 
 END_LIMIT = 15.0  # seconds
 NAMESPACES = {"metadata": True, "nodes": [{"name": "node1", "pods": ["pod1"]}]}
@@ -73,13 +74,6 @@ def tool(tmp_path: Path) -> Iterator[Tool]:
     tool.call("down")
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + END_LIMIT
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_it_answers_ansible_and_one_command_after_another(tool: Tool) -> None:
     tool.up(NAMESPACES)
     assert tool.ask("probe", "pod1") is False
@@ -132,7 +126,7 @@ def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[st
     assert tool.call("down").returncode == 0
     assert not node.exists()
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
-    wait_until(lambda: not tool.processes())
+    assert eventually(lambda: not tool.processes(), END_LIMIT)
     assert "there is no lab" in tool.call("probe", "pod1").stderr
     assert tool.call("down").returncode == 0  # there need not be one
     tool.up(declaration)  # and the folder can be used again
@@ -146,7 +140,7 @@ def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(
     node = Path("/proc", str(tool.node_pid()))
     for pid in tool.processes():
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not node.exists())
+    assert eventually(lambda: not node.exists(), END_LIMIT)
     assert tool.call("down").returncode == 0
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
     tool.up(NAMESPACES)
@@ -156,7 +150,7 @@ def test_it_ends_with_its_folder(tool: Tool) -> None:
     tool.up(NAMESPACES)
     node = Path("/proc", str(tool.node_pid()))
     shutil.rmtree(tool.folder)
-    wait_until(lambda: not tool.processes() and not node.exists())
+    assert eventually(lambda: not tool.processes() and not node.exists(), END_LIMIT)
 
 
 def test_it_ends_when_nobody_asks(tool: Tool) -> None:
@@ -164,5 +158,5 @@ def test_it_ends_when_nobody_asks(tool: Tool) -> None:
     for _number in range(4):  # as long as somebody asks, it stays
         time.sleep(0.7)
         tool.ask("probe", "pod1")
-    wait_until(lambda: not tool.processes())
+    assert eventually(lambda: not tool.processes(), END_LIMIT)
     assert [path.name for path in tool.folder.iterdir()] == ["log"]

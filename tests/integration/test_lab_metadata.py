@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab import namespace
 from lab.machine import Machine
 from lab.metadata import ERROR_PAGE, Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY, NO_IPV6_KEY, TOKEN, Alibaba, Aws, Azure, Nic
-from lab.namespace import Namespace
 
 AZURE = "http://169.254.169.254/metadata/instance/network/interface?api-version=2021-02-01"
 ALIBABA = "http://100.100.100.200/latest/meta-data/network/interfaces/macs/"
@@ -23,10 +23,8 @@ AWS = "http://169.254.169.254/latest/meta-data/network/interfaces/macs/"
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    namespace = Namespace.network("metadata")
-    namespace.wait()
-    yield Machine("metadata", namespace.pid)
-    namespace.close()
+    with namespace.machine("metadata") as machine:
+        yield machine
 
 
 def ask(machine: Machine, url: str, *options: str) -> tuple[int, str]:

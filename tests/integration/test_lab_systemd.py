@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import apt, images, nft_versions, rpm
+from lab import apt, images, namespace, nft_versions, rpm
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.machine import Machine
-from lab.namespace import Namespace
 from lab.podman import Podman
 
 CLEAN_UP_LIMIT = 15.0  # seconds
@@ -45,20 +44,11 @@ mkdir "$folder"
 """
 
 
-@pytest.fixture(scope="module")
-def podman() -> Iterator[Podman]:
-    podman = Podman()
-    yield podman
-    podman.close()
-
-
 @pytest.fixture
 def front() -> Iterator[Machine]:
     """The other end of a node's link: what the load balancer is to a whole lab."""
-    namespace = Namespace.network("front")
-    namespace.wait()
-    yield Machine("front", namespace.pid)
-    namespace.close()
+    with namespace.machine("front") as machine:
+        yield machine
 
 
 @pytest.mark.parametrize("suite", nft_versions.SUITES)

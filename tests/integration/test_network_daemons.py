@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, namespace
 from lab.container import SystemdNode
 from lab.machine import Machine
-from lab.namespace import Namespace
 from lab.node import NamespaceNode
 from lab.podman import Podman
 from lab.prober import Prober
@@ -237,19 +236,10 @@ class Site:
             servers.close()
 
 
-@pytest.fixture(scope="module")
-def podman() -> Iterator[Podman]:
-    podman = Podman()
-    yield podman
-    podman.close()
-
-
 @pytest.fixture
 def router() -> Iterator[Machine]:
-    namespace = Namespace.network("router")
-    namespace.wait()
-    yield Machine("router", namespace.pid)
-    namespace.close()
+    with namespace.machine("router") as machine:
+        yield machine
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie"])

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from lab import namespace
 from lab.container import SystemdNode
 from lab.machine import Machine
-from lab.namespace import Namespace
 from lab.podman import Podman
 from lab.waiting import eventually
 
@@ -45,35 +45,28 @@ CNI = "ip rule %s priority 1024 fwmark 0x100/0x100 lookup main"
 @pytest.fixture(scope="module")
 def front() -> Iterator[Machine]:
     """The cloud's end of the node's links."""
-    namespace = Namespace.network("front")
-    namespace.wait()
-    yield Machine("front", namespace.pid)
-    namespace.close()
+    with namespace.machine("front") as machine:
+        yield machine
 
 
 @pytest.fixture(scope="module")
-def bare(front: Machine) -> Iterator[SystemdNode]:
-    podman = Podman()
-
+def bare(front: Machine, podman: Podman) -> SystemdNode:
     def plug(node: SystemdNode) -> None:
         for number in (0, 1):
             front.run(["ip", "link", "delete", f"eni{number}"], check=False)
             plug_in(front, node, number)
 
-    try:
-        node = SystemdNode("eni", podman, podman.image("bookworm"), plug)
-        node.start()
-        node.wait_until_booted()
-        for name, text in NETWORKS.items():
-            node.write(f"/etc/systemd/network/{name}.network", text)
-        node.place_kubelet_stand_in()
-        look = f"ExecStartPre=/bin/sh -c 'ip rule > {AT_KUBELET}; ip route show table 1001 >> {AT_KUBELET}'"
-        node.write("/etc/systemd/system/kubelet.service.d/look.conf", f"[Service]\n{look}\n")
-        node.run(["systemctl", "enable", "--quiet", "--now", "systemd-networkd.service"])
-        assert eventually(lambda: "10.0.1.10" in node.run(["ip", "-br", "address"]).stdout, LIMIT)
-        yield node
-    finally:
-        podman.close()
+    node = SystemdNode("eni", podman, podman.image("bookworm"), plug)
+    node.start()
+    node.wait_until_booted()
+    for name, text in NETWORKS.items():
+        node.write(f"/etc/systemd/network/{name}.network", text)
+    node.place_kubelet_stand_in()
+    look = f"ExecStartPre=/bin/sh -c 'ip rule > {AT_KUBELET}; ip route show table 1001 >> {AT_KUBELET}'"
+    node.write("/etc/systemd/system/kubelet.service.d/look.conf", f"[Service]\n{look}\n")
+    node.run(["systemctl", "enable", "--quiet", "--now", "systemd-networkd.service"])
+    assert eventually(lambda: "10.0.1.10" in node.run(["ip", "-br", "address"]).stdout, LIMIT)
+    return node
 
 
 @pytest.fixture

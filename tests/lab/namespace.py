@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab import entering
 from lab.entering import LabError
+from lab.machine import Machine
 
 # A command may have left children behind that would keep the namespaces: they go first. Shell builtins only, as a
 # program started here would find itself.
@@ -156,3 +159,14 @@ class Namespace:
         self._holder.stdout.close()
         self._holder.wait()
         self._pid_memory.close()
+
+
+@contextmanager
+def machine(name: str) -> Iterator[Machine]:
+    """A network of its own and nothing else, for the length of the block."""
+    namespace = Namespace.network(name)
+    try:
+        namespace.wait()
+        yield Machine(name, namespace.pid)
+    finally:
+        namespace.close()
