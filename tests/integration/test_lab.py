@@ -103,6 +103,34 @@ def test_a_killed_lab_leaves_no_process_namespace_link_mount_or_file(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+BUILDS = {
+    "packer": "from pathlib import Path; from lab import packer; packer.validate(Path('none.pkr.hcl'))",
+    "mmdebstrap": "from lab import images; images.root('sid', ['none'])",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+@pytest.mark.parametrize("program", BUILDS)
+def test_what_builds_an_image_ends_with_the_one_who_wanted_it(
+    tmp_path: Path, program: str, number: signal.Signals
+) -> None:
+    """A stand-in that would build for an hour."""
+    stand_in, begun = tmp_path / program, tmp_path / "begun"
+    stand_in.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 3600\n")
+    stand_in.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": str(collection.CHECKOUT / "tests"),
+    }
+    builder = subprocess.Popen([sys.executable, "-c", BUILDS[program]], env=environment)
+    assert eventually(begun.exists, 10 * FREED_LIMIT)
+    builder.send_signal(number)
+    builder.wait()
+    assert eventually(lambda: not Path("/proc", begun.read_text().strip()).exists(), FREED_LIMIT)
+
+
 def test_a_closed_lab_has_ended_its_processes() -> None:
     with Lab("closed", nodes=[Node("node1", pods=["pod1"])]) as lab:
         machines: list[Machine] = [lab.load_balancer, lab.client, *lab.nodes, *lab.pods]

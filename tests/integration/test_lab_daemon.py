@@ -54,6 +54,10 @@ class Tool:
         """The daemon and all its children, found by what it was started with, and the node's process 1."""
         return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_mine(path)]
 
+    def building(self) -> list[int]:
+        """The daemon, which leads a session of its own, as soon as it has started something."""
+        return [pid for pid in self.processes() if os.getsid(pid) == pid and _children(pid)]
+
     def _is_mine(self, path: Path) -> bool:
         try:
             return str(self.folder) in path.read_bytes().decode().split("\0")
@@ -63,6 +67,10 @@ class Tool:
     def node_pid(self) -> int:
         hosts = json.loads((self.folder / "inventory.json").read_text())["all"]["children"]["nodes"]["hosts"]
         return int(Path(hosts["node1"]["lab_node_pid_file"]).read_text())
+
+
+def _children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
 
 
 @pytest.fixture
@@ -144,6 +152,25 @@ def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(
     assert tool.call("down").returncode == 0
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
     tool.up(NAMESPACES)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_who_gives_up_while_it_is_built_leaves_nothing(tool: Tool, number: signal.Signals) -> None:
+    declaration = tool.folder.with_suffix(".json")
+    declaration.write_text(json.dumps(SYSTEMD))
+    starter = subprocess.Popen(
+        [sys.executable, "-m", "lab", "up", tool.folder, declaration],
+        env={**os.environ, "PYTHONPATH": str(collection.CHECKOUT / "tests")},
+    )  # fmt: skip
+    assert eventually(lambda: tool.building() != [], END_LIMIT)
+    (daemon,) = tool.building()
+    os.kill(daemon, signal.SIGSTOP)  # so that it is not done before it is given up
+    assert not (tool.folder / "control").exists()
+    starter.send_signal(number)
+    starter.wait()
+    os.kill(daemon, signal.SIGCONT)
+    assert eventually(lambda: not tool.processes(), END_LIMIT)
+    assert not (tool.folder / "control").exists()
 
 
 def test_it_ends_with_its_folder(tool: Tool) -> None:

@@ -128,7 +128,8 @@ def test_what_only_the_host_s_kernel_could_do_is_refused(node: VmNode) -> None:
         node.serve(80)
 
 
-def test_a_killed_lab_leaves_no_vm() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_a_lab_that_ends_while_it_is_built_leaves_no_vm(number: signal.Signals) -> None:
     lab = subprocess.Popen(
         [sys.executable, "-c", ANOTHER_LAB], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
@@ -136,7 +137,7 @@ def test_a_killed_lab_leaves_no_vm() -> None:
     assert lab.stdout is not None
     vm = Path("/proc", lab.stdout.readline().strip())
     assert (vm / "comm").read_text().startswith("qemu")
-    lab.send_signal(signal.SIGKILL)
+    lab.send_signal(number)
     lab.wait()
     lab.stdout.close()
     deadline = time.monotonic() + END_LIMIT

@@ -11,6 +11,7 @@ wrote, but for the log, along. However it ends, its machines end with it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lab import entering
 from lab.base import Cloud
 from lab.cloud import Lab, Node
 from lab.commands import COMMANDS
@@ -33,6 +35,7 @@ IDLE_LIMIT = 3600.0  # seconds
 _START_LIMIT = 1200.0  # seconds; the first lab on a machine builds an image
 _INVENTORY, _CONTROL, _LOG = "inventory.json", "control", "log"
 _DOWN = "down"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
@@ -48,7 +51,7 @@ def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
     _remove_leftovers(folder)
     with (folder / _LOG).open("w") as sink:
         daemon = subprocess.Popen(
-            [sys.executable, "-m", __name__, folder, declaration, str(idle)],
+            [*entering.ENDS_WITH_US, sys.executable, "-m", __name__, folder, declaration, str(idle)],
             stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
         )  # fmt: skip
     try:
@@ -167,10 +170,11 @@ def _declared(name: str, declared: dict[str, Any]) -> Cloud:
 
 def _main(folder: Path, declaration: Path, idle: float) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
-    with contextlib.ExitStack() as ending:
+    with contextlib.ExitStack() as ending:  # who started us and gives up meanwhile has us end; once it stands, it stays
         lab = ending.enter_context(_declared(folder.name, json.loads(declaration.read_text())))
         ending.callback(_remove_leftovers, folder)
         lab.write_inventory(folder / _INVENTORY)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
         with _Control(lab, folder, ending) as control:
             control.serve(idle)
 

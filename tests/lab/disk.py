@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lab import images
+from lab import entering, images
 from lab.entering import LabError
 from lab.machine import Machine
 
@@ -119,7 +119,7 @@ def _make(root: Path, folder: Path) -> None:
     unfinished.mkdir(mode=0o700)
     print(f"lab: making a disk of {root.name} (kept in {folder}) ...", flush=True)
     done = subprocess.run(
-        [*_ALONE, "sh", "-c", _MAKE, "sh", os.fspath(root), os.fspath(unfinished)],
+        [*entering.ENDS_WITH_US, *_ALONE, "sh", "-c", _MAKE, "sh", os.fspath(root), os.fspath(unfinished)],
         check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     if done.returncode != 0:

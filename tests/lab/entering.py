@@ -23,6 +23,10 @@ ENVIRONMENT = {
 }
 """What a command in a machine finds; nothing of the caller's environment leaks in."""
 
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
+"""In front of a command: it is told to end when its starter has ended, however that ended (prctl(2), PR_SET_PDEATHSIG). What
+must not outlive the lab by the time that it takes to be built is started so."""
+
 
 class LabError(Exception):
     """The lab cannot do what was asked; the message says why."""

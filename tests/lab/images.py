@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lab import entering
+
 NODE_PACKAGES = ("systemd", "systemd-sysv", "dbus", "udev", "python3", "iproute2", "procps", "kmod")
 """What a lab node needs to boot and to be managed by Ansible; nftables is the caller's choice."""
 
@@ -106,6 +108,7 @@ def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
     with open(log, "w") as output:
         built = subprocess.run(
             [
+                *entering.ENDS_WITH_US,
                 "mmdebstrap",
                 "--variant=minbase",
                 f"--include={','.join(packages)}",

@@ -43,6 +43,17 @@ _INTERNAL_ARGUMENTS = {
 }
 
 
+def module_arguments(name: str, options: Mapping[str, Any], check: bool = False, diff: bool = True) -> dict[str, Any]:
+    """What a module is given: its options and ansible-core's own."""
+    return {
+        **_INTERNAL_ARGUMENTS,
+        "_ansible_check_mode": check,
+        "_ansible_diff": diff,
+        "_ansible_module_name": name,
+        **options,
+    }
+
+
 class Pod(Machine):
     """A pod: a network namespace on the host's files, behind a veth of its node."""
 
@@ -228,12 +239,6 @@ class NamespaceNode(ClusterNode):
         A module that died without a result has ``stdout`` and ``stderr`` instead.
         """
         namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
-        internal = {
-            **_INTERNAL_ARGUMENTS,
-            "_ansible_check_mode": check,
-            "_ansible_diff": diff,
-            "_ansible_module_name": name,
-        }
         done = self.run(
             [
                 *through,
@@ -241,7 +246,7 @@ class NamespaceNode(ClusterNode):
                 _RUN_MODULE,
                 f"ansible_collections.{namespace}.{package}.plugins.modules.{module}",
             ],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": {**internal, **(arguments or {})}}),
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": module_arguments(name, arguments or {}, check, diff)}),
             check=False,
             timeout=timeout,
             environment={"PYTHONPATH": str(collections or collection.link())},

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import collection, images, inventory, vm
+from lab import collection, entering, images, inventory, vm
 from lab.disk import Disk, DiskFiles
 from lab.entering import LabError
 
@@ -82,7 +82,7 @@ def _packer(arguments: Sequence[str], through: Sequence[str] = ()) -> None:
         "PACKER_CONFIG_DIR": str(home),
     }
     done = subprocess.run(
-        [*through, "packer", *arguments],
+        [*entering.ENDS_WITH_US, *through, "packer", *arguments],
         check=False, stdin=subprocess.DEVNULL, cwd=collection.CHECKOUT, env=environment,
     )  # fmt: skip
     if done.returncode != 0:

@@ -82,3 +82,13 @@ def write(path: Path, tasks: Sequence[Mapping[str, Any]], hosts: str = "node1") 
     """A playbook of these tasks."""
     path.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": list(tasks)}]))
     return path
+
+
+def without_library(folder: Path, name: str) -> dict[str, str]:
+    """The environment of an ansible-playbook whose Python does not find the library. ``folder``: where what hides it goes."""
+    (folder / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n\n"
+        "find = PathFinder.find_spec\n"
+        f"PathFinder.find_spec = lambda found, *more: None if found == {name!r} else find(found, *more)\n"
+    )
+    return {"PYTHONPATH": os.pathsep.join([os.fspath(folder), os.environ.get("PYTHONPATH", "")])}

@@ -4,7 +4,7 @@
 """A node that is a small VM: it has a kernel of its own with all of its release's modules, a disk, and cards.
 
 It is emulated, as /dev/kvm may be there and not work; it boots in about ten seconds and is reached by SSH alone. qemu runs in
-the network of the machine next to it, and so ends with the lab, however that ends.
+the network of the machine next to it, and ends with the lab, however and whenever that ends.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class VmNode(BootingNode):
         self._console.parent.mkdir(parents=True, exist_ok=True)
         with open(self._console, "wb") as console:
             process = subprocess.Popen(
-                entering.command(self._front.pid, entering.NETWORK_ONLY, qemu),
+                [*entering.ENDS_WITH_US, *entering.command(self._front.pid, entering.NETWORK_ONLY, qemu)],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
