@@ -64,6 +64,12 @@ options:
     description: How many seconds each step waits for another package manager at work to end. The error then names the lock.
     type: int
     default: 300
+  command_timeout:
+    description:
+      - How many seconds one command of the package manager may take, locks not counted.
+      - A command that takes longer is killed, and the error names it.
+    type: int
+    default: 1800
 seealso:
   - module: kubenode.datapath.nftables_probe_snat
   - name: nft(8)
@@ -125,6 +131,7 @@ diff:
   elements: dict
 """
 
+import functools
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
@@ -142,11 +149,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._system.packages
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 SERVICE = "nftables.service"
+LONGEST_COMMAND = 86400
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "minimum_version": {"type": "str", "default": "0.9.8"},
     "service": {"type": "str", "choices": ["masked", "ignore"], "default": "ignore"},
     "lock_timeout": {"type": "int", "default": 300},
+    "command_timeout": {"type": "int", "default": 1800},
 }
 
 
@@ -157,8 +166,13 @@ def main() -> None:
         patience = module.params["lock_timeout"]
         if patience < 0:
             raise Invalid("lock_timeout", patience, "a number of seconds, 0 or more")
+        seconds = module.params["command_timeout"]
+        if not 0 < seconds <= LONGEST_COMMAND:
+            raise Invalid("command_timeout", seconds, f"a number of seconds from 1 to {LONGEST_COMMAND}")
         files, units = Files(), Units(module.run)
-        manager = Packages(module.run, os_release(), patience, is_offline=not units.is_running())
+        # Half an installation is worse than one that nobody waits for.
+        runner = functools.partial(module.run, seconds=seconds, completes=True)
+        manager = Packages(runner, os_release(), patience, is_offline=not units.is_running())
 
         package = InstalledPackage(manager, files, units, module.run, minimum if module.is_present else None)
         mask = MaskedUnit(files, units, SERVICE, wish=module.is_present)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
+import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import lock
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.lock import exclusive
 
 
@@ -77,3 +80,50 @@ def test_a_signal_to_end_is_an_exception_while_the_lock_is_held(tmp_path: Path, 
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, before)
+
+
+def test_the_lock_is_shared_with_what_its_holder_starts_and_gone_with_the_last_of_them(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with exclusive(path) as descriptor:
+        inherited = os.dup(descriptor)  # as a program that was started meanwhile has it
+        os.link(path, tmp_path / "kept")  # a run that is killed does not remove it
+    os.rename(tmp_path / "kept", path)
+    try:
+        with pytest.raises(Failure, match="another run on this node holds"), exclusive(path, patience=0.1):
+            pytest.fail("two held it")
+    finally:
+        os.close(inherited)
+    with exclusive(path, patience=0.1):
+        pass
+
+
+def test_to_wait_for_the_lock_follows_no_open_file_of_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be on a network file system whose server has gone: stat(2) would not come back."""
+    followed, stat = list[str](), os.stat
+
+    def following(path: t.Any, **options: t.Any) -> os.stat_result:
+        if "/fd/" in str(path):
+            followed.append(os.path.basename(os.readlink(path)))
+        return stat(path, **options)
+
+    monkeypatch.setattr(lock.os, "stat", following)
+    path = str(tmp_path / "lock")
+    with (tmp_path / "elsewhere").open("x") as other, exclusive(path) as descriptor:
+        program = ["sleep", "60"]
+        with subprocess.Popen(program, stdin=other, pass_fds=[descriptor]) as keeper:
+            try:
+                with pytest.raises(Failure, match=f"process {keeper.pid} "), exclusive(path, patience=0.1):
+                    pytest.fail("two held it")
+            finally:
+                keeper.kill()
+    assert set(followed) == {"lock"}
+
+
+def test_every_run_looks_where_the_lock_and_the_checkpoint_are() -> None:
+    pytest.importorskip("ansible")
+    from ansible_collections.kubenode.datapath.plugins.module_utils import _module
+    from ansible_collections.kubenode.datapath.plugins.module_utils._system import checkpoint
+
+    assert _module.LEFT_IN_RUN == (lock.PATH, checkpoint.FOLDER)

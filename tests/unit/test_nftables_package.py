@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -16,7 +17,12 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import (
+    Failure,
+    Invalid,
+    Refusal,
+    Uncertain,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources import installed_package
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.installed_package import HOLD, RECORD
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.masked_unit import (
@@ -111,6 +117,21 @@ def test_what_was_there_before_is_not_ours_to_remove_even_when_we_upgraded_it(no
     assert node.files.read(RECORD) is None
     assert not node.run(node.package(None)).changed
     assert node.manager.packages == {"nftables": OLD}
+
+
+def unstartable(argv: t.Sequence[str], stdin: str | None = None) -> t.NoReturn:
+    raise Failure(f"{argv[0]} can not be started: Exec format error")
+
+
+def test_an_nft_that_can_not_be_started_is_told_and_keeps_nobody_from_absent(node: Node) -> None:
+    node.run(node.package())
+    node.manager.nft = unstartable  # type: ignore[method-assign]
+    with pytest.raises(
+        Refusal, match="nftables .* is installed, but /usr/sbin/nft can not be started: Exec format error"
+    ):
+        node.run(node.package(), check=True)
+    assert node.run(node.package(None)).changed
+    assert "nftables" not in node.manager.packages
 
 
 def test_what_others_need_by_now_stays_and_is_told(node: Node) -> None:
@@ -438,6 +459,16 @@ def test_what_is_not_installed_is_not_removed(monkeypatch: pytest.MonkeyPatch) -
 # Locks
 
 LOCKED = (100, "", "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)\n")
+
+
+def test_a_command_that_does_not_end_is_named_without_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages.process, "find", lambda _name: "/usr/bin/env")
+    sleeping = packages.APT._replace(install=("sleep",))
+    run = functools.partial(packages.process.run, seconds=0.2, completes=True)
+    manager = edge(sleeping, t.cast(Script, run), monkeypatch)
+    named = r"^/usr/bin/env sleep 60 \(process \d+\) did not end within 0.2 s and was killed\. .*, or raise command_timeout$"
+    with pytest.raises(Uncertain, match=named):
+        manager.perform(packages.Install("60"))
 
 
 def test_a_lock_that_somebody_takes_just_before_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import typing as t
 
 from .._converge import Operation, Plan, Plane, Step
-from .._model.problem import Refusal
+from .._model.problem import Failure, Refusal, Uncertain
 from .._model.version import Version, of_nft, of_package
 from .._system import files, packages, process, units
-from .managed_files import HEADING, ManagedFiles, text
+from .managed_files import ManagedFiles, text
 from .managed_files import Observed as ObservedFiles
 from .telling_systemd import told
 
@@ -36,6 +36,7 @@ RefuseManualStop=yes
 class Observed(t.NamedTuple):
     """path, version: of nft, "" and None where it is not there. recorded: the record of our installation.
 
+    says: what nft tells of itself, as a sentence.
     installed, candidate, obstacle: the package as the manager knows it; only asked where it matters.
     hold: what keeps nftables.service as it is. is_managed: systemd runs here.
     """
@@ -48,6 +49,7 @@ class Observed(t.NamedTuple):
     installed: str = ""
     candidate: str = ""
     obstacle: str = ""
+    says: str = ""
 
 
 class InstalledPackage:
@@ -79,8 +81,10 @@ class InstalledPackage:
 
     def observe(self) -> Observed:
         path = process.find("nft") or ""
-        version = of_nft(self._run([path, "--version"], None).stdout) if path else None
-        seen = Observed(path, version, self._record.observe(), self._release.observe(), self._systemd.is_running())
+        version, says = self._version(path) if path else (None, "there is no nft")
+        seen = Observed(
+            path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
+        )
         if self._minimum is None:
             if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
                 users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service")))
@@ -91,6 +95,16 @@ class InstalledPackage:
             seen = seen._replace(installed=installed, candidate=self._manager.candidate(PACKAGE))
         self._seen = seen
         return seen
+
+    def _version(self, path: str) -> tuple[Version | None, str]:
+        """And what is said of it where it has none."""
+        try:
+            version = of_nft(self._run([path, "--version"], None).stdout)
+        except Uncertain:
+            raise
+        except Failure as failure:  # it can not be started: it is no nft
+            return None, str(failure)
+        return version, f"{path} is nft {version or 'of no version'}"
 
     def _is_enough(self, version: Version | None) -> bool:
         return version is not None and self._minimum is not None and version >= self._minimum
@@ -105,7 +119,7 @@ class InstalledPackage:
     def _plan_present(self, observed: Observed, minimum: Version) -> Plan:
         if self._is_enough(of_package(observed.installed)):
             raise Refusal(
-                f"package {PACKAGE} {observed.installed} is installed, but {self._found(observed)}. Nothing was changed."
+                f"package {PACKAGE} {observed.installed} is installed, but {observed.says}. Nothing was changed."
                 f" Remove or replace the nft that comes first in {process.SEARCH_PATH}"
             )
         is_known = self._is_enough(of_package(observed.candidate))
@@ -124,9 +138,6 @@ class InstalledPackage:
         after = observed.candidate if is_known else unknown
         return Plan(tuple(steps), _shown(observed.installed), _shown(after))
 
-    def _found(self, observed: Observed) -> str:
-        return f"{observed.path} is nft {observed.version or 'of no version'}" if observed.path else "there is no nft"
-
     def _plan_absent(self, observed: Observed) -> Plan:
         if observed.obstacle:
             return Plan(tuple(self._let_go(observed)))
@@ -142,10 +153,9 @@ class InstalledPackage:
         """The work, with nftables.service kept as it is meanwhile, on the way back as well."""
         if not observed.is_managed:
             return work
-        hold = observed.hold
-        folder = "ours" if hold.folder == "missing" else hold.folder
-        held = hold._replace(found={HOLD: files.Content(HEADING + HOLD_TEXT)}, folder=folder, left_over=())
-        return [*told(self._hold.plan(hold).steps, True), *work, *told(self._release.plan(held).steps, True)]
+        holding = self._hold.plan(observed.hold).steps
+        releasing = self._release.plan(self._hold.reached(observed.hold)).steps
+        return [*told(holding, True), *work, *told(releasing, True)]
 
     def _let_go(self, observed: Observed) -> list[Step]:
         """What a killed run held is released, when the package manager that it started is through."""

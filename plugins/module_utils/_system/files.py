@@ -13,6 +13,7 @@ knows that it may go with its last file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -20,6 +21,7 @@ import typing as t
 
 from .._model.problem import Failure, Uncertain
 
+LARGEST = 64 * 2**20  # bytes; a set of 20,000 rules has 3 MiB
 MARKER = ".kubenode"
 MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last of its files.\n"
 
@@ -39,7 +41,7 @@ class Target(t.NamedTuple):
 
 
 class Other(t.NamedTuple):
-    """Something that is never ours: "folder", or "device or the like"."""
+    """Something that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
 
     kind: str
 
@@ -81,6 +83,39 @@ class Discard(t.NamedTuple):
 Operation = t.Union[Put, Remove, MakeFolder, RemoveFolder, Discard]
 
 
+class NotRegular(OSError):
+    """What stands at a path can not be read as a file: a FIFO, which waits for a writer, a device, which may never end."""
+
+
+@contextlib.contextmanager
+def regular(path: str, flags: int = 0, errors: str = "replace", newline: str | None = None) -> t.Iterator[t.TextIO]:
+    """Opens a regular file that another program may have placed. flags: further ones of open(2). Raises OSError.
+
+    Links are followed, and /dev/null, which masks a file, is an empty one. Anything else is not opened: some devices begin
+    their work then. It may be exchanged after that look, so that the file is opened without waiting, and looked at again.
+    """
+    _expect_regular(path, os.stat(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    with open(descriptor, encoding="utf-8", errors=errors, newline=newline) as file:
+        _expect_regular(path, os.fstat(descriptor))
+        yield file
+
+
+def text(path: str, errors: str = "replace") -> str:
+    """The text of a regular file, read as by regular(). Raises OSError."""
+    with regular(path, errors=errors) as file:
+        return file.read()
+
+
+def _expect_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3):  # /dev/null, as in each Linux (devices.txt)
+        return
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegular(errno.EINVAL, f"it is no regular file, but a {_kind(status.st_mode)}", path)
+    if status.st_size > LARGEST:
+        raise NotRegular(errno.EFBIG, f"it has {status.st_size} bytes, and at most {LARGEST} are read", path)
+
+
 class Files:
     """The edge to the file system. What it answers with an error becomes a Failure that names the path."""
 
@@ -116,10 +151,33 @@ class Files:
         """Whether a killed run left something on its way to ``path``."""
         return os.path.lexists(_on_its_way(path))
 
+    def left_over_in(self, folder: str) -> set[str]:
+        """The names in a folder to which a killed run left something on its way; empty for a missing one."""
+        with _answering(folder):
+            try:
+                names = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+        return {name[1 : -len(MARKER)] for name in names if name.startswith(".") and name.endswith(MARKER)} - {""}
+
     def perform(self, operation: Operation) -> None:
         """Does one operation. Raises Failure; Uncertain where it may have been done nevertheless."""
         with _answering(operation.path):
             _PERFORM[type(operation)](operation)
+
+    def verify(self, operation: Operation) -> list[str]:
+        """What is not as the operation should have left it; see _agent/rollback.py, Backend."""
+        path = operation.path
+        if isinstance(operation, Put):
+            found = self.read(path)
+            return [] if found == operation.wish else [f"{path} is not as it was" if found else f"{path} is not there"]
+        if isinstance(operation, MakeFolder):
+            return [] if self.is_folder(path) else [f"{path} is not there"]
+        if isinstance(operation, RemoveFolder):  # with another program's files in it, it stays
+            is_there = self.is_ours(path) and not self.entries(path)
+        else:
+            is_there = self.is_left_over(path) if isinstance(operation, Discard) else self.read(path) is not None
+        return [f"{path} is still there"] if is_there else []
 
 
 @contextlib.contextmanager
@@ -131,13 +189,13 @@ def _answering(path: str, kind: type[Failure] = Failure) -> t.Iterator[None]:
 
 
 def _content(path: str) -> Content:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with regular(path, os.O_NOFOLLOW, "surrogateescape", "") as file:
         status = os.fstat(file.fileno())
         return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
 def _kind(mode: int) -> str:
-    return "folder" if stat.S_ISDIR(mode) else "device or the like"
+    return "folder" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device or the like"
 
 
 def _on_its_way(path: str) -> str:
@@ -186,8 +244,10 @@ def _arriving(path: str) -> t.Iterator[str]:
 
 
 def _remove(operation: Remove) -> None:
-    with contextlib.suppress(FileNotFoundError):  # taking back what was not done
+    try:
         os.unlink(operation.path)
+    except FileNotFoundError:  # undoing what was not done; the folder may have gone as well
+        return
     _settle(operation.path)
 
 

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""One run at a time on a node: a lock that the kernel drops with its holder and that leaves nothing behind."""
+"""One run at a time on a node: a lock that the kernel drops with its last holder and that leaves nothing behind.
+
+The holders are a run and the programs that it starts. A run that is killed leaves an empty file, which the next one removes.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,16 @@ ENDINGS = (signal.SIGHUP, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[None]:
+def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
     """Holds the lock; a signal to end raises meanwhile, so that what was done can be taken back.
 
+    Gives the descriptor of the lock, for the programs that the holder starts (process.sharing).
     Raises Failure when another run has held it for ``patience`` seconds.
     """
     descriptor = _take(path, time.monotonic() + patience)
     try:
         with _raising_signals():
-            yield
+            yield descriptor
     finally:
         if _is_at(descriptor, path):
             os.unlink(path)  # while it is still held, so that whoever waits sees that its file is gone
@@ -63,6 +67,7 @@ def _raising_signals() -> t.Iterator[None]:
 
 
 def _take(path: str, deadline: float) -> int:
+    look = time.monotonic() + PAUSE  # for what a killed run has left, which takes longer than to try again
     while True:
         descriptor = _open(path)
         try:
@@ -70,13 +75,63 @@ def _take(path: str, deadline: float) -> int:
             if _is_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
+            if time.monotonic() > look:
+                _end_strays(descriptor)
+                look = time.monotonic() + 1.0
             if time.monotonic() > deadline:
+                holders = ", ".join(map(_named, _holders(descriptor))) or "a process that can not be seen from here"
                 os.close(descriptor)
                 raise Failure(
-                    f"another run on this node holds {path}; nothing was changed. Wait for it, then run again"
+                    f"another run on this node holds {path}: {holders}. Nothing was changed. Wait for its end, then run again"
                 ) from None
             time.sleep(PAUSE)
         os.close(descriptor)
+
+
+def _holders(descriptor: int) -> t.Iterator[int]:
+    """The processes that have the file open, and so hold its lock or wait for it; not this one.
+
+    The link of an open file is read before it is followed: a file on a network file system whose server has gone never answers.
+    """
+    lock, name = os.fstat(descriptor), _name(f"/proc/self/fd/{descriptor}")
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):  # it has ended
+            paths = (f"/proc/{pid}/fd/{one}" for one in os.listdir(f"/proc/{pid}/fd"))
+            files = (os.stat(path) for path in paths if _name(path) == name)
+            if pid != os.getpid() and any(os.path.samestat(lock, one) for one in files):
+                yield pid
+
+
+def _name(path: str) -> str:
+    """Of the file that a link of /proc/PID/fd leads to, whether or not it was removed; empty for a descriptor that was closed."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.basename(os.readlink(path)).removesuffix(" (deleted)")
+    return ""
+
+
+def _end_strays(descriptor: int) -> None:
+    """Kills what programs of a killed run have left: such a program dies with its run, and what it has started does not."""
+    from . import process  # who finds the lock free has no need of it
+
+    for pid in _holders(descriptor):
+        with contextlib.suppress(OSError, ValueError):
+            run = _variable(pid, process.MARK).split()
+            is_here = run[2:] == process.mark(os.getpid()).split()[2:]
+            if run and is_here and " ".join(run) != process.mark(int(run[0])):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _variable(pid: int, name: str) -> str:
+    """Of a process's environment; empty where it has none of that name."""
+    with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
+        variables = (one.partition("=") for one in file.read().split("\0"))
+        return next((value for found, _equals, value in variables if found == name), "")
+
+
+def _named(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+        return f"process {pid} ({comm.read().strip()})"
+    return f"process {pid}"
 
 
 def _open(path: str) -> int:

@@ -20,8 +20,8 @@ import time
 import typing as t
 
 from .._model import version
-from .._model.problem import Failure, Refusal
-from . import process
+from .._model.problem import Failure, Refusal, Uncertain
+from . import files, process
 
 PAUSE = 0.5  # seconds between two looks at a lock
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")  # os-release(5)
@@ -193,7 +193,7 @@ def manager_of(release: t.Mapping[str, str]) -> Manager | None:
 def os_release() -> dict[str, str]:
     """The node's os-release(5), without quotes."""
     for path in OS_RELEASE:
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        with contextlib.suppress(OSError), files.regular(path) as file:
             pairs = (line.strip().partition("=") for line in file if not line.startswith("#"))
             return {name: value.strip("\"'") for name, separator, value in pairs if separator}
     return {}
@@ -300,7 +300,10 @@ class Packages:
         deadline = self._deadline()
         while True:
             _wait_for(self._manager.locks if locks is None else locks, deadline)
-            done = self._run(self._line(command, *package), None)
+            try:
+                done = self._run(self._line(command, *package), None)
+            except Uncertain as unended:
+                raise Uncertain(f"{unended}, or raise command_timeout") from unended
             if done.rc == 0 or not LOCKED.search(done.stdout + done.stderr):
                 return done
             if time.monotonic() > deadline:
@@ -326,7 +329,7 @@ def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
 def _holder(path: str) -> str:
     """Who holds an fcntl lock on the file; empty where nobody does. Looks without locking."""
     try:
-        with open(path, "rb") as file:
+        with files.regular(path) as file:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:  # no such file: nobody can hold it
         return ""

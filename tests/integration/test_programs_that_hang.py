@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs and files that keep a run waiting, and runs that are killed while a program works."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Lab, short_deadline
+from lab.node import NamespaceNode
+from lab.steps import warnings
+from lab.waiting import eventually
+
+LOCK, CHECKPOINT = "/run/kubenode.lock", "/run/kubenode-checkpoint"
+NFT = "/usr/sbin/nft"
+SHORT = [sys.executable, str(Path(short_deadline.__file__))]
+PROBE, RETURN_PATH = "nftables_probe_snat", "nftables_connmark"
+TABLES: dict[str, dict[str, Any]] = {
+    PROBE: {},
+    RETURN_PATH: {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},
+}
+
+# The first to load a table. The caller's number is written when the script has begun, so that a test can kill it.
+LOADING = '#!/bin/bash\n[ "$1" = -f ] && [ ! -e /run/caller ] || exec @REAL@ "$@"\necho $PPID > /run/caller; {work}\n'
+SLOW = LOADING.format(work='sleep 1.5; @REAL@ "$@"; touch /run/loaded')
+HANGING = LOADING.format(work="exec sleep 600")
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    return lab.node("node1")
+
+
+def run(node: NamespaceNode, module: str = PROBE, **options: Any) -> dict[str, Any]:
+    result = node.module(module, {**TABLES.get(module, {}), **options})
+    assert not result["failed"], result.get("msg", result)
+    return result
+
+
+@contextmanager
+def killed_while_nft_loads(node: NamespaceNode, script: str, number: int = signal.SIGKILL) -> Iterator[None]:
+    """A run that is killed when its nft, which is ``script``, has begun. What nft does then, it does in the block."""
+    with node.replace_program(NFT, script):
+        play = threading.Thread(target=node.module, args=(PROBE,))
+        play.start()
+        try:
+            assert eventually(lambda: node.exists("/run/caller"), limit=20)
+            node.run(["sh", "-c", f"kill -{number} $(cat /run/caller)"])
+        finally:
+            play.join()
+        yield
+
+
+def has_table(node: NamespaceNode) -> bool:
+    return "azureSLBProbe" in node.run_from_host(["nft", "list", "tables"])
+
+
+def test_after_a_killed_run_absent_is_the_last_word(node: NamespaceNode) -> None:
+    """Its nft would load the table when absent has returned."""
+    with killed_while_nft_loads(node, SLOW):
+        run(node, state="absent")
+        assert not has_table(node) and not node.exists(LOCK)
+        assert not eventually(lambda: has_table(node), limit=3)
+
+
+def test_a_killed_run_does_not_leave_an_nft_that_hangs(node: NamespaceNode) -> None:
+    with killed_while_nft_loads(node, HANGING):
+        assert eventually(lambda: node.run(["pgrep", "-fx", "sleep 600"], check=False).returncode != 0)
+    assert run(node)["changed"]
+    assert not run(node)["changed"]
+
+
+def test_a_run_that_is_told_to_end_takes_its_nft_along(node: NamespaceNode) -> None:
+    before = node.snapshot()["nft"]
+    with killed_while_nft_loads(node, SLOW, signal.SIGTERM):
+        assert not eventually(lambda: node.snapshot()["nft"] != before, limit=3)
+    assert not node.exists(LOCK)
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_a_killed_run_left_in_run_goes_with_the_next_although_it_changes_nothing(
+    node: NamespaceNode, state: str
+) -> None:
+    run(node, state=state)
+    clean = node.snapshot()
+    for path in (LOCK, f"{CHECKPOINT}/rollback.pyz"):
+        node.write(path, "")
+    left = node.snapshot()
+    assert not node.module(PROBE, {"state": state}, check=True)["changed"]
+    assert node.snapshot() == left  # check mode changes nothing
+    assert not run(node, state=state)["changed"]
+    assert node.snapshot() == clean
+
+
+def test_a_run_waits_for_another_before_it_says_that_there_is_nothing_to_do(node: NamespaceNode) -> None:
+    with node.replace_program(NFT, SLOW):
+        loading = threading.Thread(target=node.module, args=(PROBE,))
+        loading.start()
+        assert eventually(lambda: node.exists("/run/caller"), limit=20)
+        assert run(node, state="absent")["changed"]
+        loading.join()
+    assert not has_table(node)
+
+
+HANGS = {"listing": '#!/bin/bash\n[ "$2" = list ] && exec sleep 600\nexec @REAL@ "$@"\n', "loading": HANGING}
+
+
+@pytest.mark.parametrize("module", TABLES)
+@pytest.mark.parametrize(("what", "script"), HANGS.items(), ids=HANGS)
+def test_an_nft_that_hangs_ends_the_run_with_its_name(node: NamespaceNode, module: str, what: str, script: str) -> None:
+    before = node.snapshot()
+    with node.replace_program(NFT, script):
+        result = node.module(module, TABLES[module], through=SHORT)
+    node.remove("/run/caller")
+    assert result["failed"]
+    assert f"{NFT} {'-j list table' if what == 'listing' else '-f -'}" in result["msg"]
+    assert f"did not end within {short_deadline.DEADLINE:g} s and was killed" in result["msg"]
+    assert node.snapshot() == before
+
+
+@pytest.mark.parametrize("module", [RETURN_PATH, "rp_filter"])
+def test_a_fifo_in_sysctl_d_keeps_no_run_waiting(node: NamespaceNode, module: str) -> None:
+    options = {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}, RETURN_PATH: {"strict": True}}[module]
+    node.run(["mkfifo", "/etc/sysctl.d/50-odd.conf"])
+    result = run(node, module, **options)
+    assert result["changed"]
+    said = [warning for warning in warnings(result) if "/etc/sysctl.d/50-odd.conf was not read" in warning]
+    assert len(said) == 1 and "it is no regular file, but a FIFO" in said[0]
+    assert not run(node, module, **options)["changed"]
+    assert run(node, module, **options, state="absent")["changed"]
+
+
+BROKEN = {
+    "for another machine": (["sh", "-c", "printf '\\177ELF\\2\\1\\1' > /run/nft"], "Exec format error"),
+    "without its interpreter": (["sh", "-c", "echo '#!/no/such' > /run/nft"], "No such file or directory"),
+}
+
+
+@pytest.mark.parametrize(("make", "answer"), BROKEN.values(), ids=BROKEN)
+def test_an_nft_that_can_not_be_started_is_named(node: NamespaceNode, make: list[str], answer: str) -> None:
+    node.run(make)
+    node.run(["chmod", "0755", "/run/nft"])
+    node.run(["mount", "--bind", "/run/nft", NFT])
+    for module, options in {**TABLES, "nftables_package": {}}.items():
+        result = node.module(module, options)
+        assert result["failed"] and f"{NFT} can not be started: {answer}" in result["msg"], result
+    node.run(["umount", NFT])
+
+
+GARBAGE = {"nothing": "", "words": "hello", "another shape": '{"nftables": [{"table": 1}]}', "half": '{"nftables": [{'}
+
+
+@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_an_nft_that_answers_garbage_is_an_error_and_changes_nothing(
+    node: NamespaceNode, answer: str, state: str
+) -> None:
+    run(node)
+    before = node.snapshot()
+    with node.replace_program(NFT, f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n"):
+        for check in (True, False):
+            result = node.module(PROBE, {"state": state}, check=check)
+            assert result["failed"] and "table ip6 azureSLBProbe" in result["msg"], result
+    assert node.snapshot() == before
