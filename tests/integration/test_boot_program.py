@@ -44,8 +44,8 @@ def place(node: NamespaceNode, condition: str) -> None:
 def ask(node: NamespaceNode, seconds: float) -> subprocess.CompletedProcess[str]:
     """What the unit's ExecCondition= would be answered, with another deadline."""
     (command,) = re.findall("^ExecCondition=(.*)$", node.read(UNIT), re.M)
-    words = shlex.split(command.replace("$$", "$"))
-    return node.run([re.sub(r"(imds|address) eth0 \d+;", rf"\1 eth0 {seconds};", word) for word in words], check=False)
+    *words, _deadline = shlex.split(command.replace("$$", "$"))
+    return node.run([*words, str(seconds)], check=False)
 
 
 METADATA = {"dual stack": (DUAL_STACK, YES), "IPv4 only": (IPV4_ONLY, NO), "no key ipv6": (NO_IPV6_KEY, NO)}
@@ -124,6 +124,20 @@ def test_the_program_needs_no_ansible_no_environment_and_the_oldest_python(node:
 
 def oldest_pythons() -> list[str]:
     return [str(path.resolve()) for path in sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python3.9"))[:1]]
+
+
+def too_old_pythons() -> list[str]:
+    return [str(path) for path in sorted(Path.home().glob(".pyenv/versions/[23].[678].*/bin/python[23].[678]"))]
+
+
+@pytest.mark.parametrize("python", too_old_pythons())
+def test_a_python_that_is_too_old_says_so_in_a_sentence(node: NamespaceNode, python: str) -> None:
+    place(node, "address")
+    done = node.run([python, PROGRAM, "address", "eth0", "0"], check=False)
+    assert done.returncode == UNKNOWN
+    assert (
+        done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot; ") and done.stderr.count("\n") == 1
+    )
 
 
 def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> None:

@@ -7,6 +7,8 @@
 
 Started as ``boot.pyz CONDITION INTERFACE SECONDS`` by ExecCondition= of systemd.service(5), whose exit statuses it keeps:
 0 goes on, 77 skips the unit without a failure, all else fails it, after which systemd tries again.
+
+As ``boot.pyz rehearse CONDITION INTERFACE SECONDS`` it asks nobody, and ends with 0 if it could.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import time
 import typing as t
 
-from .._model.boot_unit import NO
+from .._model.boot_unit import NO, REHEARSE
 from .._model.problem import Problem
 from .._system import imds, kernel
 
@@ -25,10 +27,15 @@ PAUSE = 0.1  # seconds between two looks at the interface
 
 
 def main(arguments: t.Sequence[str] = ()) -> int:
-    condition, interface, seconds = arguments or sys.argv[1:]
-    deadline = time.monotonic() + float(seconds)
+    *verb, condition, interface, seconds = arguments or sys.argv[1:]
+    ask, deadline = CONDITIONS[condition], time.monotonic() + float(seconds)
+    if verb == [REHEARSE]:
+        from . import rehearsal  # no boot needs it
+
+        rehearsal.import_everything()
+        return YES
     try:
-        has_ipv6, reason = CONDITIONS[condition](interface, deadline)
+        has_ipv6, reason = ask(interface, deadline)
     except Problem as problem:
         sys.stderr.write(f"Whether this node has IPv6 could not be told: {problem}\n")
         return UNKNOWN

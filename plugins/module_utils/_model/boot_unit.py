@@ -27,6 +27,7 @@ class BootUnit(t.NamedTuple):
     """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it.
 
     drop_in: what the unit adds to the unit ``beside`` it; empty for nothing.
+    rehearsal: the command by which its program, if it has one, is rehearsed.
     """
 
     name: str
@@ -34,11 +35,16 @@ class BootUnit(t.NamedTuple):
     drop_in: str = ""
     beside: str = "nftables.service"
     wanted_by: str = "multi-user.target"
+    rehearsal: tuple[str, ...] = ()
 
 
+# -I keeps the environment and the user's packages out of it, -S the node's, -B leaves no compiled files.
+ISOLATED = ("-I", "-S", "-B")
+REHEARSE = "rehearse"  # the first argument of a boot program that is to try what it needs, and to change nothing
 # Seconds that a unit's boot program has to learn whether the node has IPv6. kubelet waits for it that long at the most.
 DEADLINES = {"imds": 60, "address": 30}
 NO = 77  # the boot program's exit status for a node without IPv6; no shell and no Python ends so by itself
+LACKS_LIBRARY = 76  # and that of a rehearsal which finds no library that the program needs
 
 
 def loading_table(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
@@ -62,6 +68,7 @@ Conflicts=shutdown.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+TimeoutStartSec=90
 {_asking(condition)}ExecStart=nft -f {path}
 ExecReload=nft -f {path}
 ExecStop=-nft delete table {family} {table}
@@ -72,7 +79,14 @@ WantedBy=multi-user.target
     name = f"kubenode-nft-{family}-{table}.service"
     anew = f"-systemctl --no-block try-reload-or-restart {name}"
     drop_in = f"[Service]\nExecStartPost={anew}\nExecReload={anew}\nExecStopPost={anew}\n"
-    return BootUnit(name, text, drop_in)
+    rehearsal = (condition.python, *ISOLATED, condition.program, REHEARSE, *_question(condition)) if condition else ()
+    return BootUnit(name, text, drop_in, rehearsal=rehearsal)
+
+
+def interpreter(text: str) -> str:
+    """The Python that a unit of ours runs; empty where it runs none."""
+    found = re.search(rf"^Exec(?:Condition|Start)=.*?(\S+) {' '.join(ISOLATED)} ", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def loaded_path(text: str) -> str:
@@ -93,20 +107,27 @@ Before=kubelet.service shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:
-    """-I keeps the environment and the user's packages out of it, -B leaves no compiled files.
+    """Only the program's own NO may say "skip", but systemd takes each status from 1 to 254 for it.
 
-    systemd takes each status from 1 to 254 for "skip". Only the program's own NO may say so: a program that dies, and an
-    interpreter that has gone, fail the unit.
+    That includes what comes before the program has a say: 203 of systemd itself for an interpreter that has gone, 127 of the
+    loader, 1 and 2 of a Python that can not start or finds no program. So something else has to stand between, which fails
+    the unit by 255. A shell does it, with a script that is the same in all units: the command comes as its arguments, which
+    it neither splits nor expands. Nothing in systemd turns a status into another (SuccessExitStatus= does not reach
+    ExecCondition=), and from ExecStartPre= and ExecStart= there is no way to skip a unit.
     """
     if condition is None:
         return ""
-    question = f"{condition.kind} {condition.interface} {DEADLINES[condition.kind]}"
-    asks = f"{condition.python} -I -B {condition.program} {question}"
+    command = " ".join((condition.python, *ISOLATED, condition.program, *_question(condition)))
+    script = f'"$$@"; status=$$?; case $$status in 0|{NO}) exit $$status;; esac; exit 255'
     return f"""\
-ExecCondition=/bin/sh -c '{asks}; status=$$?; case $$status in 0|{NO}) exit $$status;; *) exit 255;; esac'
+ExecCondition=/bin/sh -c '{script}' sh {command}
 Restart=on-failure
 RestartSec=10
 """
+
+
+def _question(condition: BootCondition) -> tuple[str, ...]:
+    return condition.kind, condition.interface, str(DEADLINES[condition.kind])
 
 
 def routes_unit(protocol: int) -> str:
@@ -121,6 +142,8 @@ def loading_routes(protocol: int, path: str, python: str, program: str, digest: 
     it stops: pods would lose their way.
 
     digest: of the program, so that the unit of another program is another one, which is started anew.
+
+    systemd starts it again for ever, a second after each end; the program slows down those that follow a failure.
     """
     text = f"""\
 [Unit]
@@ -128,18 +151,20 @@ Description=Policy routes of protocol {protocol} of kubenode.datapath
 Wants=network-online.target
 After=network-online.target
 Before=kubelet.service
+StartLimitIntervalSec=0
 
 [Service]
 Type=notify
 # SHA-256 {digest}
-ExecStart={python} -I -S -B {program} {protocol} {path}
+ExecStart={python} {" ".join(ISOLATED)} {program} {protocol} {path}
 Restart=always
-RestartSec=10
+RestartSec=1
 
 [Install]
 WantedBy=multi-user.target
 """
-    return BootUnit(routes_unit(protocol), text)
+    rehearsal = (python, *ISOLATED, program, REHEARSE, str(protocol), path)
+    return BootUnit(routes_unit(protocol), text, rehearsal=rehearsal)
 
 
 ADDRESSES = "kubenode-addresses-"

@@ -18,7 +18,19 @@ if t.TYPE_CHECKING:
     import importlib.abc
     import importlib.machinery
 
-MAIN = "import sys\n\nfrom kubenode.{} import main\n\nsys.exit(main())\n"
+# This part alone is read by any Python, 2.7 as well, and says which is needed; interpreters.OLDEST. 255 fails a unit.
+MAIN = """\
+import sys
+
+if sys.version_info < (3, 9):
+    found = (sys.executable, sys.version.split()[0])
+    sys.stderr.write("kubenode.datapath needs Python 3.9 or newer at boot; %s is Python %s.\\n" % found)
+    sys.exit(255)
+
+from kubenode.{} import main
+
+sys.exit(main())
+"""
 # The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
 # What a module of ours imports of ours, as it begins or later, where it needs it.

@@ -11,6 +11,7 @@ import typing as t
 
 from .._converge import Operation, Plan, Plane, Step
 from .._model.boot_unit import BootUnit
+from .._model.unit_state import Verdict
 from .._system import files, units
 from . import managed_files
 from .telling_systemd import told
@@ -21,16 +22,17 @@ class Observed(t.NamedTuple):
 
     groups: tuple[managed_files.Observed, ...]
     is_managed: bool
-    is_active: bool
+    verdict: Verdict
 
 
 class EnabledUnit:
     """Holds ``unit`` placed and enabled (``wish``), or absent.
 
-    starts: whether a unit that was placed is started as well, so that systemd takes it for active from now on. One that
-        is removed is forgotten: its file is gone by then, so that no command of it is run.
-    is_resident: whether its program stays. It is then started where it does not run, restarted where its unit has
-        changed, and as it was before if the run is undone.
+    starts: whether the unit has to be active now as well: it is started where it is not, and where it then fails, so does
+        the step. One that was skipped by its own ExecCondition= is as it should be. One that is removed is forgotten: its
+        file is gone by then, so that no command of it is run.
+    is_resident: whether its program stays. With ``starts`` it is then restarted where its unit has changed, and as it was
+        before if the run is undone.
     """
 
     plane = Plane.PERMANENT
@@ -51,7 +53,6 @@ class EnabledUnit:
         self._wish = wish
         self._starts = starts
         self._is_resident = is_resident
-        self._is_asked_for = False
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
         # A boot must never find a link to a unit that is not there.
@@ -63,38 +64,54 @@ class EnabledUnit:
         self._groups = groups if wish else groups[::-1]
 
     def observe(self) -> Observed:
-        is_active = self._systemd.is_active(self._unit) or self._is_asked_for  # systemd comes to it when it can
-        return Observed(tuple(group.observe() for group in self._groups), self._systemd.is_running(), is_active)
+        is_managed = self._systemd.is_running()
+        verdict = self._verdict() if is_managed else Verdict.INACTIVE
+        return Observed(tuple(group.observe() for group in self._groups), is_managed, verdict)
+
+    def _verdict(self) -> Verdict:
+        """systemd is asked where the unit has to be active. For all else it is enough whether anything of it is active."""
+        if self._wish and self._starts:
+            return self._systemd.verdict(self._unit)
+        return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
 
     def plan(self, observed: Observed) -> Plan:
         plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
-        steps = told([step for plan in plans for step in plan.steps], observed.is_managed)
-        if observed.is_managed:
-            steps = (*self._before(steps, observed), *steps, *self._afterwards(steps, observed))
-        before, after = (
-            "\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans))
-        )
-        return Plan(steps, before, after)
+        placing = told([step for plan in plans for step in plan.steps], observed.is_managed)
+        if not observed.is_managed:
+            return Plan(placing, *_texts(plans))
+        starting = tuple(self._afterwards(placing, observed))
+        if starting and not placing:
+            desired = Verdict.ACTIVE if self._wish else Verdict.INACTIVE
+            shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, desired))
+            return Plan(starting, *shown)
+        return Plan((*self._before(placing, observed), *placing, *starting), *_texts(plans))
 
-    def _before(self, steps: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
-        """The first step is the last to be undone: the former files are there again."""
-        if steps and self._is_resident and observed.is_active:
+    def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+        """The first steps are the last to be undone: the files are as they were before, and systemd has read them."""
+        is_ending = self._starts or not self._wish
+        if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
             yield Step(f"have {self._unit} run on", undo=units.Restart(self._unit))
+        if placing and self._wish and self._starts and observed.groups[0].found[self.name] is None:
+            yield Step(f"have systemd know nothing of {self._unit}", undo=units.Forget(self._unit))
 
-    def _afterwards(self, steps: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+    def _afterwards(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
         if not self._wish:
-            if steps:
+            if placing or observed.verdict is Verdict.ACTIVE:  # a run may have been killed between the two
                 yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
-        elif not observed.is_active:
-            if self._starts and (steps or self._is_resident):
-                back = units.Forget(self._unit) if self._is_resident else None
-                yield Step(f"start {self._unit}", units.Start(self._unit), back)
-        elif steps and self._is_resident:
-            yield Step(f"restart {self._unit}", units.Restart(self._unit))
+        elif observed.verdict is Verdict.ACTIVE:
+            if placing and self._is_resident and self._starts:
+                yield Step(f"restart {self._unit}", units.Restart(self._unit))
+        elif self._starts and (placing or observed.verdict not in (Verdict.SKIPPED, Verdict.QUEUED)):
+            back = units.Forget(self._unit) if self._is_resident else None
+            yield Step(f"start {self._unit}", units.Start(self._unit), back)
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(units.Operation)):
-            self._is_asked_for = isinstance(operation, (units.Start, units.Restart))
             self._systemd.perform(operation)
         else:
             self._edge.perform(operation)
+
+
+def _texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
+    before, after = ("\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans)))
+    return before, after

@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""systemd's properties over its own socket, as systemctl reads them, without the process that systemctl is.
+
+A converged run asks for the state of a unit. No file tells it: /run/systemd/units/invocation:UNIT is there for a unit that
+is active, but also for one that is only starting, and for one that failed it is as missing as for one that was skipped.
+``systemctl show`` takes 10 to 60 ms, this takes 1 to 5.
+
+Only as much of the D-Bus specification (dbus.freedesktop.org) as org.freedesktop.DBus.Properties.Get needs. The socket needs no
+D-Bus daemon, and takes only root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+import typing as t
+
+SOCKET = "/run/systemd/private"
+PATIENCE = 5.0  # seconds for one answer; whoever gets none asks systemctl
+
+_ROOT = "/org/freedesktop/systemd1"
+_MANAGER = "org.freedesktop.systemd1.Manager"
+_UNIT = "org.freedesktop.systemd1.Unit"
+_OF_SERVICES = {"Result": "org.freedesktop.systemd1.Service"}  # what not every kind of unit has
+
+_CALL, _REPLY, _ERROR = 1, 2, 3  # message types; what a manager signals meanwhile (4) is passed over
+_PATH, _INTERFACE, _MEMBER, _SIGNATURE = 1, 2, 3, 8  # header fields
+
+
+class _Property(t.NamedTuple):
+    path: str
+    interface: str
+    name: str
+
+
+def get(names: t.Sequence[str], unit: str = "") -> list[str]:
+    """Properties of a unit, or without one of systemd itself; numbers come as text.
+
+    Raises OSError, and ValueError where the answer is no answer to this.
+    """
+    properties = [_of_unit(unit, name) if unit else _Property(_ROOT, _MANAGER, name) for name in names]
+    calls = b"".join(_call(one, serial) for serial, one in enumerate(properties, 1))
+    # sd-bus itself says all of this at once: bus-socket.c, bus_socket_start_auth_client()
+    hello = b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\nBEGIN\r\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bus:
+        bus.settimeout(PATIENCE)
+        bus.connect(SOCKET)
+        bus.sendall(hello + calls)
+        with bus.makefile("rb") as answers:
+            said = answers.readline()
+            if not said.startswith(b"OK "):
+                raise ValueError(f"{SOCKET} answered {said!r}")
+            try:
+                return [_value(*_answer(answers)) for _property in properties]
+            except (struct.error, UnicodeDecodeError, IndexError) as error:
+                raise ValueError(f"{SOCKET} answered what can not be read: {error}") from error
+
+
+def _of_unit(unit: str, name: str) -> _Property:
+    """A unit's path is escaped as systemd's bus_label_escape() does it."""
+    label = re.sub(r"[^A-Za-z0-9]|^[0-9]", lambda found: f"_{ord(found[0]):02x}", unit)
+    return _Property(f"{_ROOT}/unit/{label}", _OF_SERVICES.get(name, _UNIT), name)
+
+
+def _call(asked: _Property, serial: int) -> bytes:
+    body = _padded(_string(asked.interface), 4) + _string(asked.name)
+    fields = b""
+    for code, kind, value in (
+        (_PATH, b"o", asked.path),
+        (_INTERFACE, b"s", "org.freedesktop.DBus.Properties"),
+        (_MEMBER, b"s", "Get"),
+    ):
+        fields = _padded(fields, 8) + bytes([code, 1]) + kind + b"\0" + _string(value)
+    fields = _padded(fields, 8) + bytes([_SIGNATURE, 1]) + b"g\0" + b"\2ss\0"
+    fixed = struct.pack("<cBBBIII", b"l", _CALL, 0, 1, len(body), serial, len(fields))
+    return _padded(fixed + fields, 8) + body
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<I", len(raw)) + raw + b"\0"
+
+
+def _padded(data: bytes, to: int) -> bytes:
+    return data + bytes(-len(data) % to)
+
+
+def _answer(answers: t.BinaryIO) -> tuple[str, bytes]:
+    """The byte order and the body of the next reply; calls are answered in order."""
+    while True:
+        fixed = answers.read(16)
+        order = "<" if fixed[:1] == b"l" else ">"
+        _order, kind, _flags, _version, length, _serial, fields = struct.unpack(f"{order}cBBBIII", fixed)
+        answers.read(fields + -fields % 8)
+        body = answers.read(length)
+        if len(body) != length:
+            raise ValueError(f"{SOCKET} answered {len(body)} bytes in place of {length}")
+        if kind == _ERROR:
+            raise ValueError(f"{SOCKET} answered an error: {body[4:].decode(errors='replace')!r}")
+        if kind == _REPLY:
+            return order, body
+
+
+def _value(order: str, body: bytes) -> str:
+    """A variant: the length of its signature, the signature, a NUL, and the value at the next multiple of its size."""
+    kind, at = body[1 : 1 + body[0]].decode(), 2 + body[0]
+    if kind not in ("s", "(uo)"):
+        raise ValueError(f"{SOCKET} answered a value of type {kind!r}")
+    at += -at % (8 if kind == "(uo)" else 4)
+    (number,) = struct.unpack_from(f"{order}I", body, at)
+    return body[at + 4 : at + 4 + number].decode() if kind == "s" else str(number)

@@ -1,0 +1,276 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run that says "ok" has seen its unit active, and the next boot rehearsed: on nodes that run systemd 247, 252 and 257."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import inventory, namespace
+from lab.container import SystemdNode
+from lab.machine import Machine
+from lab.podman import Podman
+from lab.programs import COUNTED, Replacement
+from lab.waiting import eventually
+
+ROUTES: tuple[str, str, dict[str, Any]] = (
+    "policy_routes",
+    "kubenode-policy-routes-75.service",
+    {"rules": [{"priority": 1200, "fwmark": "0x80/0x80", "table": "main"}], "routes": []},
+)
+TABLE: tuple[str, str, dict[str, Any]] = ("nftables_probe_snat", "kubenode-nft-ip6-azureSLBProbe.service", {})
+ASKING: tuple[str, str, dict[str, Any]] = (*TABLE[:2], {"boot_condition": "address"})
+UNITS = pytest.mark.parametrize(
+    ("module", "unit", "options"), [ROUTES, TABLE, ASKING], ids=["routes", "table", "table with a condition"]
+)
+PROGRAM = "/etc/kubenode/probe-snat.nft.pyz"
+ADDRESS = "2001:db8::10"
+LIBRARY = re.compile("/var/lib/kubenode(/|$)")
+
+
+RELEASES = ["bookworm", "bullseye", "trixie"]  # systemd 252, 247 and 257
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def node(request: pytest.FixtureRequest, podman: Podman) -> Iterator[SystemdNode]:
+    with namespace.machine(f"front-{request.param}") as front:
+
+        def plug(node: SystemdNode) -> None:
+            plug_in(front, node)
+
+        node = SystemdNode(f"units-{request.param}", podman, podman.image(request.param), plug)
+        node.start()
+        node.wait_until_booted()
+        yield node
+        node.stop()
+
+
+def plug_in(front: Machine, node: SystemdNode) -> None:
+    front.run(["ip", "link", "delete", "eni0"], check=False)
+    front.ip(["link add eni0 type veth peer name eth0 netns " + str(node.pid), "link set eni0 up"])
+    node.ip(["link set eth0 addrgenmode none", "link set eth0 up", f"address add {ADDRESS}/64 dev eth0 nodad"])
+
+
+@pytest.fixture(autouse=True)
+def cleared(node: SystemdNode) -> Iterator[None]:
+    yield
+    for module, unit, _options in (ROUTES, TABLE):
+        node.remove(f"/etc/systemd/system/{unit}.d/zz.conf")
+        if node.exists(f"/etc/systemd/system/{unit}"):
+            node.module(module, {"state": "absent"})
+    node.run(["systemctl", "daemon-reload"])
+
+
+def well(node: SystemdNode, module: str, options: dict[str, Any], **how: Any) -> bool:
+    """Whether it changed something."""
+    result = node.module(module, options, **how)
+    assert not result["failed"], result
+    return bool(result["changed"])
+
+
+def seen(node: SystemdNode) -> dict[str, Any]:
+    """The node, without the library that the controller brings before a run that needs it."""
+    found = node.snapshot()
+    return {**found, "files": {path: text for path, text in found["files"].items() if not LIBRARY.match(path)}}
+
+
+def state_of(node: SystemdNode, unit: str) -> str:
+    return node.run(["systemctl", "is-active", unit], check=False).stdout.strip()
+
+
+def failed_units(node: SystemdNode) -> str:
+    return node.run(["systemctl", "--failed", "--no-legend"]).stdout
+
+
+def break_program(node: SystemdNode, unit: str) -> None:
+    node.write(f"/etc/systemd/system/{unit}.d/zz.conf", "[Service]\nExecStart=\nExecStart=/bin/false\n")
+    node.run(["systemctl", "daemon-reload"])
+
+
+def mend_program(node: SystemdNode, unit: str) -> None:
+    node.remove(f"/etc/systemd/system/{unit}.d/zz.conf")
+    node.run(["systemctl", "daemon-reload"])
+
+
+# What systemd itself does is looked at on each of its versions, all else on one.
+ON_ONE = pytest.mark.parametrize("node", RELEASES[:1], indirect=True)
+
+
+@UNITS
+def test_a_unit_is_seen_active_or_the_run_fails(
+    node: SystemdNode, module: str, unit: str, options: dict[str, Any]
+) -> None:
+    break_program(node, unit)
+    before = seen(node)
+    result = node.module(module, options)
+    assert result["failed"] and f"{unit} was started and should be active, but is " in result["msg"], result
+    assert "status=1/FAILURE" in result["msg"], result["msg"]
+    assert seen(node) == before and not failed_units(node)
+
+    mend_program(node, unit)
+    assert well(node, module, options) and state_of(node, unit) == "active"
+    with node.count_processes([*COUNTED, "journalctl", "python3"]) as calls:
+        assert not well(node, module, options)
+    calls = [call for call in calls if "python3" not in call[0] or {"rehearse", "-S"} & {*call}]
+    assert [call for call in calls if not call[0].endswith("/nft")] == []
+
+    break_program(node, unit)
+    node.run(["systemctl", "restart", unit], check=False)
+    assert well(node, module, options, check=True)
+    assert node.module(module, options)["failed"]
+    mend_program(node, unit)
+    # Changed, unless systemd was faster: it tries routes and questions again after 10 seconds.
+    well(node, module, options)
+    assert state_of(node, unit) == "active"
+
+
+def test_a_unit_that_its_condition_skips_is_as_it_should_be(node: SystemdNode) -> None:
+    module, unit, options = ASKING
+    node.ip([f"address del {ADDRESS}/64 dev eth0"])
+    try:
+        assert well(node, module, options, timeout=120)  # for the 30 seconds that an address is waited for
+        text = node.run(["systemctl", "show", "--property=ActiveState,Result", unit]).stdout
+        with node.count_processes() as calls:
+            assert not well(node, module, options)
+        assert [call for call in calls if not call[0].endswith("/nft")] == []
+        assert not well(node, module, options, check=True)
+    finally:
+        node.ip([f"address add {ADDRESS}/64 dev eth0 nodad"])
+    assert {*text.split()} == {"ActiveState=inactive", "Result=exec-condition"}
+    assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"
+
+
+def test_what_comes_before_the_boot_program_has_a_say_fails_the_unit_and_skips_nothing(node: SystemdNode) -> None:
+    module, unit, options = ASKING
+    well(node, module, options)
+    path = f"/etc/systemd/system/{unit}"
+    text, program = node.read(path), node.read(PROGRAM)
+    for harmed, content in (
+        (path, re.sub(r"sh \S+ -I", "sh /usr/bin/not-there -I", text)),
+        (PROGRAM, "syntax error (\n"),
+    ):
+        node.write(harmed, content)
+        node.run(["systemctl", "daemon-reload"])
+        assert node.run(["systemctl", "restart", unit], check=False).returncode != 0
+        shown = node.run(["systemctl", "show", "--property=Result", unit]).stdout
+        assert shown == "Result=exit-code\n"
+        node.write(path, text)
+        node.write(PROGRAM, program)
+    assert well(node, module, options)  # the unit is started, and nothing is rewritten
+    assert not well(node, module, options)
+
+
+SLOW = """\
+[Unit]
+Wants=network.target
+Before=network.target
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'until test -e /run/go; do sleep 0.1; done'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@ON_ONE
+def test_a_run_during_the_boot_does_not_wait_for_what_may_wait_for_it(node: SystemdNode) -> None:
+    """As cloud-init's: its unit's job comes after the network, which is not through."""
+    module, unit, options = ASKING
+    node.write("/etc/systemd/system/slow.service", SLOW)
+    node.run(["systemctl", "enable", "--quiet", "slow.service"])
+    node.stop()
+    node.start()
+    try:
+        assert eventually(lambda: state_of(node, "slow.service") == "activating", 20)
+        result = node.module(module, options)
+        assert not result["failed"] and result["changed"], result
+        assert state_of(node, "slow.service") == "activating"
+        assert any("its start is queued, but was not seen" in warning for warning in result["warnings"]), result
+        assert not well(node, module, options)
+        node.write("/run/go", "")
+        node.wait_until_booted()
+        assert state_of(node, unit) == "active" and not well(node, module, options)
+    finally:
+        node.run(["systemctl", "disable", "--quiet", "slow.service"])
+        node.remove("/etc/systemd/system/slow.service")
+
+
+# The interpreter
+
+
+@pytest.fixture
+def own_python(node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A Python that only the operator knows of, runs the modules; the node's own is too old."""
+    real = node.run(["readlink", "-f", "/usr/bin/python3"]).stdout.strip()
+    path = f"/opt/py/bin/{real.rpartition('/')[2]}"
+    node.run(["mkdir", "-p", "/opt/py/bin", "/opt/hidden"])
+    node.run(["mv", real, path])
+    stub = "#!/bin/sh\necho 'this is Python 3.6' >&2\nexit 1\n"
+    node.write(real, stub, 0o755)
+    variables = inventory.variables
+    monkeypatch.setattr(inventory, "variables", lambda one: {**variables(one), "ansible_python_interpreter": path})
+    yield path
+    node.run(["cp", "-a", path, real])
+    monkeypatch.undo()
+
+
+@ON_ONE
+@pytest.mark.parametrize(("module", "unit", "options"), [ROUTES, ASKING], ids=["routes", "table with a condition"])
+def test_the_next_boot_has_the_python_that_ran_the_module(
+    node: SystemdNode, own_python: str, module: str, unit: str, options: dict[str, Any]
+) -> None:
+    assert well(node, module, options)
+    assert f"{own_python} -I -S -B" in node.read(f"/etc/systemd/system/{unit}")
+    node.reboot()
+    assert state_of(node, unit) == "active"
+    assert not well(node, module, options)
+
+
+@ON_ONE
+def test_a_python_that_does_not_last_is_not_named_and_without_another_the_run_is_refused(
+    node: SystemdNode, own_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, unit, options = ASKING
+    variables = inventory.variables
+    node.run(["mkdir", "-p", "/home/me"])
+    node.run(["cp", own_python, "/home/me/python3"])
+    monkeypatch.setattr(
+        inventory, "variables", lambda one: {**variables(one), "ansible_python_interpreter": "/home/me/python3"}
+    )
+    before = seen(node)
+    for check in (True, False):
+        result = node.module(module, options, check=check)
+        assert result["failed"] and "/home/me/python3 lies where a boot may not find it" in result["msg"], result
+        assert "/usr/bin/python3 is no Python 3.9: this is Python 3.6" in result["msg"]
+        assert seen(node) == before
+    assert well(node, module, {**options, "boot_condition": "none"})  # needs none
+    node.write("/usr/local/bin/python3", f'#!/bin/sh\nexec {own_python} "$@"\n', 0o755)
+    assert well(node, module, options)
+    assert "/usr/local/bin/python3 -I -S -B" in node.read(f"/etc/systemd/system/{unit}")
+    node.remove("/usr/local/bin/python3")
+
+
+LAME = """\
+#!/bin/bash
+case "$*" in *rehearse*) echo "ModuleNotFoundError: No module named 'json'" >&2; exit 1;; esac
+exec -a "$0" @REAL@ "$@"
+"""
+
+
+@ON_ONE
+@pytest.mark.parametrize(("module", "unit", "options"), [ROUTES, ASKING], ids=["routes", "table with a condition"])
+def test_a_boot_that_would_fail_fails_the_run_and_nothing_is_enabled(
+    node: SystemdNode, module: str, unit: str, options: dict[str, Any]
+) -> None:
+    """The Python of the unit lacks a part that the program needs at boot, and the module does not."""
+    before = seen(node)
+    with Replacement(node, {"/usr/bin/python3": LAME}):
+        result = node.module(module, options)
+    assert result["failed"] and "the next boot would fail" in result["msg"] and "'json'" in result["msg"], result
+    assert f"rehearse the start of {unit}" in result["msg"]
+    assert seen(node) == before

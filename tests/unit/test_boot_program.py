@@ -1,0 +1,347 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Boot programs, the Python that runs them, and their rehearsal."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import typing as t
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import (
+    BootCondition,
+    BootUnit,
+    loading_table,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Missing, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.unit_state import UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources import boot_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_interpreter import interpreter
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.rehearsed_unit import RehearsedUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import interpreters, process
+from unit.fakes import FakeUnits, RootedFiles
+
+ROUTES_FILE = '{"protocol": 75, "rules": [], "routes": []}'
+
+
+def placed(path: Path, program: str) -> str:
+    path.write_bytes(program.encode("utf-8", "surrogateescape"))
+    return str(path)
+
+
+def started(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env={"PATH": process.SEARCH_PATH})
+
+
+# The program
+
+
+def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
+    packed = zipfile.ZipFile(io.BytesIO(archive("boot").encode("utf-8", "surrogateescape")))
+    main = packed.read("__main__.py").decode("ascii")  # Python 2 takes no other without being told
+    for version in ((2, 7, 18), (3, 6, 8), (3, 8, 20)):
+        said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
+        done = started(sys.executable, "-I", "-S", "-c", said)
+        assert done.returncode == 255
+        assert (
+            done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot")
+            and done.stderr.count("\n") == 1
+        )
+        assert f"is Python {'.'.join(map(str, version))}." in done.stderr
+    assert not any(word in main for word in ("annotations", 'f"', "->", "print"))
+
+
+@pytest.mark.parametrize("question", [("imds", "eth0", "60"), ("address", "eth0", "30")])
+def test_a_rehearsal_of_the_question_asks_nobody(tmp_path: Path, question: tuple[str, ...]) -> None:
+    program = placed(tmp_path / "boot.pyz", archive("boot"))
+    done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("question", [("smoke", "eth0", "60"), ("imds", "eth0", "soon")])
+def test_a_question_that_nobody_knows_fails_the_rehearsal(tmp_path: Path, question: tuple[str, ...]) -> None:
+    program = placed(tmp_path / "boot.pyz", archive("boot"))
+    assert started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question).returncode != 0
+
+
+def lacking(part: str, program: str) -> str:
+    """The program without one of its files, or with one that is broken."""
+    given = zipfile.ZipFile(io.BytesIO(program.encode("utf-8", "surrogateescape")))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as zipped:
+        for name in given.namelist():
+            if name != part:
+                zipped.writestr(name, given.read(name))
+    return packed.getvalue().decode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize(
+    ("agent", "part"),
+    [
+        ("boot", "kubenode/_model/metadata.py"),
+        ("listener", "kubenode/_agent/discovery.py"),  # only for sets that follow from ENIs
+        ("listener", "kubenode/_agent/routes.py"),
+    ],
+)
+def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, agent: str, part: str) -> None:
+    program = placed(tmp_path / "boot.pyz", lacking(part, archive(agent)))
+    arguments = ("imds", "eth0", "60") if agent == "boot" else ("75", "/nowhere")
+    done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *arguments)
+    assert done.returncode not in (0, 77)
+    assert "ModuleNotFoundError" in done.stderr or "ImportError" in done.stderr
+
+
+def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: Path) -> None:
+    """Python may have been built without libffi, and so without ctypes; see process._prctl."""
+    program = placed(tmp_path / "listener.pyz", archive("listener"))
+    given = placed(tmp_path / "set.json", '{"protocol": 75, "rules": []}')
+    script = f"""if True:
+        import runpy, sys
+        sys.modules["_ctypes"] = None
+        sys.argv = [{program!r}, "rehearse", "75", {given!r}]
+        sys.modules["os"].execv = lambda *command: sys.exit(0)
+        runpy.run_path({program!r}, run_name="__main__")
+    """
+    done = started(sys.executable, "-I", "-S", "-B", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_set_that_can_not_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
+    program, given = placed(tmp_path / "x.pyz", archive("listener")), tmp_path / "x.json"
+    for content in (None, "{", "[]", '{"protocol": 75, "rules": [{"priority": "x"}]}'):
+        if content is not None:
+            given.write_text(content)
+        done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", "75", str(given))
+        assert done.returncode != 0 and done.stderr
+
+
+# The interpreter
+
+
+@pytest.mark.parametrize(
+    ("path", "defect"),
+    [
+        ("python3", "is no absolute path"),
+        ("/tmp/venv/bin/python", "lies where a boot may not find it"),
+        ("/home/alice/venv/bin/python", "lies where a boot may not find it"),
+        ("/run/python", "lies where a boot may not find it"),
+        ("/dev/shm/python", "lies where a boot may not find it"),
+        ("/opt/nowhere/bin/python3", "No such file or directory"),
+        ("/usr/bin", "is no program"),
+        ("/etc/passwd", "is no program"),
+    ],
+)
+def test_an_interpreter_that_the_boot_may_not_find_is_none(path: str, defect: str) -> None:
+    assert interpreters._defect(path) == defect
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., str]:
+    """Makes programs, in folders that last and where alone interpreters are looked for."""
+    monkeypatch.setattr(interpreters, "FLEETING", (f"{tmp_path}/home/",))
+    monkeypatch.setattr(process, "SEARCH_PATH", f"{tmp_path}/local:{tmp_path}/bin")
+    real = os.stat
+
+    def as_roots(path: t.Any, **options: t.Any) -> os.stat_result:
+        found = list(real(path, **options))
+        return os.stat_result([*found[:4], 0, *found[5:]])
+
+    monkeypatch.setattr(interpreters.os, "stat", as_roots)
+
+    def make(name: str, script: str = f'exec "{sys.executable}" "$@"', mode: int = 0o755) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(mode)
+        return str(path)
+
+    return make
+
+
+OLD = "echo 3.6.8 >&2; exit 1"
+
+
+def test_the_interpreter_that_runs_this_is_chosen_if_it_lasts(
+    programs: t.Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, systems, local = programs("opt/python3.11"), programs("bin/python3"), programs("local/python3", OLD)
+    monkeypatch.setattr(sys, "executable", mine)
+    assert interpreters.choose() == mine
+    monkeypatch.setattr(sys, "executable", programs("home/python3"))
+    assert interpreters.choose() == systems
+    monkeypatch.setattr(sys, "executable", programs("opt/writable", mode=0o777))
+    assert interpreters.choose() == systems
+    monkeypatch.setattr(sys, "executable", "")
+    assert interpreters.choose() == systems
+    os.unlink(systems)
+    versioned = programs("bin/python3.11")
+    programs("bin/python3.6", OLD)
+    assert interpreters.choose() == versioned
+    os.unlink(versioned)
+    with pytest.raises(Refusal) as refused:
+        interpreters.choose()
+    assert f"{local} is no Python 3.9: 3.6.8" in str(refused.value) and "Nothing was changed" in str(refused.value)
+
+
+def test_a_python_behind_a_folder_or_link_of_others_is_none(programs: t.Callable[..., str], tmp_path: Path) -> None:
+    path = programs("bin/python3")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/python3").symlink_to(path)
+    assert interpreters.is_lasting(path) and interpreters.is_lasting(f"{tmp_path}/links/python3")
+    (tmp_path / "links").chmod(0o777)
+    assert not interpreters.is_lasting(f"{tmp_path}/links/python3") and interpreters.is_lasting(path)
+    (tmp_path / "bin").chmod(0o777)
+    assert not interpreters.is_lasting(path)
+    (tmp_path / "bin").chmod(0o1777)
+    assert interpreters.is_lasting(path)
+
+
+@pytest.mark.parametrize("broken", ["#!/nowhere/python3\n", "no program at all\n", "#!/bin/sh\nexec /bin/sleep 60\n"])
+def test_a_python_that_does_not_start_is_passed_over(
+    programs: t.Callable[..., str], monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    monkeypatch.setattr(process, "DEADLINE", 0.2)
+    monkeypatch.setattr(sys, "executable", "")
+    local, systems = Path(programs("local/python3")), programs("bin/python3", "exit 0")
+    local.write_text(broken)
+    assert interpreters.choose() == systems
+    os.unlink(systems)
+    with pytest.raises(Refusal, match=f"{local} does not start"):
+        interpreters.choose()
+
+
+def test_the_path_of_the_login_plays_no_part(
+    programs: t.Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = programs("bin/python3")
+    programs("shims/python3")
+    monkeypatch.setenv("PATH", f"{tmp_path}/shims")
+    monkeypatch.setattr(sys, "executable", "")
+    assert interpreters.choose() == systems
+
+
+def test_the_distributions_python_is_named_without_its_version(
+    programs: t.Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versioned = programs("bin/python3.11")
+    os.symlink("python3.11", tmp_path / "bin/python3")
+    monkeypatch.setattr(sys, "executable", versioned)
+    assert interpreters.choose() == f"{tmp_path}/bin/python3"
+    os.unlink(tmp_path / "bin/python3")
+    programs("bin/python3")
+    assert interpreters.choose() == versioned
+
+
+def asking(python: str) -> BootUnit:
+    return loading_table("ip6", "t", "/etc/t", BootCondition("imds", "eth0", python, "/etc/t.pyz"))
+
+
+def test_a_unit_keeps_its_interpreter_while_that_lasts_and_nothing_else_changes(
+    programs: t.Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = programs("opt/first"), programs("opt/second")
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    edge, systemd = RootedFiles(tmp_path), FakeUnits(tmp_path)
+
+    def run(python: str, unit: t.Callable[[str], BootUnit] = asking) -> str:
+        monkeypatch.setattr(sys, "executable", python)
+        chosen = interpreter(edge, systemd, unit)
+        converge([EnabledUnit(edge, systemd, unit(chosen), wish=True, starts=True)], {Plane.PERMANENT})
+        return chosen
+
+    assert run(first) == first
+    with monkeypatch.context() as converged:
+        converged.setattr(interpreters, "choose", lambda: pytest.fail("a converged run starts no process"))
+        assert run(second) == first
+    systemd.systemd.states[asking("").name] = UnitState("failed", "failed", "exit-code", "0")
+    assert run(second) == second  # what the unit failed by may be its interpreter
+    os.unlink(second)
+    assert run(first) == first
+
+
+# The rehearsal
+
+
+class Boot:
+    """A unit with a program, on a root of its own."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "etc/systemd/system").mkdir(parents=True)
+        (root / "etc/kubenode").mkdir()
+        self.root = root
+        self.units = FakeUnits(root)
+
+    def hold(self, program: str, script: str = "a") -> bool:
+        edge = RootedFiles(self.root)
+        at = str(self.root / "etc/kubenode/t.pyz")
+        unit = asking(sys.executable)._replace(rehearsal=("/bin/sh", at, "rehearse"))
+        loaded = ManagedFiles(edge, [text("/etc/kubenode/t", script), text("/etc/kubenode/t.pyz", program)])
+        enabled = EnabledUnit(edge, self.units, unit, wish=True, starts=True)
+        return converge([RehearsedUnit(loaded, enabled, unit)], {Plane.PERMANENT}).changed
+
+    def files(self) -> list[str]:
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if not path.is_dir())
+
+
+COUNTING = 'echo rehearsed "$@" >> "${0%/*}/../../count"\n'
+
+
+def test_a_boot_is_rehearsed_where_anything_of_it_changes_and_only_there(tmp_path: Path) -> None:
+    boot, count = Boot(tmp_path), tmp_path / "count"
+    for program, script, times in (
+        (COUNTING, "a", 1),
+        (COUNTING, "a", 1),
+        (COUNTING, "b", 2),
+        (f"{COUNTING}#\n", "b", 3),
+        (f"{COUNTING}#\n", "b", 3),
+    ):
+        before = count.read_text() if count.exists() else ""
+        assert boot.hold(program, script) is (times > before.count("\n"))
+        assert count.read_text() == "rehearsed rehearse\n" * times
+
+
+def test_a_rehearsal_that_fails_fails_the_run_before_the_unit_is_enabled(tmp_path: Path) -> None:
+    boot = Boot(tmp_path)
+    with pytest.raises(Failure, match="the next boot would fail.* answered 3: no such thing"):
+        boot.hold("echo no such thing >&2; exit 3\n")
+    assert boot.files() == [] and boot.units.systemd.asked == []
+
+
+def test_a_library_that_only_the_boot_lacks_is_asked_for(tmp_path: Path) -> None:
+    boot = Boot(tmp_path)
+    with pytest.raises(Failure) as failed:
+        boot.hold("exit 76\n")
+    causes: list[BaseException | None] = [failed.value]
+    while causes[-1] is not None:
+        causes.append(causes[-1].__cause__)
+    assert any(isinstance(cause, Missing) for cause in causes)
+
+
+# The path
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/etc/systemd/system",
+        "/etc/systemd/network",
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+        "/usr/local/lib/systemd",
+    ],
+)
+def test_a_path_among_systemds_own_files_is_refused(folder: str) -> None:
+    with pytest.raises(Invalid, match="where systemd keeps its own"):
+        boot_files.check_path(f"{folder}/kubelet.service")
