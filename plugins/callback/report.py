@@ -21,8 +21,9 @@ description:
   - It is written anew while the run goes on, by rename, so that it can be read at any time; in check mode as well, with
     C(check_mode) set to true.
   - What cannot be written is an error message, and stops nothing.
-  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(not reached), V(running), or V(stopped), which is a node that
-    Ansible stopped because another one of its batch failed (C(max_fail_percentage), C(any_errors_fatal)).
+  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(not reached), V(no task ran), V(running), or V(stopped), which is
+    a node that Ansible stopped because another one of its batch failed (C(max_fail_percentage), C(any_errors_fatal)).
+  - On a node with V(no task ran), C(--tags) or C(--skip-tags) selected no task, but for those that are tagged C(always).
   - C(seconds) is what a node's tasks took, without the time in which others had their turn.
   - C(stats) is what plays and roles told by M(ansible.builtin.set_stats) with C(per_host).
 requirements:
@@ -54,6 +55,7 @@ COLOURS = {
     _rollout.UNREACHABLE: C.COLOR_UNREACHABLE,
     _rollout.STOPPED: C.COLOR_WARN,
     _rollout.NOT_REACHED: C.COLOR_SKIP,
+    _rollout.NO_TASK: C.COLOR_SKIP,
     _rollout.CHANGED: C.COLOR_CHANGED,
     _rollout.OK: C.COLOR_OK,
 }
@@ -73,6 +75,7 @@ class CallbackModule(CallbackBase):
         self._play: t.Any = None
         self._batch: list[str] = []
         self._is_fatal = False
+        self._selects = bool(context.CLIARGS.get("skip_tags")) or "all" not in context.CLIARGS.get("tags", ["all"])
         self._began: dict[str, float] = {}
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
@@ -92,7 +95,9 @@ class CallbackModule(CallbackBase):
         self._write()
 
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
-        self._node(host).is_begun = True
+        node = self._node(host)
+        node.is_begun = True
+        node.has_run |= not (self._selects and "always" in task.tags)
         self._began[host.get_name()] = time.monotonic()
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
@@ -152,7 +157,10 @@ class CallbackModule(CallbackBase):
                 node.end = node.end or _rollout.FAILED  # what ran since is an always section or a handler
         is_stopped = self._is_fatal and any(node.end for node in nodes)
         for node in nodes:
-            node.conclude(node.end or (_rollout.STOPPED if is_stopped and node.is_begun else ""))
+            if is_stopped:
+                node.conclude(node.end or (_rollout.STOPPED if node.is_begun else ""))
+            else:
+                node.conclude(node.end or (_rollout.NO_TASK if self._selects and not node.has_run else ""))
 
     def _file(self, wished: str) -> Path:
         path = Path(wished).expanduser().absolute()

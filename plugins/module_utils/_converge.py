@@ -7,8 +7,8 @@
 
 A resource is one managed thing (a live table, a file, a boot unit). It observes the node without changing it, plans as
 a pure function of what it observed, and performs the operations of its plan. The loop looks at all resources before it
-touches the first, applies in the order given, takes back what it did when a later step fails, and looks again when it is
-through: a plan that is not empty then is a failure.
+touches the first, applies in the order given, undoes what it did when a later step fails, and looks again when it is
+through: a plan that is not empty then is a failure. After an undo it looks again as well: the node must then read as before.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ class Step(t.NamedTuple):
     summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
     do: performed when the plan is applied; None for a step that only matters on the way back.
     undo: performed, in reverse order, when a later step fails, and when this one may have been done although it failed: so it
-        must do no harm where nothing was done. None where nothing has to be taken back.
+        must do no harm where nothing was done. None where nothing has to be undone.
+    is_record: the step writes down what the other steps of its resource do. Where it can not be undone, these stay done as well:
+        a record of another moment would have a later run put back the wrong values.
     """
 
     summary: str
     do: Operation = None
     undo: Operation = None
+    is_record: bool = False
 
 
 class Plan(t.NamedTuple):
@@ -51,11 +54,13 @@ class Plan(t.NamedTuple):
 
     before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty where there
         is nothing to show.
+    report: what the module's result says of this plan, also where it is empty; in the module's own shape.
     """
 
     steps: tuple[Step, ...] = ()
     before: str = ""
     after: str = ""
+    report: t.Any = None
 
 
 class Resource(t.Protocol):
@@ -88,15 +93,31 @@ class Guard(t.Protocol):
         """Returns warnings. Raises Refusal where the wish must not be carried out."""
 
 
-class Outcome(t.NamedTuple):
-    """What a run did, or in check mode would do: the plans that were not empty, in order, and what the guards warned of."""
+Plans = tuple[tuple[Resource, Plan], ...]
 
-    plans: tuple[tuple[Resource, Plan], ...] = ()
+
+class Outcome(t.NamedTuple):
+    """What a run did, or in check mode would do.
+
+    plans: those that were not empty, in order. surveyed: the plans of all resources, of the observation that was acted upon.
+    warnings: of the guards.
+    """
+
+    plans: Plans = ()
+    surveyed: Plans = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
         return bool(self.plans)
+
+    def report(self, resource: Resource) -> t.Any:
+        """What the plan of a resource reports; None where its plane was not asked for."""
+        return next((plan.report for one, plan in self.surveyed if one is resource), None)
+
+    def operations(self) -> t.Iterator[Operation]:
+        """What the plans perform, and what undoes it."""
+        return (one for _resource, plan in self.plans for step in plan.steps for one in (step.do, step.undo) if one)
 
     def diff(self) -> list[dict[str, str]]:
         """Ansible's diff: an entry for each plane that changes, the texts of its resources one below the other."""
@@ -116,13 +137,15 @@ class Outcome(t.NamedTuple):
 
 
 class _Journal:
-    """The steps that were done, or may have been, so that they can be taken back.
+    """The steps that were done, or may have been, so that they can be undone.
 
     note: is told of each before it is done; a checkpoint's, which writes it where another program finds it.
+    refused: the step that failed, of which the node says that nothing of it was done.
     """
 
     def __init__(self, note: t.Callable[[Step], None]) -> None:
         self.done: list[tuple[Resource, Step]] = []
+        self.refused: list[tuple[Resource, Step]] = []
         self._note = note
 
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
@@ -135,25 +158,31 @@ class _Journal:
                     resource.perform(step.do)
             except Problem as problem:
                 if not isinstance(problem, Uncertain):
-                    self.done.pop()
+                    self.refused.append(self.done.pop())
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {problem}") from problem
 
-    def take_back(self) -> str:
-        """Undoes what was done, newest first. Returns the error's last sentence: what the node is like now."""
-        troubles, left = [], []
+    def undo(self) -> list[str]:
+        """Undoes what was done, newest first. Returns what could not be undone, as sentences."""
+        troubles: list[str] = []
+        kept: list[Resource] = []  # whose record could not be undone
         for resource, step in reversed(self.done):
+            if resource in kept:
+                troubles.append(f"{step.summary}: it is left done, as its record could not be undone")
+                continue
             try:
                 if step.undo is not None:
                     resource.perform(step.undo)
             except Left as found:
-                left.append(str(found))
+                troubles.append(f"{step.summary}: another program has changed it since: {found}")
             except Problem as problem:
                 troubles.append(f"{step.summary}: {problem}")
-        if left:
-            troubles.append(f"what somebody else has changed since: {', '.join(left)}")
-        if troubles:
-            return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
-        return "What was done before it was undone." if self.done else "Nothing was changed."
+                kept += [resource] if step.is_record else []
+        return troubles
+
+    def doubt(self) -> bool:
+        """Takes the refused step for one that was done. False where there is none."""
+        self.done, self.refused = self.refused, []
+        return bool(self.done)
 
 
 def converge(
@@ -176,53 +205,93 @@ def converge(
     """
     selected = [resource for resource in resources if resource.plane in planes]
     warnings = tuple(warning for guard in guards for warning in guard.inspect())
-    plans = _survey(selected)
+    surveyed = _survey(selected)
+    plans = _changing(surveyed)
     if plans and not check:
         with exclusive():
-            plans = _survey(selected)
-            risky = [(resource, plan) for resource, plan in plans if _is_risky(resource, plan)]
+            surveyed = _survey(selected)
+            plans = _changing(surveyed)
+            risky = tuple((resource, plan) for resource, plan in plans if _is_risky(resource, plan))
             if checkpoint and risky:
                 waiting = [resource for resource, plan in plans if not _is_risky(resource, plan)]
-                plans = tuple(risky)
+                plans, changed = risky, tuple(one for one in surveyed if one[0] not in waiting)
                 with checkpoint.armed([step for _resource, plan in plans for step in plan.steps]) as note:
-                    _execute(plans, [resource for resource in selected if resource not in waiting], note)
+                    _execute(changed, note)
             else:
-                _execute(plans, selected)
-    return Outcome(plans, warnings)
+                _execute(surveyed)
+    return Outcome(plans, surveyed, warnings)
 
 
 def _is_risky(resource: Resource, plan: Plan) -> bool:
-    """Whether it may cut the node off, so that it has to be taken back. What can not be, waits as well."""
+    """Whether it may cut the node off, so that it has to be undone. What can not be undone waits for the confirmation."""
     return resource.plane is Plane.IMMEDIATE and any(step.undo is not None for step in plan.steps)
 
 
-def _survey(resources: t.Sequence[Resource]) -> tuple[tuple[Resource, Plan], ...]:
-    """Observes all, then plans all; what is left are the plans with something to do."""
+def _survey(resources: t.Sequence[Resource]) -> Plans:
+    """Observes all, then plans all."""
     observed = [(resource, resource.observe()) for resource in resources]
-    plans = [(resource, resource.plan(state)) for resource, state in observed]
-    return tuple((resource, plan) for resource, plan in plans if plan.steps)
+    return tuple((resource, resource.plan(state)) for resource, state in observed)
 
 
-def _execute(
-    plans: t.Sequence[tuple[Resource, Plan]],
-    resources: t.Sequence[Resource],
-    note: t.Callable[[Step], None] = lambda step: None,
-) -> None:
-    """Applies and proves; whatever goes wrong, an interrupt included, what was done is taken back."""
+def _changing(surveyed: Plans) -> Plans:
+    """The plans with something to do."""
+    return tuple((resource, plan) for resource, plan in surveyed if plan.steps)
+
+
+def _execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None) -> None:
+    """Applies and proves; whatever goes wrong, an interrupt included, what was done is undone."""
     journal = _Journal(note)
     try:
-        journal.apply(plans)
-        _prove(resources)
+        journal.apply(_changing(surveyed))
+        _prove([resource for resource, _plan in surveyed])
     except Problem as problem:
-        raise Failure(f"{str(problem).rstrip('.')}. {journal.take_back()}") from problem
+        raise Failure(f"{str(problem).rstrip('.')}. {_undone(journal, surveyed)}") from problem
     except BaseException:
-        journal.take_back()
+        journal.undo()
         raise
 
 
 def _prove(resources: t.Sequence[Resource]) -> None:
-    for resource, plan in _survey(resources):
+    for resource, plan in _changing(_survey(resources)):
         raise Failure(
             f"{resource.name} was applied, but does not read back as wished: {plan.steps[0].summary} is planned again."
             " Another program may be changing it at the same time."
         )
+
+
+def _undone(journal: _Journal, surveyed: Plans) -> str:
+    """Undoes what was done and looks at the node. Returns the error's last sentence: what the node is like now."""
+    has_done = bool(journal.done)
+    troubles = journal.undo()
+    differences = _differences(surveyed)
+    if differences and journal.doubt():  # a program that did its work and failed after it
+        has_done = True
+        troubles += journal.undo()
+        differences = _differences(surveyed)
+    if troubles:
+        return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
+    if differences:
+        return f"What was done was undone, but the node does not read as before. {'; '.join(differences)}"
+    return "What was done before it was undone." if has_done else "Nothing was changed."
+
+
+def _differences(surveyed: Plans) -> list[str]:
+    """How the resources differ from what they were when they were planned: the same state gives the same plan."""
+    try:
+        again = _survey([resource for resource, _plan in surveyed])
+    except Problem as problem:
+        return [f"It could not be looked at: {problem}"]
+    pairs = [(resource.name, plan, now) for (resource, plan), (_resource, now) in zip(surveyed, again)]
+    return [f"{name}: {_difference(plan, now)}" for name, plan, now in pairs if _state(plan) != _state(now)]
+
+
+def _state(plan: Plan) -> tuple[t.Any, ...]:
+    """What a plan tells of the state that it starts from. A step without an undo may have been done for good."""
+    return plan.before, [(step.summary, step.do) for step in plan.steps if step.undo is not None]
+
+
+def _difference(before: Plan, now: Plan) -> str:
+    was, is_now = ([*plan.before.splitlines(), *(step.summary for step in plan.steps)] for plan in (before, now))
+    gone, new = ([line for line in one if line not in other] for one, other in ((was, is_now), (is_now, was)))
+    parts = [f"{word} {', '.join(lines)}" for word, lines in (("before:", gone), ("now:", new)) if lines]
+    return "; ".join(parts) or "the order is another"

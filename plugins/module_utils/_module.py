@@ -31,6 +31,9 @@ CHECKPOINT: dict[str, dict[str, t.Any]] = {
     "checkpoint_command": {"type": "str"},
 }
 
+# What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
+LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")
+
 
 class OpenChange(Checkpoint, t.Protocol):
     """waits: what the controller has to know to confirm it; None while nothing was armed."""
@@ -50,6 +53,7 @@ class Module(AnsibleModule):
         self._long_lists = long_lists
         self._entries: dict[str, t.Any] = {}
         self._checkpoint: OpenChange | None = None
+        self._lacking: list[str] = []
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
@@ -58,7 +62,8 @@ class Module(AnsibleModule):
         for name, spec in self._options.items():
             given = self.params.get(name)
             if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
-                with contextlib.suppress(ValueError):  # AnsibleModule says what is wrong with it
+                # AnsibleModule says what is wrong with it
+                with contextlib.suppress(ValueError, RecursionError):
                     self.params[name] = json.loads(given)
         for name in self._long_lists:
             self._entries[name] = self.params.pop(name, None)
@@ -85,9 +90,11 @@ class Module(AnsibleModule):
             raise Invalid("immediate", False, "true where permanent is false, as nothing would be managed")
         return planes
 
-    def run(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
-        """The runner that the edges are given."""
-        return process.run(argv, stdin, os.environ)
+    def run(
+        self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
+    ) -> process.Completed:
+        """The runner that the edges are given. seconds, completes: as for process.run()."""
+        return process.run(argv, stdin, os.environ, seconds, completes)
 
     def converge(
         self,
@@ -109,7 +116,9 @@ class Module(AnsibleModule):
             from ._model import checkpoint
 
             self._checkpoint = under(checkpoint.seconds(self.params["checkpoint"]), self.name)
-        return converge(
+        if not self.check_mode and any(map(os.path.lexists, LEFT_IN_RUN)):
+            _wait_and_clear()
+        outcome = converge(
             resources,
             self.planes(),
             guards=guards,
@@ -117,6 +126,11 @@ class Module(AnsibleModule):
             exclusive=_alone,
             checkpoint=self._checkpoint,
         )
+        if self.check_mode and outcome.changed:
+            from ._system import library
+
+            self._lacking = [name for name in library.needed(outcome.operations()) if not library.is_there(name)]
+        return outcome
 
     @property
     def name(self) -> str:
@@ -138,7 +152,9 @@ class Module(AnsibleModule):
             self.warn(warning)
         diff = {"diff": outcome.diff()} if self._diff else {}
         waits = {"checkpoint_armed": self._checkpoint.waits} if self._checkpoint and self._checkpoint.waits else {}
-        return {"changed": outcome.changed, **diff, **waits}
+        # The controller is asked whether it could bring it.
+        lacking = {"missing_library": self._lacking[0]} if self._lacking else {}
+        return {"changed": outcome.changed, **diff, **waits, **lacking}
 
 
 @contextlib.contextmanager
@@ -146,9 +162,20 @@ def _alone() -> t.Iterator[None]:
     """No other run on the node, and no change of one that is still open. A run that finds nothing to do needs none of it."""
     from ._system import checkpoint, lock
 
-    with lock.exclusive():
+    with lock.exclusive() as descriptor, process.sharing(descriptor):
         checkpoint.refuse_change()
         yield
+
+
+def _wait_and_clear() -> None:
+    """Waits for another run, or a program that a killed run left at work, and clears what a killed run or a roll-back left.
+
+    A run that then finds nothing to do takes no lock: what it looks at must not be about to change.
+    """
+    from ._system import checkpoint, lock
+
+    with lock.exclusive():
+        checkpoint.clear_unless_armed()
 
 
 def _asked_for(problem: BaseException | None) -> dict[str, str]:

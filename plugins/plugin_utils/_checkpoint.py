@@ -11,7 +11,7 @@ run again, which finds the running kernel as wished and writes what the next boo
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shlex
 import time
 import typing as t
@@ -23,39 +23,28 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.checkpoint import seconds
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.checkpoint import COMMAND
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
 
 Result = dict[str, t.Any]
 Run = t.Callable[[dict[str, t.Any]], Result]  # the module, with these arguments
 
 # Connections through the network of the node. What else there is enters by another door, which a change leaves open.
 PROVING = ("libssh", "paramiko", "paramiko_ssh", "ssh")
-GRACE = 10.0  # seconds after the deadline in which the node rolls back and can be asked what it did
+GRACE = 8.0  # seconds after the deadline in which the node rolls back and can be asked what it did
 PAUSE = 0.5  # seconds between two tries to connect
-# A node that goes away without a word, as one that is reset, must not be waited for longer than this. What the user has said
-# of these in other arguments comes first and counts.
-KEEP_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=2"
 TRIES = 3  # of another program that keeps undoing the immediate plane
 
-# The answer of the program, or what tells one life of the node from another where it is not there any more (kernel.life()).
-LIFE = ("cat /proc/sys/kernel/random/boot_id", "readlink /proc/self/ns/net", "cut -d ' ' -f 22 /proc/1/stat")
-ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(LIFE)}"
+RETRIES = "reconnection_retries"  # an option of ssh
 
+RESTARTED = (
+    "the node was restarted while the module ran, so that a change of its running kernel is gone. What the next boot loads is"
+    " written when a checkpoint is confirmed, and none was. Run again"
+)
 UNPROTECTED = (
     "{name} has changed the node without a checkpoint: connection {transport} does not go through the node's network, so that"
     " to come back over it would prove nothing. Set checkpoint_command to a command that succeeds only where all is well"
 )
-
-
-class Answer(t.NamedTuple):
-    """state: one of the program's, "gone" where it is not there, "silent" where the node could not be asked.
-
-    told: a sentence, or the node's life. age: seconds since what is told.
-    """
-
-    state: str
-    told: str
-    age: float = 0.0
 
 
 def execute(action: ActionBase, run: Run) -> Result:
@@ -98,14 +87,6 @@ def merged(results: t.Sequence[Result]) -> Result:
     return result
 
 
-def parse(stdout: str) -> Answer:
-    """What the node answered to ASK."""
-    lines = stdout.strip().splitlines()
-    if lines and lines[-1].startswith("{"):
-        return Answer(**json.loads(lines[-1]))
-    return Answer("gone", "\n".join(lines[-len(LIFE) :]))
-
-
 def _once(entries: t.Iterable[t.Any]) -> list[t.Any]:
     kept: list[t.Any] = []
     for entry in entries:
@@ -128,16 +109,13 @@ class _Controller:
         self._command = str(arguments.get("checkpoint_command") or "")
         self._wished = wished
         self._proves = proves
+        self._is_watched = proves and action._connection.has_option("ssh_args")
         self._trouble = ""  # what the last try to connect met
 
     def execute(self) -> Result:
         results: list[Result] = []
         for _try in range(TRIES):
-            started = time.monotonic()
-            try:
-                result = self._run(self._arguments)
-            except AnsibleConnectionFailure as failure:
-                return self._without_result(failure, started)
+            result = self._module()
             armed = result.pop("checkpoint_armed", None)
             if result.get("failed"):
                 return self._with_what_stays(result) if results else result
@@ -159,7 +137,7 @@ class _Controller:
         if answer.state == "rolled back":
             met = f" The last try to connect before that: {self._trouble}" if self._trouble else ""
             return f"{answer.told}{met}"
-        if answer.state == "silent":
+        if answer.state == SILENT:
             return (
                 f"the controller could not come back to the node over a new connection within {self._wished} s, nor in the"
                 f" {GRACE:.0f} s after that to be told that it has rolled back: {answer.told}"
@@ -169,53 +147,88 @@ class _Controller:
         # Or nothing is armed, as the answer to a first confirmation was lost. What the node is then, the next run looks itself.
         return ""
 
-    def _without_result(self, failure: AnsibleConnectionFailure, started: float) -> Result:
-        """The connection broke under the module, which may have armed the node and be the cause; or there never was one."""
-        answer = self._ask(time.monotonic() + self._wished, "status")
-        if answer.state == "rolled back" and answer.age < time.monotonic() - started:
-            return self._failed(f"{answer.told} The connection broke while the module ran: {failure}")
-        raise failure
+    def _module(self) -> Result:
+        """The module's result. Where its connection breaks, and nothing has come of it, it is run again, as ssh's option says.
+
+        Raises AnsibleConnectionFailure.
+        """
+        for left in range(self._retries(), -1, -1):
+            lookout = Lookout(self._action, self._wished) if self._is_watched else None
+            began = time.monotonic()
+            try:
+                with lookout or contextlib.nullcontext(), self._once_and_alive():
+                    return self._run(self._arguments)
+            except AnsibleConnectionFailure as failure:
+                answer = self._ask(lookout.latest if lookout else time.monotonic() + self._wished, "status")
+                # The module may have armed the node and be the cause; or there never was a connection.
+                if answer.state == "rolled back" and answer.age < time.monotonic() - began:
+                    return self._failed(f"{answer.told} The connection broke while the module ran: {failure}")
+                if lookout and lookout.is_restarted(answer):
+                    return self._failed(RESTARTED)
+                if answer.state == SILENT:
+                    self._forget_folder()
+                    unknown = f"{failure}. What became of a change is not known: {answer.told}"
+                    raise AnsibleConnectionFailure(unknown) from failure
+                if not left:
+                    raise
+        raise AssertionError("each try returns or raises, the last one certainly")
+
+    def _retries(self) -> int:
+        connection = self._action._connection
+        return int(connection.get_option(RETRIES) or 0) if self._is_watched and connection.has_option(RETRIES) else 0
+
+    def _once_and_alive(self) -> t.ContextManager[None]:
+        """Options of ssh while the module runs. A retry by ssh itself would not look what came of the try before."""
+        connection = self._action._connection
+        if not self._is_watched:
+            return contextlib.nullcontext()
+        changed: dict[str, t.Any] = {RETRIES: 0}
+        given = [str(connection.get_option(name) or "") for name in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
+        if "controlpersist" not in " ".join(given).lower():
+            # There is no master process, which the lookout could tell to hang up.
+            changed["ssh_extra_args"] = f"{given[-1]} {_lookout.keep_alive(self._wished // 3 + 3)}".strip()
+        return _lookout.options(connection, **changed)
 
     def _ask(self, deadline: float, *words: str) -> Answer:
         """Asks over a new connection until the node answers, and has decided, or should have done so long ago."""
-        command = ASK.format(command=COMMAND, words=shlex.join(words))
+        command = _lookout.question(*map(shlex.quote, words))
         while True:
             rest = deadline - time.monotonic()
             try:
                 done = self._over_a_new_connection(command, rest)
-                answer = parse(done["stdout"])
+                answer = _lookout.parse(done["stdout"])
                 if done["rc"] == 0 and answer.state != "armed":
                     return answer
                 self._trouble = done["stderr"].strip() or answer.told
             except AnsibleConnectionFailure as failure:
                 self._trouble = str(failure)
             if time.monotonic() > deadline + GRACE:
-                return Answer("silent", self._trouble)
+                return Answer(SILENT, self._trouble)
             time.sleep(PAUSE)
 
     def _over_a_new_connection(self, command: str, rest: float) -> t.Mapping[str, t.Any]:
         connection = self._action._connection
-        options: dict[str, t.Any] = {}
+        changed: dict[str, t.Any] = {}
         if self._proves:
             connection.reset()
+            changed[RETRIES] = 0
             if connection.has_option("timeout"):
                 patience = int(connection.get_option("timeout") or GRACE)
-                options["timeout"] = max(1, min(patience, int(max(rest, GRACE / 2))))
-            if connection.has_option("ssh_extra_args"):
-                options["ssh_extra_args"] = f"{connection.get_option('ssh_extra_args') or ''} {KEEP_ALIVE}".strip()
-        former = {name: connection.get_option(name) for name in options}
-        try:
-            for name, value in options.items():
-                connection.set_option(name, value)
+                changed["timeout"] = max(1, min(patience, int(max(rest, GRACE / 2))))
+            if connection.has_option("ssh_args"):  # the first value counts
+                alive = _lookout.keep_alive(5 if rest > 3 * 5 else 2)
+                changed["ssh_args"] = f"{alive} {connection.get_option('ssh_args') or ''}".strip()
+        with _lookout.options(connection, **changed):
             return t.cast("t.Mapping[str, t.Any]", self._action._low_level_execute_command(command))
-        finally:
-            for name, value in former.items():
-                connection.set_option(name, value)
 
     def _with_what_stays(self, result: Result) -> Result:
         stays = "The running kernel was changed and confirmed before, and stays so; what the next boot loads was not."
         return {**result, "changed": True, "msg": f"{str(result.get('msg', '')).rstrip('.')}. {stays}"}
 
     def _failed(self, sentence: str) -> Result:
-        self._action._connection._shell.tmpdir = None  # it is not worth another wait for a node that may be away
+        self._forget_folder()
         return {"failed": True, "msg": f"{_name(self._action)}: {sentence}"}
+
+    def _forget_folder(self) -> None:
+        """Of the module, on the node: to remove it is not worth another wait for a node that may be away."""
+        self._action._connection._shell.tmpdir = None

@@ -6,7 +6,8 @@
 """Carries a Python library of the controller to a node that lacks it.
 
 A module that misses one fails, before it has changed anything, with ``missing_library`` in its result. The library is then
-brought and the module run again. A node that has what it needs costs nothing: it is not asked.
+brought and the module run again. In check mode the module succeeds with ``missing_library``, nothing is brought, and the task
+fails where the run could not bring it either. A node that has what it needs costs nothing: the controller is not asked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib.util
 import io
 import os
 import shlex
+import sys
 import tarfile
 import tempfile
 import typing as t
@@ -41,18 +43,27 @@ def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str
     missing = result.pop("missing_library", None)
     if missing is None:
         return result
-    _carry(action, missing)
+    package = _find(missing)
+    if not result.get("failed"):  # check mode: the run would carry it over
+        return result
+    _carry(action, package)
     again: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
     return again if again.get("failed") else {**again, "changed": True}
 
 
-def _carry(action: ActionBase, name: str) -> None:
+def _find(name: str) -> Path:
+    """The library's folder on the controller."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise AnsibleActionFail(
-            f"{name} is neither on the node nor on the controller: install it for the Python of ansible-playbook"
+            f"{name} is needed on the node for this change, and is neither there nor on the controller. Nothing was changed."
+            f" Install it for the Python of ansible-playbook, {sys.executable}, as by: {sys.executable} -m pip install {name}"
         )
-    packed = pack(Path(next(iter(spec.submodule_search_locations))))
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _carry(action: ActionBase, package: Path) -> None:
+    name, packed = package.name, pack(package)
     place = f"{FOLDER}/{name}-{metadata.version(name)}-{hashlib.sha256(packed).hexdigest()[:16]}"
     shell = action._connection._shell
     if shell.tmpdir is None:

@@ -18,7 +18,8 @@ CHANGED = "changed"
 OK = "ok"
 RUNNING = "running"
 NOT_REACHED = "not reached"
-STATES = (FAILED, UNREACHABLE, STOPPED, RUNNING, NOT_REACHED, CHANGED, OK)
+NO_TASK = "no task ran"
+STATES = (FAILED, UNREACHABLE, STOPPED, RUNNING, NOT_REACHED, NO_TASK, CHANGED, OK)
 
 OURS = "kubenode.datapath."
 # What Ansible adds to a module's results, or takes from them.
@@ -48,14 +49,16 @@ def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 @dataclasses.dataclass
 class Node:
-    """One node. ``end``: FAILED, UNREACHABLE or STOPPED where it did not come to the end of the run.
+    """One node. ``end``: FAILED, UNREACHABLE, STOPPED or NO_TASK where it did not come to the end of the run by its tasks.
 
+    has_run: whether a task ran that the user has selected, and not only those that always run.
     seconds: what its tasks took, without the time in which others had their turn.
     """
 
     end: str = ""
     trouble: str = ""
     is_begun: bool = False
+    has_run: bool = False
     is_over: bool = False
     changes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     stats: dict[str, t.Any] = dataclasses.field(default_factory=dict)

@@ -266,3 +266,114 @@ def test_what_can_not_be_undone_waits_as_well() -> None:
     converge(shelves, BOTH, checkpoint=checkpoint)
     assert (checkpoint.notes, shelves[1].performed) == ([("put a", 0)], [])
     assert converge(shelves, BOTH, checkpoint=Watched(shelves)).changed and shelves[1].values == {"b": "2"}
+
+
+# What is said after an undo was looked at
+
+
+class Deaf(Shelf):
+    """A shelf whose undo is accepted and not done: it answers nothing, and keeps the value."""
+
+    def perform(self, operation: Put) -> None:
+        if operation.value != "old":
+            super().perform(operation)
+
+
+def test_an_undo_that_does_not_read_back_is_said_with_what_differs() -> None:
+    shelves: list[Shelf] = [Deaf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
+    shelves[1].says_no.add(Put("b", "2"))
+    with pytest.raises(
+        Failure, match=r"was undone, but the node does not read as before. first: before: .*'a': 'old'.*now:"
+    ):
+        converge(shelves, BOTH)
+
+
+def test_an_undo_that_can_not_be_looked_at_is_not_called_done() -> None:
+    shelves = two_shelves()
+    shelves[1].says_no.add(Put("d", "4"))
+    observe = shelves[0].observe
+    looks = itertools.count()
+
+    def blind() -> dict[str, str]:
+        if next(looks) >= 2:  # the survey, the survey under the lock, and then those after the undo
+            raise Failure("first can not be read")
+        return observe()
+
+    shelves[0].observe = blind  # type: ignore[method-assign]
+    with pytest.raises(Failure, match="It could not be looked at: first can not be read"):
+        converge(shelves, BOTH)
+
+
+def test_another_order_is_a_difference() -> None:
+    class Row(Shelf):
+        """Its values stand in the order in which they were put."""
+
+        def plan(self, observed: dict[str, str]) -> Plan:
+            plan = super().plan(observed)
+            return plan._replace(before="".join(f"{key}\n" for key in observed))
+
+        def perform(self, operation: Put) -> None:
+            super().perform(operation)
+            self.values[operation.key] = self.values.pop(operation.key)
+
+    shelves = [Row("first", {"a": "1", "b": "2"}), Shelf("second", {"c": "3"})]
+    shelves[1].says_no.add(Put("c", "3"))
+    with pytest.raises(Failure, match="does not read as before. first: the order is another"):
+        converge(shelves, BOTH)
+
+
+# The report is that of the observation which was acted upon
+
+
+def test_the_report_is_that_of_the_plan_that_was_applied() -> None:
+    class Reports(Shelf):
+        def plan(self, observed: dict[str, str]) -> Plan:
+            return super().plan(observed)._replace(report=dict(observed))
+
+    first, second = Reports("first", {"a": "1"}), Reports("second", {"b": "2"}, Plane.PERMANENT)
+
+    @contextlib.contextmanager
+    def behind_another_run() -> t.Iterator[None]:
+        first.values["a"] = "5"  # between the first look and the lock
+        yield
+
+    outcome = converge([first, second], {Plane.IMMEDIATE}, exclusive=behind_another_run)
+    assert (outcome.report(first), outcome.report(second)) == ({"a": "5"}, None)
+    assert converge([first], BOTH).report(first) == {"a": "1"}  # also of a plan that is empty
+
+
+class SaysNoAfterwards(Shelf):
+    """Does its work, and then answers that nothing was done."""
+
+    def perform(self, operation: Put) -> None:
+        super().perform(operation)
+        if operation.value != "old":
+            raise Failure(f"no to {operation.key}")
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_step_that_was_done_although_it_was_refused_is_undone_too(before: int) -> None:
+    shelves: list[Shelf] = [*two_shelves()[:before], SaysNoAfterwards("last", {"e": "5"})]
+    with pytest.raises(Failure, match="put e, failed: no to e. What was done before it was undone."):
+        converge(shelves, BOTH)
+    assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
+
+
+def test_a_record_that_can_not_be_undone_keeps_what_it_records() -> None:
+    class Recorded(Shelf):
+        """Its last value is a record of the others, on a disk that is full by then."""
+
+        def plan(self, observed: dict[str, str]) -> Plan:
+            plan = super().plan(observed)
+            return plan._replace(steps=(*plan.steps[:-1], *(step._replace(is_record=True) for step in plan.steps[-1:])))
+
+    shelves = [
+        Shelf("zeroth", {"z": "0"}),
+        Recorded("first", {"a": "1", "record": "a is 1"}),
+        Shelf("last", {"b": "2"}),
+    ]
+    shelves[1].says_no.add(Put("record", "old"))
+    shelves[2].says_no.add(Put("b", "2"))
+    with pytest.raises(Failure, match="put record: no to record; put a: it is left done, as its record"):
+        converge(shelves, BOTH)
+    assert [shelf.values for shelf in shelves] == [{"z": "old"}, {"a": "1", "record": "a is 1"}, {"b": "old"}]

@@ -33,6 +33,7 @@ def node(end: str = "", changes: t.Sequence[str] = (), over: bool = True) -> Nod
         (node(changes=["kubenode.datapath.rp_filter"] * 2 + ["ansible.builtin.copy"]), "changed", "rp_filter, copy"),
         (node("failed", ["ansible.builtin.copy"]), "failed", "Apply: no"),
         (node("unreachable"), "unreachable", "Apply: no"),
+        (Node(is_begun=True, end=_rollout.NO_TASK), "no task ran", ""),
     ],
 )
 def test_a_state_and_a_line(given: Node, state: str, line: str) -> None:

@@ -1,0 +1,204 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""Looks after a module under a checkpoint whose ssh connection may have died without a word.
+
+A node that was restarted, or that takes the controller's address for its own, does not end a connection: ssh(1) waits for hours.
+So the node is asked over connections of their own, from a thread. Where it says that the module can not answer any more, the
+module's connection is hung up, and the run ends as it does where a connection breaks: with AnsibleConnectionFailure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import copy
+import json
+import math
+import subprocess
+import threading
+import time
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.checkpoint import COMMAND
+
+CHECK = 1.0  # seconds; most runs have ended by then
+FIRST_LOOK = 5.0  # seconds from the start of the module
+PAUSE = 2.0  # seconds between two looks
+SETTLING = 2.0  # seconds in which a run that the node has ended can still say so over its connection
+OVERDUE = 10.0  # seconds after its deadline in which a node may still be busy to end a run that hangs
+TIMEOUT = 5  # seconds to connect
+LOCAL = 5.0  # seconds for ssh to talk to its own master process
+
+# The answer of the node's program; where it is not there, what tells one life of the node from another (kernel.life()), and how
+# many seconds after the boot it was asked.
+LIFE = ("cat /proc/sys/kernel/random/boot_id", "readlink /proc/self/ns/net", "cut -d ' ' -f 22 /proc/1/stat")
+ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(LIFE)}; cut -d ' ' -f 1 /proc/uptime"
+TICKS = 100  # a second has; USER_HZ, for all processors that clusters have
+
+SILENT = "silent"
+
+
+class Answer(t.NamedTuple):
+    """state: one of the program's, "gone" where it is not there, SILENT where the node could not be asked.
+
+    told: a sentence, or the node's life. age: seconds since what is told; of a life, since it began.
+    """
+
+    state: str
+    told: str
+    age: float = 0.0
+
+
+def question(*words: str) -> str:
+    """A shell command whose output ``parse`` reads. words: quoted, for the node's program."""
+    return ASK.format(command=COMMAND, words=" ".join(words))
+
+
+def parse(stdout: str) -> Answer:
+    """Raises AnsibleConnectionFailure for what the program does not answer: it is asked again then."""
+    lines = stdout.strip().splitlines()
+    if lines and lines[-1].startswith("{"):
+        try:
+            answer = Answer(**json.loads(lines[-1]))
+            return answer._replace(state=str(answer.state), told=str(answer.told), age=float(answer.age))
+        except (RecursionError, TypeError, ValueError):
+            raise AnsibleConnectionFailure(f"the node answered {lines[-1][:80]!r}") from None
+    *life, uptime = lines[-len(LIFE) - 1 :] or [""]
+    try:
+        age = float(uptime) - int(life[-1]) / TICKS
+    except (IndexError, ValueError):
+        age = math.inf  # it could not be read
+    # Where lxcfs counts /proc/uptime from the container's start, a process's start is still counted from the host's.
+    return Answer("gone", "\n".join(life), age if age >= 0 else math.inf)
+
+
+@contextlib.contextmanager
+def options(connection: t.Any, **values: t.Any) -> t.Iterator[None]:
+    """The connection with these options, where it has them, for the block."""
+    values = {name: value for name, value in values.items() if connection.has_option(name)}
+    former = {name: connection.get_option(name) for name in values}
+    try:
+        for name, value in values.items():
+            connection.set_option(name, value)
+        yield
+    finally:
+        for name, value in former.items():
+            connection.set_option(name, value)
+
+
+def keep_alive(pause: int) -> str:
+    """Arguments that end an ssh connection after three such pauses without a sign of the node."""
+    return f"-o ServerAliveInterval={pause} -o ServerAliveCountMax=2"
+
+
+class Lookout:
+    """Entered while the module runs. seconds: of its checkpoint."""
+
+    def __init__(self, action: ActionBase, seconds: int) -> None:
+        self._action = action
+        self._connection = action._connection
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._connected: float | None = None  # when that was seen
+        self._silent: float | None = None  # since when the node does not answer
+        self._deadline: float | None = None  # as the node told it
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Lookout:
+        # The context is the task's: what ansible-core asks for without being handed it.
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._watch,), name="lookout", daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+
+    @property
+    def latest(self) -> float:
+        """When the node rolls back at the latest, if it is armed, by the controller's monotonic clock."""
+        if self._deadline is not None:
+            return self._deadline
+        return (time.monotonic() if self._silent is None else self._silent) + self._seconds
+
+    def is_rolled_back(self, answer: Answer) -> bool:
+        """Whether that was this run's change."""
+        return answer.state == "rolled back" and answer.age < time.monotonic() - self._began
+
+    def is_restarted(self, answer: Answer) -> bool:
+        """Whether the node began another life since the module's connection stood."""
+        if answer.state != "gone":
+            return False
+        patience = int(self._connection.get_option("timeout") or 0) if self._connection.has_option("timeout") else 0
+        stood = self._began + patience if self._connected is None else self._connected
+        return answer.age < time.monotonic() - stood
+
+    def _watch(self) -> None:
+        while not self._ended.wait(CHECK) and time.monotonic() < self._began + FIRST_LOOK:
+            if self._connected is None and self._tell_master("check"):
+                self._connected = time.monotonic()
+        beside = None if self._ended.is_set() else _beside(self._action)
+        while not self._ended.is_set():
+            if self._is_lost(self._look(beside)):
+                if not self._ended.wait(SETTLING):
+                    self._tell_master("exit")
+                return
+            self._ended.wait(PAUSE)
+
+    def _look(self, beside: t.Any) -> Answer:
+        began = time.monotonic()
+        try:
+            done = beside._low_level_execute_command(question("status"))
+            answer = parse(done["stdout"]) if done["rc"] == 0 else Answer(SILENT, done["stderr"])
+        except Exception as error:  # also what a plugin has not foreseen: the thread is to go on
+            answer = Answer(SILENT, str(error))
+        if answer.state != SILENT:
+            self._silent = self._deadline = None
+            armed = time.monotonic() - answer.age
+            if answer.state == "armed" and armed > self._began:  # or it is the checkpoint of another task
+                self._deadline = armed + self._seconds
+        elif self._silent is None:
+            self._silent = began
+        return answer
+
+    def _is_lost(self, answer: Answer) -> bool:
+        """Whether the module can not answer any more."""
+        if answer.state == SILENT:
+            return time.monotonic() > self.latest
+        if answer.state == "armed":
+            return self._deadline is not None and time.monotonic() > self._deadline + OVERDUE
+        return self.is_rolled_back(answer) or self.is_restarted(answer)
+
+    def _tell_master(self, command: str) -> bool:
+        """Whether the ssh process did so that holds the module's connection. There is none without ControlPersist."""
+        connection = self._connection
+        try:
+            argv = connection._build_command(
+                connection.get_option("ssh_executable"), "ssh", "-O", command, connection.get_option("host")
+            )
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOCAL, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+
+def _beside(action: ActionBase) -> t.Any:
+    """The action with a connection of its own. Nothing is opened: each command of the plugin starts an ssh(1).
+
+    Of ssh's options the first value counts.
+    """
+    connection = copy.copy(action._connection)
+    connection._options, connection._origins = dict(connection._options), dict(connection._origins)
+    connection.become = copy.copy(getattr(connection, "become", None))
+    alone = f"-o ControlMaster=no -o ControlPath=none {keep_alive(2)}"
+    connection.set_option("ssh_args", f"{alone} {connection.get_option('ssh_args') or ''}".strip())
+    connection.set_option("timeout", TIMEOUT)
+    connection.set_option("reconnection_retries", 0)
+    beside = copy.copy(action)
+    beside._connection = connection
+    return beside
