@@ -21,6 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.manag
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import text as entry
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import MARKER, Files
+from unit.mortal import Mortal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
@@ -199,6 +200,24 @@ def test_what_a_killed_run_left_is_cleared(tmp_path: Path, wish: str | None) -> 
     assert not [name for name in tree(tmp_path) if name.endswith(f"e{MARKER}")]
 
 
+@pytest.mark.parametrize("former", [None, "text\n"])
+@pytest.mark.parametrize("then", [None, "text\n"])
+def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str | None, then: str | None
+) -> None:
+    """As rp_filter's file, whose path is the name of a set."""
+    path, wish = tmp_path / "kubenode" / "file", None if former else "text\n"
+    last, lived = 0, False
+    while not lived:
+        last += 1
+        hold(path, former)
+        lived = Mortal(monkeypatch, last).lives(hold, path, wish)
+        hold(path, then)
+        assert not hold(path, then)
+        assert set(tree(tmp_path)) == ({"kubenode", f"kubenode/{MARKER}", "kubenode/file"} if then else set())
+    assert last > 3
+
+
 def test_a_folder_that_is_reached_by_a_link_is_not_ours_to_remove(tmp_path: Path) -> None:
     hold(tmp_path / "kubenode" / "one", "1\n")
     (tmp_path / "way").symlink_to("kubenode")
@@ -245,6 +264,31 @@ def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> Non
     assert set(tree(tmp_path)) == {"kubenode", f"kubenode/{MARKER}", "kubenode/one"}
     assert hold_both(None, None) and not hold_both(None, None)
     assert tree(tmp_path) == {}
+
+
+def test_resources_of_one_run_do_not_count_each_others_files_as_foreign(tmp_path: Path) -> None:
+    paths = [tmp_path / "kubenode" / "one", tmp_path / "kubenode" / "two"]
+    for path in paths:
+        hold(path, "text\n")
+    gone = [ManagedFiles(Files(), [entry(str(path), None)]) for path in paths]
+    assert converge(gone, {Plane.PERMANENT}).changed and tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize("is_outer_first", [True, False])
+def test_a_folder_that_was_made_in_another_of_ours_goes_with_it(tmp_path: Path, is_outer_first: bool) -> None:
+    outer, inner = tmp_path / "kubenode" / "one", tmp_path / "kubenode" / "within" / "two"
+    hold(outer, "text\n")
+    hold(inner, "text\n")
+    for path in (outer, inner) if is_outer_first else (inner, outer):
+        assert hold(path, None) and not hold(path, None)
+    assert tree(tmp_path) == {}
+
+
+def test_a_folder_within_an_operators_folder_goes_alone(tmp_path: Path) -> None:
+    (tmp_path / "operators").mkdir()
+    hold(tmp_path / "operators" / "kubenode" / "file", "text\n")
+    assert hold(tmp_path / "operators" / "kubenode" / "file", None)
+    assert list(tree(tmp_path)) == ["operators"]
 
 
 def test_the_diff_of_what_nobody_reads_is_its_hash(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ OURS = "/var/lib/kubenode"  # made for a backup below it; any other parent has t
 
 
 class Observed(t.NamedTuple):
-    """runs: what the file keeps. file: the file itself. parent: "missing", "ours" (only the backup is in it) or "theirs"."""
+    """runs: what the file keeps. file: the file itself. has_parent: whether the folder's parent is there."""
 
     runs: backup.Runs
     file: managed_files.Observed
-    parent: str
+    has_parent: bool
 
 
 class BackupFile:
@@ -39,7 +39,7 @@ class BackupFile:
 
     def observe(self) -> Observed:
         """Raises Refusal where something else stands there."""
-        return Observed(self._read(), self._file("").observe(), self._observe_parent())
+        return Observed(self._read(), self._file("").observe(), self._edge.is_folder(self._parent))
 
     def _read(self) -> backup.Runs:
         found = self._edge.read(self.path)
@@ -55,28 +55,16 @@ class BackupFile:
                 " away; what it kept is then not known here any more"
             ) from damaged
 
-    def _observe_parent(self) -> str:
-        if not self._edge.is_folder(self._parent):
-            return "missing"
-        is_ours = self._edge.is_ours(self._parent) and self._edge.entries(self._parent) <= {
-            os.path.basename(self._folder)
-        }
-        return "ours" if is_ours else "theirs"
-
     def steps(self, observed: Observed, runs: backup.Runs) -> tuple[Step, ...]:
-        if runs == observed.runs:
-            return ()
+        if runs and runs == observed.runs:
+            return ()  # without any, a killed run may have left folders
         steps = self._file(backup.to_text(runs) if runs else "").plan(observed.file).steps
-        make, remove = files.MakeFolder(self._parent), files.RemoveFolder(self._parent)
-        if runs and observed.parent == "missing":
-            if self._parent != OURS:
-                raise Invalid(
-                    "backup", self._folder, f"a folder that is there or whose parent is; {self._parent} is none"
-                )
-            return (Step(f"make {self._parent}", make, remove), *steps)
-        if not runs and observed.parent == "ours" and observed.file.folder == "ours" and not observed.file.has_others:
-            return (*steps, Step(f"remove {self._parent}", remove, make))
-        return steps
+        if observed.has_parent or not runs:
+            return steps
+        if self._parent != OURS:
+            raise Invalid("backup", self._folder, f"a folder that is there or whose parent is; {self._parent} is none")
+        make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent))
+        return (make, *steps)
 
     def _file(self, text: str) -> ManagedFiles:
         wish = files.Content(text, 0o600) if text else None

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import typing as t
 
 from .._model import boot_unit, link_address
@@ -32,7 +33,10 @@ class BootLinkAddresses:
         return [one for unit in self._units() if self._systemd.is_active(unit) for one in self._told_by(unit)]
 
     def _units(self) -> list[str]:
-        return sorted(self._systemd.named(f"{boot_unit.ADDRESSES}*.service"))
+        """Those on the node, and those that a killed run has not placed yet: what it left on its way goes by their names."""
+        pattern = f"{boot_unit.ADDRESSES}*.service"
+        arriving = self._edge.left_over_in(units.FOLDER)
+        return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
     def _told_by(self, unit: str) -> list[LinkAddress]:
         found = self._edge.read(units.path_of(unit))

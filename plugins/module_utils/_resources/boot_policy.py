@@ -14,11 +14,13 @@ from .._converge import Plane, Resource
 from .._model import boot_unit, policy
 from .._model.policy import Policy
 from .._model.problem import Invalid, Refusal
-from .._system import files, process, units
+from .._system import files, units
 from . import boot_files
+from .boot_interpreter import interpreter
 from .boot_program import archive
 from .enabled_unit import EnabledUnit
 from .managed_files import HEADING, Entry, text
+from .rehearsed_unit import RehearsedUnit
 from .wish_in_force import WishInForce, record
 
 if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
@@ -50,8 +52,8 @@ class BootPolicy:
 
     def kept(self, lists: t.Collection[str]) -> Policy:
         """Of ``lists``, what the next boot would load."""
-        former = boot_files.former_path(self._edge, self.unit)
-        return self._read(former or self._path, lists, is_ours=bool(former))
+        loaded = boot_files.loaded_path(self._edge, self.unit)
+        return self._read(loaded or self._path, lists, is_ours=bool(loaded))
 
     def in_force(self, lists: t.Collection[str]) -> Policy:
         """Of ``lists``, what the listener holds: the record of an earlier run, or what the node was booted with."""
@@ -107,9 +109,12 @@ class BootPolicy:
                 text(boot_files.program(at), program if is_there else None, named),
             ]
 
-        here, *left = boot_files.placed(self._edge, self.unit, self._path, entries)
         digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
-        python = process.find("python3") or "python3"
-        unit = boot_unit.loading_routes(self._protocol, self._path, python, boot_files.program(self._path), digest)
-        enabled = EnabledUnit(self._edge, self._systemd, unit, is_wished, starts, is_resident=True)
-        return [here, enabled, *left] if is_wished else [enabled, here, *left]
+
+        def unit(python: str) -> boot_unit.BootUnit:
+            return boot_unit.loading_routes(self._protocol, self._path, python, boot_files.program(self._path), digest)
+
+        chosen = unit(interpreter(self._edge, self._systemd, unit) if is_wished else "")
+        enabled = EnabledUnit(self._edge, self._systemd, chosen, is_wished, starts, is_resident=True)
+        arriving, leaving = boot_files.BootFiles(self._edge, self.unit, self._path, is_wished, entries).stages()
+        return [RehearsedUnit(arriving, enabled, chosen), leaving] if is_wished else [arriving, enabled, leaving]

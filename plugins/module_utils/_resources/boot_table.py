@@ -33,6 +33,18 @@ class BootTable:
     def program(self) -> str:
         return boot_files.program(self._path)
 
+    def condition(self, kind: str, interface: str) -> boot_unit.BootCondition:
+        """What the unit asks at boot, with the interpreter for it. Raises Refusal where the node has none for that."""
+        from .boot_interpreter import interpreter  # for the tables that have a condition
+
+        def asking(python: str) -> boot_unit.BootCondition:
+            return boot_unit.BootCondition(kind, interface, python, self.program)
+
+        def unit(python: str) -> boot_unit.BootUnit:
+            return boot_unit.loading_table(self._family, self._table, self._path, asking(python))
+
+        return asking(interpreter(self._edge, self._systemd, unit))
+
     def resources(
         self,
         script: str | None,
@@ -50,9 +62,14 @@ class BootTable:
         def entries(path: str, is_here: bool) -> list[Entry]:
             return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)
 
-        here, *left = boot_files.placed(self._edge, unit.name, self._path, entries)
-        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=script is not None, starts=starts)
-        return [here, enabled, *left]
+        is_desired = script is not None
+        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=is_desired, starts=starts)
+        arriving, leaving = boot_files.BootFiles(self._edge, unit.name, self._path, is_desired, entries).stages()
+        if condition is None or not is_desired:
+            return [arriving, enabled, leaving]
+        from .rehearsed_unit import RehearsedUnit
+
+        return [RehearsedUnit(arriving, enabled, unit), leaving]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft.Nft) -> list[Entry]:
         """Each begins with the table's name, so that one table's call never takes another's file for its own."""

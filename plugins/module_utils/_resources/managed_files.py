@@ -47,6 +47,13 @@ def link(path: str, target: str, wish: bool) -> Entry:
     return Entry(path, files.Target(target) if wish else None, target)
 
 
+class Made(t.NamedTuple):
+    """A folder that we made. is_empty: but for our marker."""
+
+    path: str
+    is_empty: bool
+
+
 class Observed(t.NamedTuple):
     """The entries and the folder.
 
@@ -54,16 +61,21 @@ class Observed(t.NamedTuple):
     folder: "missing", "ours" (we made it) or "theirs".
     has_others: whether anything else of substance stands in the folder.
     left_over: paths where a killed run left something on its way.
+    made: where all entries go, the folders that we made, this one and those above it, the innermost first.
     """
 
     found: t.Mapping[str, files.Found | None]
     folder: str
     has_others: bool
     left_over: tuple[str, ...]
+    made: tuple[Made, ...]
 
 
 class ManagedFiles:
-    """Holds entries of one folder as wished; the folder comes with the first of them and goes with the last.
+    """Holds entries of one folder as desired; the folder comes with the first of them and goes with the last.
+
+    Other resources of the same run may have entries in that folder, or in a folder within it. So removing a file always
+    tries to remove the folder as well, and whether the folder is empty is looked at then (files.RemoveFolder).
 
     option: the module's option that these follow from, for errors. ``instead``: what the operator can do with it.
     claimed: paths that are ours whatever stands there, by other evidence.
@@ -91,12 +103,25 @@ class ManagedFiles:
 
     def observe(self) -> Observed:
         names = {os.path.basename(path) for path in self._entries}
+        folders = {} if self._keeps_folder else dict(self._folders())
         return Observed(
             {path: self._edge.read(path) for path in self._entries},
             self._observe_folder(),
             bool(self._edge.entries(self._folder) - names),
-            tuple(path for path in (self._folder, *self._entries) if self._edge.is_left_over(path)),
+            tuple(
+                path
+                for path in dict.fromkeys((self._folder, *folders, *self._entries))
+                if self._edge.is_left_over(path)
+            ),
+            tuple(Made(path, not self._edge.entries(path)) for path, is_there in folders.items() if is_there),
         )
+
+    def _folders(self) -> t.Iterator[tuple[str, bool]]:
+        """The folder and those above it that we made, and whether each is there: a killed run may have removed some."""
+        folder = self._folder
+        while not (is_there := self._edge.is_folder(folder)) or self._edge.is_ours(folder):
+            yield folder, is_there
+            folder = os.path.dirname(folder)
 
     def _observe_folder(self) -> str:
         if self._edge.is_folder(self._folder):
@@ -117,24 +142,21 @@ class ManagedFiles:
         found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
         changes = [(entry, one) for entry, one in found if self._is_to_change(entry, one)]
         steps += [_change(entry, one) for entry, one in changes]
-        stays = observed.has_others or any(one and (entry, one) not in changes for entry, one in found)
-        if observed.folder == "ours" and not self._keeps_folder and not stays:
-            back = files.MakeFolder(self._folder)
-            steps.append(Step(f"remove {self._folder}", files.RemoveFolder(self._folder), back))
+        if not self._keeps_folder:
+            steps += _folders_gone(observed.made, bool(changes or observed.left_over))
         shown = [_shown(entry.path, one, entry.wish) for entry, one in changes]
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)
 
     def reached(self, observed: Observed) -> Observed:
         """What is observed once the plan is carried out, for a plan that goes on from there."""
-        folder = observed.folder
+        folder, made = observed.folder, observed.made
         if folder == "missing" and self._keeps_folder:
-            folder = "ours"
+            folder, made = "ours", (Made(self._folder, False), *made)
         elif folder == "ours" and not self._keeps_folder and not observed.has_others:
-            folder = "missing"
-        return Observed(
-            {path: entry.wish for path, entry in self._entries.items()}, folder, observed.has_others, left_over=()
-        )
+            folder, made = "missing", made[1:]
+        found = {path: entry.wish for path, entry in self._entries.items()}
+        return Observed(found, folder, observed.has_others, (), made)
 
     def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
         """What is a stranger's is left where ours shall go, and refused where ours shall come."""
@@ -156,6 +178,14 @@ class ManagedFiles:
         if entry and entry.accept and isinstance(wish, files.Content) and wish == entry.wish:
             entry.accept(wish.text)
         self._edge.perform(operation)
+
+
+def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
+    """is_emptying: whether something goes from the innermost."""
+    for path, is_empty in made:
+        is_emptying = is_emptying or is_empty
+        if is_emptying:
+            yield Step(f"remove {path} if nothing else is in it", files.RemoveFolder(path), files.MakeFolder(path))
 
 
 def _change(entry: Entry, found: files.Found | None) -> Step:
