@@ -20,7 +20,14 @@ description:
     reported in RV(rules.satisfied_by), nothing is added, and O(state=absent) leaves it. One with the same priority and
     selector, or a route with the same table, prefix and metric, that means something else is refused with the name of its
     owner.
-  - A rule or route with attributes that this module does not know (C(dscp), nexthop objects, encapsulations) is left alone.
+  - Rules of one priority are held in the order of O(rules). A rule that has to move is added at its new place before it is
+    removed from the former, so that no packet misses it. Rules of which no packet can meet two, as those for pods with an
+    address each, have no order, nor have rules of different priorities.
+  - A rule or route with attributes that this module does not know (C(dscp), nexthop objects, C(advmss), encapsulations) is
+    foreign, whatever protocol it carries. It is never changed, it satisfies nothing, and where it has the key of one to be
+    added, that is refused with its name. One exception is made for a rule with O(protocol) that stands before one of ours which
+    has to go and which the kernel would take it for. It is added again as it is, behind the others of its priority, before ours
+    is removed.
   - If the kernel refuses one, all that was changed is undone, and the error names it and what the kernel said.
 requirements:
   - pyroute2 0.7.2 or newer, on the node or on the controller. Where the node has none, the controller's is carried to
@@ -28,14 +35,30 @@ requirements:
 notes:
   - The permanent plane is the file O(path), a program beside it (C(PATH.pyz)) and the unit
     C(kubenode-policy-routes-PROTOCOL.service), enabled, which loads the file before kubelet starts and then stays.
-    With O(immediate=true), the unit is also started where systemd runs, and restarted when its program has changed.
+    With O(immediate=true), the unit is also started where systemd runs, and restarted when its program has changed. The run
+    waits until it is active; a unit that fails fails the run, with the last lines of its journal. While the node still boots, a
+    start that systemd has queued is not waited for; a warning says so.
+  - The unit names the Python that runs this module, if it will be there at boot and only root can replace it, or else another
+    of the node's that is 3.9 or newer. It is kept while it lasts, so a run by another Python changes nothing. A run that
+    changes anything that the next boot loads rehearses the program with it.
   - The unit restores within two seconds what is lost of the set, through other programs or with a link or address, and loads
-    what waits for a link when the link comes. Its journal says what was lost and who took it. When somebody keeps taking it
-    away, the pauses between restorations grow to five minutes.
+    what waits for a link when the link comes. Its journal says what was lost and who took it. When a program keeps
+    removing it, the pauses between restorations grow to five minutes; what goes with a link or an address never waits for that.
+  - While a run moves or removes the file, C(kubenode-policy-routes-PROTOCOL.service.files) beside the unit names the paths
+    that are concerned. A run that was killed leaves this record, and the next run completes or undoes what it had begun.
   - With O(permanent=false), the unit, where there is one, holds what the run has left, until the next boot. That is recorded in
     C(/run/kubenode/policy-routes-PROTOCOL.json), part of the immediate plane.
   - systemd-networkd removes rules that it did not make whenever it configures a link, unless
     C(ManageForeignRoutingPolicyRules=no) is set in C(networkd.conf). The unit brings them back, a moment later.
+  - The kernel adds a rule behind all others of its priority. One of ours that moves, or that comes back when a change is undone,
+    stands behind foreign rules of that priority; a roll-back that can not restore an order which makes a difference says so.
+    Where a foreign rule that satisfies the wish stands before one of ours which O(rules) lists before it, and a packet could
+    tell, that is refused.
+  - The kernel makes one IPv6 route with several next hops of two that have gateways and the same table, prefix and metric.
+    When another program appends one (C(ip -6 route append)) to a route of ours, its next hop becomes a part of our route, under
+    our protocol, and the next run removes it with the route that it became a part of. Give it a metric or table of its own.
+  - Gateways that can not be one (a broadcast or multicast address, an address of the node) and sources that are no address of the
+    node are found in check mode too.
   - Warns when a priority, table or mark is one that a known CNI or cloud agent uses for something else.
   - Thousands of rules are best given as JSON text, as C(rules={{ my_rules | to_json }}) does. Ansible itself takes a tenth of
     a millisecond for each entry of a list.
@@ -94,7 +117,7 @@ options:
       - The rules. At least one of O(rules), O(routes) and O(enis) is required with O(state=present).
       - A list that is left out is not managed. V([]) removes all rules of O(protocol).
       - With O(state=absent), the listed ones go; without O(rules) and O(routes), all that carry O(protocol).
-      - Rules of one priority are added in the order given.
+      - Rules of one priority are held in the order given. The first that applies to a packet decides.
       - May be given as JSON text.
     type: list
     elements: dict
@@ -240,7 +263,7 @@ options:
   path:
     description:
       - The file that the next boot loads, V(/etc/kubenode/policy-routes-PROTOCOL.json) by default. Where the unit loads another
-        one, from an earlier run, that is removed.
+        one, from an earlier run, that is removed. O(state=absent) finds the file of O(protocol) at any path.
       - Its folder is created when its parent is there, and removed with the last file in it when it was created so.
     type: path
 """
@@ -300,7 +323,9 @@ rules:
   type: dict
   contains:
     added:
-      description: Rules that were added, as C(ip rule) prints them.
+      description:
+        - Rules that were added, as C(ip rule) prints them.
+        - A rule that moves is also in RV(rules.removed), and not in RV(rules.kept).
       type: list
       elements: str
       sample: ["ip rule 2300: from 10.0.1.5 lookup 1003"]
@@ -356,7 +381,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.cni_layouts import CniLayouts
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import PYROUTE2
@@ -436,7 +461,7 @@ def main() -> None:
     gc.disable()  # nothing here refers to itself, and 20,000 rules would be looked through again and again
     module = Module(OPTIONS, long_lists=("rules", "routes"))
     with module.reporting() as result:
-        tables, systemd, is_permanent = rt_tables.tables(), Units(module.run), module.params["permanent"]
+        tables, systemd, is_permanent = rt_tables.tables(), Units(module.run, module.warn), module.params["permanent"]
         listed = _listed(module, tables)
         path = names.path("path", module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json")
 
@@ -455,7 +480,8 @@ def main() -> None:
         resources: list[Resource] = [*([library] if library.is_wished else []), live, record, *placed]
         resources += [] if library.is_wished or not kept.is_empty else [library]
         outcome = module.converge(resources, _guards(listed, module), Checkpoint)
-        result.update(module.report(outcome), rules=live.rules.report(), routes=live.routes.report())
+        done = outcome.report(live) or Report()
+        result.update(module.report(outcome), rules=done.rules.report(), routes=done.routes.report())
 
 
 def _unmanaged(listed: Policy, module: Module) -> list[str]:

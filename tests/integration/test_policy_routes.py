@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, rt_names, rule_order
 from lab import Lab, Node, playbook, watched
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -330,6 +332,41 @@ def test_another_path_takes_the_place_of_the_former(node: NamespaceNode) -> None
     assert node.snapshot() == clean
 
 
+@pytest.mark.parametrize("call", ["rename", "unlink,unlinkat,rmdir"])
+def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(
+    node: NamespaceNode, call: str
+) -> None:
+    clean = node.snapshot()
+    other, wish = "/etc/kubenode/moved.json", {"rules": RULES[:2], "routes": ROUTES[:2]}
+    run(node, path=other, **wish)
+    moved = node.snapshot()
+    ways: list[dict[str, Any]] = [{"path": other, **wish}, {"state": "absent"}, {"state": "absent", "path": other}]
+    for number in range(1, 40):
+        run(node, state="absent")
+        run(node, **wish)
+        if not killed_below_etc(node, call, number, path=other, **wish):
+            assert number > 1, f"no run was killed at {call}"
+            break
+        way = ways[number % len(ways)]
+        run(node, **way)
+        node.run(["rm", "-f", "/run/kubenode.lock"])
+        assert node.snapshot() == (clean if "state" in way else moved)
+        assert not run(node, **way)["changed"]
+    else:
+        pytest.fail(f"still killed at {call} number {number}")
+    assert not node.exists(f"{UNIT}.files")
+
+
+def killed_below_etc(node: NamespaceNode, call: str, number: int, **options: Any) -> bool:
+    """Whether a run was killed before its ``number``-th ``call`` on the files of the unit, the unit or its record."""
+    places = [path for stem in (PATH, options["path"]) for path in (stem, f"{stem}.pyz")]
+    places += [PATH.rpartition("/")[0], UNIT, f"{UNIT}.files"]
+    paths = [path for place in places for path in (place, "/.".join(place.rsplit("/", 1)) + ".kubenode")]
+    inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
+    result = node.module("policy_routes", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
+    return bool(result["failed"])
+
+
 def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
     table = "/etc/kubenode/return-path.nft"
     node.module("nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["eth1"]})
@@ -408,20 +445,15 @@ def test_interrupted_at_any_message_all_is_undone(node: NamespaceNode) -> None:
         done, messages = watched_run(node, last, "SIGINT", permanent=False, **wish)
         assert done["failed"] == (len(messages) > last), done
         if done["failed"]:
-            after = node.snapshot()
-            for family in ("rules -4", "rules -6"):  # a rule that comes back is the last of its priority
-                assert sorted(after.pop(family)) == sorted(before[family])
-            assert after == {key: value for key, value in before.items() if not key.startswith("rules")}
+            assert node.snapshot() == before
     assert last >= 20
 
 
 def test_what_the_kernel_refuses_is_named_and_all_is_undone(node: NamespaceNode) -> None:
     run(node, rules=OTHER_RULES, routes=OTHER_ROUTES)
-    bad = {"table": 1003, "to": "10.99.0.0/16", "dev": "eth1", "src": "203.0.113.9"}
+    bad = {"table": 1003, "to": "10.99.0.0/16", "via": "10.0.1.1", "dev": "eth1", "scope": "link"}
     message = refused(node, check_fails=False, rules=RULES, routes=[*ROUTES, bad])
-    assert (
-        "add ip route 10.99.0.0/16 dev eth1 table 1003 scope link src 203.0.113.9 was refused by the kernel" in message
-    )
+    assert "add ip route 10.99.0.0/16 via 10.0.1.1 dev eth1 table 1003 scope link was refused by the kernel" in message
     assert "Nothing was changed" in message or "was undone" in message
     node.ip(["link set eth1 down"])
     message = refused(node, check_fails=False, routes=ROUTES[1:2])
@@ -435,6 +467,52 @@ def test_a_deletion_does_not_hit_a_rule_that_names_more(node: NamespaceNode) -> 
     before = shown(node)
     run(node, rules=special)
     assert shown(node) == [line for line in before if line != "700:\tfrom all lookup 1003 proto 75"]
+
+
+# Order
+
+
+OVERLAPPING: list[dict[str, Any]] = [
+    {"priority": 700, "from": "10.0.1.254", "table": 1003},
+    {"priority": 700, "to": "198.51.100.0/24", "action": "prohibit"},
+    {"priority": 700, "fwmark": "0x1/0x1", "table": "main"},
+]
+
+
+def test_rules_of_one_priority_are_held_in_the_order_given(node: NamespaceNode) -> None:
+    """Added, given in another order, taken away and added again by another program, loaded, undone."""
+    clean = node.snapshot()
+    four_steps(node, rules=OVERLAPPING)
+    first = node.snapshot()
+    other = [OVERLAPPING[2], OVERLAPPING[0], OVERLAPPING[1]]
+    moved = four_steps(node, rules=other)
+    lines = moved["diff"][0]["before"].splitlines(), moved["diff"][0]["after"].splitlines()
+    assert lines[0][:3] == [lines[1][1], lines[1][2], lines[1][0]]
+    assert moved["rules"]["added"] == moved["rules"]["removed"] and moved["rules"]["kept"] == 1
+    assert [line for line in shown(node) if line.startswith("700:")][0].startswith("700:\tfrom all fwmark 0x1/0x1")
+    four_steps(node, rules=OVERLAPPING)
+    assert node.snapshot() == first
+    again = "priority 700 from 10.0.1.254 lookup 1003 protocol 75"
+    for restore in (lambda: run(node, rules=OVERLAPPING), lambda: boot(node, sys.executable)):
+        node.ip([f"rule del {again}", f"rule add {again}"])
+        assert node.snapshot() != first
+        restore()
+        assert node.snapshot() == first
+    four_steps(node, state="absent")
+    assert node.snapshot() == clean
+
+
+def test_a_set_that_moves_is_undone_to_the_former_order_wherever_it_is_interrupted(node: NamespaceNode) -> None:
+    run(node, rules=OVERLAPPING, permanent=False)
+    before = node.snapshot()
+    wish = {"rules": [*reversed(OVERLAPPING[1:]), {"priority": 700, "iif": "eth0", "table": 1003}], "permanent": False}
+    messages, last = ["32"], 0
+    while len(messages) > last:
+        last += 1
+        done, messages = watched_run(node, last, "SIGINT", **wish)
+        assert done["failed"] == (len(messages) > last), done
+        assert not done["failed"] or node.snapshot() == before
+    assert last >= 5
 
 
 # Others
@@ -481,6 +559,142 @@ def test_a_rule_with_attributes_that_we_do_not_know_is_never_touched(node: Names
     four_steps(node, rules=RULES, routes=ROUTES)
     four_steps(node, state="absent")
     assert node.snapshot() == before
+
+
+@pytest.mark.parametrize("options", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
+def test_a_rule_with_attributes_that_we_do_not_know_is_not_deleted_in_place_of_ours(
+    node: NamespaceNode, options: dict[str, Any]
+) -> None:
+    """It carries our tag and stands before ours, so that the kernel would take it for ours."""
+    node.ip(["rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75"])
+    before = node.snapshot()
+    mine = [{"priority": 800, "table": 1003}, {"priority": 800, "from": "10.0.1.5", "table": 1003}]
+    assert "with what this collection can not read: realms" in refused(node, rules=mine)
+    mine[1]["iif"] = "eth0"
+    run(node, rules=mine)
+    run(node, **options)
+    run(node, state="absent")
+    assert node.snapshot() == before
+
+
+UNREAD = {
+    "nhid": (["nexthop add id 5 via 10.0.1.9 dev eth1"], "default nhid 5", ""),
+    "advmss": ([], "default via 10.0.1.9 dev eth1 advmss 1400", ""),
+    "a lock": ([], "default via 10.0.1.9 dev eth1 mtu lock 1300", ""),
+    "expires": ([], "default dev eth1 expires 600", "-6 "),
+}
+
+
+@pytest.mark.parametrize("owner", ["static", "75"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_route_that_can_not_be_read_is_refused_by_name_and_never_replaced(
+    node: NamespaceNode, name: str, owner: str
+) -> None:
+    """It came to our key after ours had."""
+    lines, route, family = UNREAD[name]
+    ours = {"table": 1003, "to": "default", "via": "fe80::1" if family else "10.0.1.1", "dev": "eth1"}
+    run(node, routes=[ours], permanent=False)
+    node.ip(lines)
+    add = f"ip {family}route {'append' if family else 'prepend'} {route} table 1003 protocol {owner}"
+    node.run(add.split())
+    if family:  # the kernel keeps one without a gateway apart from ours
+        assert len([line for line in shown(node, "route", "-6") if "table 1003" in line]) == 2
+    said = refused(node, routes=[{**ours, "mtu": 1400}], permanent=False)
+    assert f"with what this collection can not read: {name} is there and belongs to protocol {owner}." in said
+    assert not run(node, routes=[ours], permanent=False)["changed"]
+    run(node, state="absent", permanent=False)
+    left = [line for line in shown(node, "route", family.strip() or "-4") if "table 1003" in line]
+    assert len(left) == 1 and {"a lock": "lock"}.get(name, name) in left[0]
+
+
+def test_what_another_program_appends_to_an_ipv6_route_of_ours_becomes_a_part_of_it(node: NamespaceNode) -> None:
+    """As the documentation says: the kernel keeps one route with one protocol."""
+    ours = {"table": 1003, "to": "fd09::/64", "via": "fe80::1", "dev": "eth1"}
+    run(node, routes=[ours], permanent=False)
+    before = node.snapshot()
+    words = "fd09::/64 via fe80::2 dev eth1 table 1003 protocol static"
+    node.run(["ip", "-6", "route", "append", *words.split()])
+    done = run(node, routes=[ours], permanent=False)
+    (removed,) = done["routes"]["removed"]
+    assert "nexthop via fe80::1 dev eth1 nexthop via fe80::2 dev eth1" in removed
+    assert node.snapshot() == before
+
+
+# What the kernel would refuse
+
+
+GATEWAYS = {
+    "ipv4": [
+        *("192.0.2.1", "192.0.2.0", "192.0.2.255", "192.0.2.11", "10.0.1.1", "10.0.1.0", "10.0.1.254", "10.0.1.255"),
+        *("255.255.255.255", "224.0.0.1", "127.0.0.1", "127.255.255.255", "240.0.0.1"),
+    ],
+    "ipv6": [
+        *("2001:db8:0:1::11", "2001:db8:0:1::99", "2001:db8:7::1", "fe80::5", "::", "::1", "ff02::1", "@eth0", "@eth1"),
+    ],
+}
+SOURCES = {
+    "ipv4": [
+        *("192.0.2.11", "10.0.1.254", "10.0.1.9", "127.0.0.1", "127.0.0.9", "10.0.1.255", "224.0.0.1"),
+        *("172.16.0.5", "255.255.255.255"),
+    ],
+    "ipv6": ["2001:db8:0:1::11", "2001:db8:0:1::99", "::1", "fe80::5", "ff02::1", "@eth0", "@eth1"],
+}
+
+
+def candidates(link_local: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for family, to in (("ipv4", "203.0.113.0/24"), ("ipv6", "fd77::/64")):
+        for table in (77, 1003, "main"):
+            for dev in ("eth0", "eth1"):
+                common = {"table": table, "to": to, "dev": dev}
+                for via in GATEWAYS[family]:
+                    address = link_local.get(via, via)
+                    yield {**common, "via": address}
+                    yield {**common, "via": address, "onlink": True}
+                for src in SOURCES[family]:
+                    yield {**common, "src": link_local.get(src, src)}
+
+
+# On the node: what the kernel, and what a plan says to each.
+JUDGE = """
+import json, subprocess, sys
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, problem, rt_names
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+
+def planned(route):
+    try:
+        state = PolicyState(Netlink(), policy.from_options(75, None, [route], rt_names.TABLES))
+        state.plan(state.observe())
+    except problem.Invalid as invalid:
+        return str(invalid)
+    return ""
+
+def taken(route):
+    ip = ["ip", "-6" if ":" in route["to"] else "-4", "route"]
+    words = [word for key in ("table", "via", "dev", "src") if key in route for word in (key, str(route[key]))]
+    words += ["onlink"] if route.get("onlink") else []
+    is_taken = subprocess.run([*ip, "add", route["to"], *words], capture_output=True).returncode == 0
+    if is_taken:
+        subprocess.run([*ip, "delete", route["to"], "table", str(route["table"])], check=True)
+    return is_taken
+
+print(json.dumps([[route, taken(route), planned(route)] for route in json.load(sys.stdin)]))
+"""
+
+
+def test_planning_refuses_the_gateways_and_sources_that_the_kernel_refuses(node: NamespaceNode) -> None:
+    """All of them one by one, by the kernel and by check mode."""
+    node.ip(["route add 10.0.1.0/24 dev eth1 table 1003", "route add local 172.16.0.0/24 dev lo table 1003"])
+    own = json.loads(node.run_from_host(["ip", "-6", "-json", "address", "show", "scope", "link"]))
+    link_local = {f"@{one['ifname']}": info["local"] for one in own for info in one.get("addr_info", ()) if info}
+    assert {"@eth0", "@eth1"} <= link_local.keys()
+    for default in ("", "default dev eth0 metric 1"):  # by which every address is a neighbour
+        node.ip([f"route add {default}"] if default else [])
+        given = json.dumps(list(candidates(link_local)))
+        path = f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}"
+        judged = json.loads(node.run(["env", path, sys.executable, "-c", JUDGE], input=given).stdout)
+        assert len({is_taken for _route, is_taken, _said in judged}) == 2
+        assert [one for one in judged if one[1] == bool(one[2])] == []
 
 
 def crowd(count: int) -> list[str]:
@@ -604,12 +818,36 @@ def test_any_wish_holds_on_any_state(
             return
         assert not_ours(node) == foreign
         assert not run(node, rules=wished_rules, routes=wished_routes, permanent=False)["changed"]
+        assert in_the_order_given(node, wished_rules, done)
         run(node, state="absent", permanent=False)
         assert not_ours(node) == foreign and ours(node) == []
     finally:
         node.run(["sh", "-c", SWEEP], check=False)
 
 
+def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: dict[str, Any]) -> bool:
+    """Of each priority; what another program holds is not ours to order."""
+    listed = policy.from_options(75, rules, [], rt_names.TABLES).rules or ()
+    satisfied = done["rules"]["satisfied_by"]
+    own = [rule for rule in listed if not any(one.startswith(f"{rule} (protocol ") for one in satisfied)]
+    path = f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}"
+    found = json.loads(node.run(["env", path, sys.executable, "-c", LIST]).stdout)
+    for place in {rule.place for rule in own}:
+        of_place = [rule for rule in own if rule.place == place]
+        names = [str(rule) for rule in of_place]
+        there = [one for one in found if one in names]
+        if there != names and (sorted(there) != sorted(names) or rule_order.counts(of_place)):
+            return False
+    return len(found) == len(own)
+
+
+# On the node: our rules, as our own reader names them.
+LIST = """
+import json
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+
+print(json.dumps([str(rule) for rule, protocol in Netlink().rules() if protocol == 75]))
+"""
 SWEEP = """
 for family in -4 -6; do
   for owner in 4 75 99; do ip $family rule flush protocol $owner; done
@@ -724,6 +962,21 @@ def test_pyroute2_is_carried_once_where_it_is_needed_and_goes_with_the_last_set(
     assert play(state="absent") == 1 and libraries(node) == [carried]
     assert play(state="absent", protocol=76) == 1 and play(state="absent", protocol=76) == 0
     assert node.snapshot() == clean
+
+
+def test_check_mode_fails_where_the_run_could_not_bring_pyroute2(lab: Lab, node: NamespaceNode, tmp_path: Path) -> None:
+    if node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
+        pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
+    inventory = lab.write_inventory(tmp_path / "inventory.json")
+    clean = node.snapshot()
+    for options in ({"rules": RULES, "routes": ROUTES}, {"rules": RULES[:1], "permanent": False}):
+        tasks = playbook.write(tmp_path / "play.json", [{"kubenode.datapath.policy_routes": options}])
+        for arguments in (["--check"], []):
+            failed = playbook.play(
+                inventory, tasks, *arguments, environment=playbook.without_library(tmp_path, "pyroute2")
+            )
+            assert failed.failed and "pyroute2 is needed on the node for this change" in failed.output, failed.output
+            assert node.snapshot() == clean
 
 
 def test_a_library_that_could_not_be_unpacked_leaves_nothing(node: NamespaceNode, play: Callable[..., int]) -> None:

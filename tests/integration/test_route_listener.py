@@ -28,6 +28,7 @@ PATH = "/etc/kubenode/policy-routes-75.json"
 RECORD = "/run/kubenode/policy-routes-75.json"
 ROLLBACK = "/run/kubenode-checkpoint/rollback"
 LIMIT = 30.0  # seconds; two are promised, on a machine that does nothing else
+SOON = 8.0  # seconds; two are promised here as well, and less than the pauses of the backoff
 ENI = [
     "link add eth1 type veth peer name eni1",
     "link set eni1 up",
@@ -136,6 +137,27 @@ def ours(node: NamespaceNode) -> list[str]:
     return sorted(line.strip() for line in "".join(said).splitlines() if re.search(r"\bproto 75\b", line))
 
 
+def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: NamespaceNode, tmp_path: Path) -> None:
+    """Such a run holds the lock until the listener is ready."""
+    run(node, **WISH)
+    before = ours(node)
+    node.ip([f"rule delete priority {WISH['rules'][0]['priority']}"])
+    held = subprocess.Popen(
+        entering.command(node.pid, node.namespaces, ["flock", "--no-fork", "/run/kubenode.lock", "sleep", "60"])
+    )
+    try:
+        eventually(lambda: node.exists("/run/kubenode.lock"), 5.0)
+        with listening(node, tmp_path) as listener:
+            assert "READY=1" in listener.said and ours(node) != before
+            assert "a run holds the lock" in listener.log
+            held.kill()
+            held.wait()
+            assert eventually(lambda: ours(node) == before, 10.0), listener.log
+    finally:
+        held.kill()
+        held.wait()
+
+
 # What can happen, as commands for a shell, one after the other: after each but the last, something waits.
 LOSSES = {
     "rule deleted": ["ip rule del priority 701"],
@@ -208,6 +230,41 @@ def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(
     assert re.search(r"as a rule was removed by process \d+(, which has ended| \(ip\))", listener.log)
     good = len(RULES)
     assert eventually(lambda: sum("lookup" in line for line in ours(node)) == good, LIMIT)
+
+
+def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
+    """Seconds from the link's return until its routes are back."""
+    node.run(["ip", "link", "set", "eth1", "down"])
+    assert eventually(lambda: ours(node) != good, LIMIT)
+    node.run(["ip", "link", "set", "eth1", "up"])
+    returned = time.monotonic()
+    assert eventually(lambda: ours(node) == good, 2 * LIMIT), listener.log
+    return time.monotonic() - returned
+
+
+def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
+    """It is nobody's doing: a pause would only keep pods without their way."""
+    good = ours(node)
+    seconds = []
+    for _flap in range(10):
+        seconds.append(flap(node, listener, good))
+        time.sleep(1)
+    print("back after", [round(one, 2) for one in seconds])
+    assert max(seconds) < SOON, seconds
+    assert "in a row" not in listener.log
+
+
+def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(
+    node: NamespaceNode, listener: Listener
+) -> None:
+    good = ours(node)
+    taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
+    with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
+        try:
+            assert eventually(lambda: "Restored 9 times in a row" in listener.log, 4 * LIMIT), listener.log
+        finally:
+            culprit.kill()
+    assert flap(node, listener, good) < SOON  # where 16 s are to be waited for the next time that a rule is taken
 
 
 # What it costs

@@ -6,25 +6,36 @@
 
 from __future__ import annotations
 
+import errno
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import UNNAMED, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import (
     ADD,
     CHANGE,
     DELETE,
-    Apply,
     Change,
     Held,
     Netlink,
+    Refused,
+    Sender,
 )
 
 
+def hits(message: Rule, rule: Rule) -> bool:
+    """Whether the kernel, told to delete the one, takes the other for it.
+
+    net/core/fib_rules.c, rule_find: it looks at what the message names, but for invert and goto.
+    """
+    compared = [one._replace(invert=False, goto=0, opaque=b"") for one in (message, rule, UNNAMED)]
+    return all(named in (of_rule, unnamed) for named, of_rule, unnamed in zip(*compared))
+
+
 class FakeNetlink(Netlink):
-    """Rules in the kernel's order and routes, each with its protocol.
+    """Rules in the kernel's order and routes, each with its protocol. All that the real one does with them is the real code.
 
     refuses: changes that fail. before: called with each change before it is made. messages: how many there were.
+    after: called after each.
     """
 
     def __init__(
@@ -38,7 +49,12 @@ class FakeNetlink(Netlink):
         self.names = list(names)
         self.refuses: set[Change] = set()
         self.before: t.Callable[[Change], None] = lambda change: None
+        self.after: t.Callable[[], None] = lambda: None
         self.messages = 0
+
+    def __repr__(self) -> str:
+        """What makes one like it, for an example in a test."""
+        return f"FakeNetlink({self.held_rules!r}, {self.held_routes!r})"
 
     def rules(self) -> list[Held]:
         return [held for family in (2, 10) for held in self.held_rules if held[0].family == family]
@@ -46,56 +62,61 @@ class FakeNetlink(Netlink):
     def routes(self) -> list[Held]:
         return list(self.held_routes)
 
+    def neighbours(self) -> list[t.Any]:
+        return []
+
     def links(self) -> dict[int, str]:
         return dict(enumerate(self.names, 1))
 
-    def perform(self, operation: Apply) -> None:
-        done: list[Change] = []
-        try:
-            for change in operation.changes:
+    def sender(self, protocol: int) -> Sender:
+        def send(changes: t.Sequence[Change]) -> dict[int, Refused]:
+            refused = {}
+            for number, change in enumerate(changes):
                 self.before(change)
-                self._make(change, operation.protocol)
-                done.append(change)
-        except BaseException:
-            for change in reversed(done):
-                self._make(change.inverse(), operation.protocol, insist=True)
-            raise
+                code = errno.EPERM if change in self.refuses else self._make(change, protocol)
+                if code:
+                    refused[number] = Refused(code, "")
+                self.after()
+            return refused
 
-    def _make(self, change: Change, protocol: int, insist: bool = False) -> None:
-        if change in self.refuses and not insist:
-            raise Failure(f"{change.verb} {change.item} was refused by the kernel: Operation not permitted")
+        return send
+
+    def _make(self, change: Change, protocol: int) -> int:
         self.messages += 1
         if isinstance(change.item, Rule):
-            self._make_rule(change, protocol)
-        else:
-            self._make_route(change, protocol)
+            return self._make_rule(change, protocol)
+        return self._make_route(change, protocol)
 
-    def _make_rule(self, change: Change, protocol: int) -> None:
+    def _make_rule(self, change: Change, protocol: int) -> int:
+        """An addition goes last of its priority, a deletion takes the first that has all it names."""
         if change.verb == DELETE:
-            if (change.item, protocol) in self.held_rules:  # what is to go may have gone
-                self.held_rules.remove((change.item, protocol))
-            return
+            found = [held for held in self.held_rules if held[1] == protocol and hits(change.item, held[0])]
+            if not found:
+                return errno.ENOENT
+            self.held_rules.remove(found[0])
+            return 0
         assert change.verb == ADD
-        if (change.item, protocol) in self.held_rules:
-            raise Failure(f"add {change.item} was refused by the kernel: File exists")
         self.held_rules.append((change.item, protocol))
         self.held_rules.sort(key=lambda held: held[0].priority)  # among equals the newest is last
+        return 0
 
-    def _make_route(self, change: Change, protocol: int) -> None:
+    def _make_route(self, change: Change, protocol: int) -> int:
         at_key = [held for held in self.held_routes if held[0].key == change.item.key]
         if change.verb == DELETE:
-            if (change.item, protocol) in self.held_routes:
-                self.held_routes.remove((change.item, protocol))
+            if (change.item, protocol) not in self.held_routes:
+                return errno.ESRCH
+            self.held_routes.remove((change.item, protocol))
         elif change.verb == ADD:
             if at_key:
-                raise Failure(f"add {change.item} was refused by the kernel: File exists")
+                return errno.EEXIST
             self.held_routes.append((change.item, protocol))
         else:
             assert change.verb == CHANGE
             if not at_key:
-                raise Failure(f"change {change.item} was refused by the kernel: No such file or directory")
+                return errno.ENOENT
             assert at_key[0] == (change.former, protocol), "the kernel replaces the first, whoever owns it"
             self.held_routes[self.held_routes.index(at_key[0])] = (change.item, protocol)
+        return 0
 
     def of(self, protocol: int) -> set[t.Any]:
         """What carries the protocol."""

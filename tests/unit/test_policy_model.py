@@ -381,20 +381,29 @@ def bodies(draw: st.DrawFn) -> bytes:
 
 @given(st.lists(bodies(), max_size=8))
 def test_messages_that_have_much_in_common_are_read_as_each_by_itself(read: list[bytes]) -> None:
-    assert rule.from_messages(read) == [held for held in map(rule.from_message, read) if held]
+    assert rule.from_messages(read) == list(map(rule.from_message, read))
 
 
 UNKNOWN = {
-    "dscp": (25, b"\x0a"),
-    "flowlabel": (26, b"\0\0\0\1"),
-    "part of a port": (28, b"\x0f\xff"),
-    "tunnel": (12, bytes(8)),
+    "dscp": (25, b"\x0a", "dscp"),
+    "flowlabel": (26, b"\0\0\0\1", "flowlabel"),
+    "part of a port": (28, b"\x0f\xff", "attribute 28"),
+    "tunnel": (12, bytes(8), "tun_id"),
 }
 
 
-@pytest.mark.parametrize(("kind", "data"), UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_a_rule_with_attributes_that_we_do_not_know_is_not_read(kind: int, data: bytes) -> None:
-    assert rule.from_message(message({**PLAIN, kind: data})) is None
+@pytest.mark.parametrize(("kind", "data", "name"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equals_none(
+    kind: int, data: bytes, name: str
+) -> None:
+    (plain, owner), (held, its_owner) = (rule.from_message(message(one)) for one in (PLAIN, {**PLAIN, kind: data}))
+    assert (held.key, its_owner) == (plain.key, owner) and held != plain
+    assert str(held) == f"{plain} with what this collection can not read: {name}"
+
+
+def test_a_rule_that_can_not_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
+    (held, _owner) = rule.from_message(message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT | 0x8))
+    assert held.opaque == message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT)
 
 
 def route_message(attributes: dict[int, bytes], kind: int = 1, flags: int = 0, tos: int = 0) -> bytes:
@@ -405,22 +414,41 @@ def route_message(attributes: dict[int, bytes], kind: int = 1, flags: int = 0, t
 
 
 HOP = {route.RTA_OIF: struct.pack("=I", 2), route.RTA_GATEWAY: bytes([10, 0, 0, 1])}
-NOT_READ: dict[str, bytes] = {
-    "a cached route": route_message(HOP, flags=route.RTM_F_CLONED),
-    "a broadcast": route_message(HOP, kind=3),
-    "a type of service": route_message(HOP, tos=16),
-    "a next hop object": route_message({**HOP, 30: bytes(4)}),
-    "a gateway of the other family": route_message({route.RTA_OIF: struct.pack("=I", 2), 18: bytes(18)}),
-    "a window": route_message({**HOP, route.RTA_METRICS: struct.pack("=HHI", 8, 3, 9)}),
-    "a preference": route_message({**HOP, route.RTA_PREF: b"\1"}),
-    "an end": route_message({**HOP, route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}),
+ENCAP = struct.pack("=HBBiHHIHHI", 24, 0, 0, 2, 8, route.RTA_GATEWAY, 1, 8, 22, 0)
+NOT_READ: dict[str, tuple[bytes, str]] = {
+    "a broadcast": (route_message(HOP, kind=3), "its type"),
+    "a next hop object": (route_message({**HOP, 30: bytes(4)}), "nhid"),
+    "a gateway of the other family": (
+        route_message({route.RTA_OIF: struct.pack("=I", 2), 18: bytes(18)}),
+        "via inet6",
+    ),
+    "a window": (route_message({**HOP, route.RTA_METRICS: struct.pack("=HHI", 8, 3, 9)}), "window"),
+    "a locked MTU": (
+        route_message({**HOP, route.RTA_METRICS: struct.pack("=HHIHHI", 8, 1, 4, 8, 2, 1300)}),
+        "a lock",
+    ),
+    "a preference": (route_message({**HOP, route.RTA_PREF: b"\1"}), "pref"),
+    "an end": (route_message({**HOP, route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}), "expires"),
+    "an encapsulation of one of several": (route_message({route.RTA_MULTIPATH: ENCAP}), "encap"),
 }
 
 
-@pytest.mark.parametrize("body", NOT_READ.values(), ids=NOT_READ.keys())
-def test_a_route_that_we_could_not_say_is_not_read(body: bytes) -> None:
-    assert route.from_message(route_message(HOP), {2: "eth1"}) is not None
-    assert route.from_message(body, {2: "eth1"}) is None
+@pytest.mark.parametrize(("body", "name"), NOT_READ.values(), ids=NOT_READ.keys())
+def test_a_route_that_we_could_not_say_keeps_key_and_owner_and_equals_none(body: bytes, name: str) -> None:
+    plain, found = (route.from_message(one, {2: "eth1"}) for one in (route_message(HOP), body))
+    assert plain and found
+    (one, owner), (other, its_owner) = plain, found
+    assert (one.key, owner) == (other.key, its_owner) and one != other
+    assert other.unread == (name,) and str(other).endswith(f" with what this collection can not read: {name}")
+
+
+def test_a_route_for_a_type_of_service_has_another_key() -> None:
+    plain, found = (route.from_message(one, {2: "eth1"}) for one in (route_message(HOP), route_message(HOP, tos=16)))
+    assert plain and found and plain[0].key != found[0].key and found[0].unread == ("tos",)
+
+
+def test_a_cached_route_is_none() -> None:
+    assert route.from_message(route_message(HOP, flags=route.RTM_F_CLONED), {2: "eth1"}) is None
 
 
 # Names

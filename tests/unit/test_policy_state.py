@@ -17,14 +17,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model import po
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.gateways import Gateways, resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import (
-    ADD,
-    CHANGE,
-    DELETE,
-    Change,
-    _exact,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import ADD, CHANGE, DELETE, Change
 from unit import strategies
 from unit.fake_netlink import FakeNetlink
 
@@ -54,9 +48,10 @@ WISH = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one 
 
 def hold(
     kernel: FakeNetlink, wish: policy.Policy, is_present: bool = True, check: bool = False
-) -> tuple[Outcome, PolicyState]:
+) -> tuple[Outcome, Report]:
     state = PolicyState(kernel, wish, is_present)
-    return converge([state], {Plane.IMMEDIATE}, check=check), state
+    outcome = converge([state], {Plane.IMMEDIATE}, check=check)
+    return outcome, outcome.report(state)
 
 
 def node(*held: tuple[t.Any, int]) -> FakeNetlink:
@@ -378,33 +373,3 @@ def test_absent_restores_what_was_there_before(kernel: FakeNetlink, wish: policy
         return
     hold(kernel, of(), is_present=False)
     assert (kernel.rules(), kernel.routes()) == before
-
-
-# What a deletion hits
-
-
-def delete_as_the_kernel_does(rules: list[Rule], messages: list[Change]) -> list[Rule]:
-    """net/core/fib_rules.c: an addition goes last of its priority, a deletion takes the first that has all it names."""
-    for change in messages:
-        if change.verb == ADD:
-            assert change.item not in rules
-            rules.append(change.item)
-            rules.sort(key=lambda one: one.place)
-        else:
-            rules.remove(next(one for one in rules if change.item.catches(one)))
-    return rules
-
-
-@given(st.lists(strategies.rules, min_size=1, max_size=8), st.data())
-def test_a_deletion_hits_the_rule_that_it_means_and_keeps_the_order(entries: Entries, data: st.DataObject) -> None:
-    held = list(dict.fromkeys(parsed(entries, "rules")))
-    held.sort(key=lambda one: one.place)
-    going = data.draw(st.lists(st.sampled_from(held), unique=True))
-    messages = _exact(held, [Change(DELETE, one) for one in going])
-    assert delete_as_the_kernel_does(list(held), messages) == [one for one in held if one not in going]
-
-
-def test_rules_of_one_shape_are_deleted_without_ado() -> None:
-    held = [rule(to=f"10.0.0.{host}") for host in range(200)]
-    changes = [Change(DELETE, one) for one in held]
-    assert _exact(held, changes) == changes

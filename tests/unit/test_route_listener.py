@@ -9,19 +9,19 @@ from __future__ import annotations
 import socket
 import struct
 import typing as t
-from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._agent import listener
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import notification, policy, readiness
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.backoff import FREE, LONGEST, QUIET, Backoff
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import loading_routes
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.backoff import (
+    FIRST,
+    FREE,
+    LONGEST,
+    QUIET,
+    Backoff,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.notification import Interest, Watch
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import units
-from unit.fakes import RootedFiles
 
 # Messages as the kernel builds them
 
@@ -146,6 +146,23 @@ def test_a_link_matters_once_for_each_change() -> None:
     assert [bool(one) for one in said] == [True, False, True, True, False, True]
 
 
+def contests(data: bytes) -> bool:
+    concern = Watch(75, WAITING).concern(data)
+    assert concern
+    return concern.is_contest
+
+
+def test_only_a_program_that_changes_our_rules_and_routes_contests_them() -> None:
+    """What the kernel drops with a link or an address comes back with that, however often."""
+    programs = [rule(DELRULE, 75), rule(NEWRULE, 75), route(DELROUTE, 75), route(NEWROUTE, 75)]
+    programs.append(route(NEWROUTE, 4, flags=REPLACE))
+    assert [contests(data) for data in programs] == [True] * 5
+    assert not any(contests(data[:12] + u32(0) + data[16:]) for data in programs)  # the port of the kernel
+    others = [link(NEWLINK, "eth1", 7, False), link(DELLINK, "eth1", 7, True), address(DELADDR, 7, "10.0.1.1")]
+    assert not any(map(contests, [*others, address(NEWADDR, 7, "10.0.1.9"), route(NEWROUTE, 2, 254)]))
+    assert not notification.Concern("a rule of another program was removed", 812).is_contest
+
+
 # Pauses
 
 
@@ -160,6 +177,13 @@ def test_a_few_restorations_come_at_once_and_the_pauses_of_more_double() -> None
     assert after(range(FREE - 1)).pause == 0
     assert [after(range(FREE + more)).pause for more in range(4)] == [1, 2, 4, 8]
     assert after(range(5000)).pause == LONGEST
+
+
+def test_what_goes_with_a_link_never_waits_long_for_it() -> None:
+    backoff = Backoff(longest=FIRST)
+    for moment in range(50):
+        backoff = backoff.restored(3.0 * moment)
+    assert (backoff.pause, backoff.until) == (1, 148)
 
 
 def test_quiet_ends_the_row() -> None:
@@ -255,10 +279,14 @@ def test_a_source_must_be_an_address_of_the_node() -> None:
     assert waits(wish(None, [SOURCED]), wish(None, [LOCAL]), UP) == []
 
 
-def test_an_ipv6_source_must_be_an_address_of_the_routes_link() -> None:
+def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_the_routes_link() -> None:
+    """net/ipv6/addrconf.c, ipv6_chk_addr: the link is compared for addresses of link scope alone."""
     sourced = {"table": 1003, "to": "fd07::/64", "dev": "eth1", "src": "fd01::9"}
     local = {"table": 255, "to": "fd01::9", "type": "local", "dev": "eth0"}
-    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == ["fd01::9 is no address of this node on eth1"]
+    assert waits(wish(None, [sourced]), links=UP) == ["fd01::9 is no address of this node"]
+    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == []
+    sourced, local = {**sourced, "src": "fe80::9"}, {**local, "to": "fe80::9"}
+    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == ["fe80::9 is no address of this node on eth1"]
     assert waits(wish(None, [sourced]), wish(None, [{**local, "dev": "eth1"}]), UP) == []
 
 
@@ -292,66 +320,11 @@ def test_links_are_those_of_all_hops() -> None:
     assert readiness.links(wish(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
 
 
-# A unit whose program stays
+def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ansible_collections.kubenode.datapath.plugins.module_utils._system import process
 
-
-class Manager:
-    """systemd, as far as one unit goes. performed: what it was told to do with it."""
-
-    def __init__(self) -> None:
-        self.active = False
-        self.performed: list[str] = []
-        self.fails: type | None = None
-
-    def is_running(self) -> bool:
-        return True
-
-    def is_active(self, _unit: str) -> bool:
-        return self.active
-
-    def perform(self, operation: t.Any) -> None:
-        if isinstance(operation, self.fails or ()):
-            raise Failure("no")
-        self.performed.append(type(operation).__name__)
-        if not isinstance(operation, units.Reload):
-            self.active = not isinstance(operation, units.Forget)
-
-
-def hold(root: Path, manager: Manager, digest: str = "1", want: bool = True, starts: bool = True) -> list[str]:
-    unit = loading_routes(75, "/etc/x", "/usr/bin/python3", "/etc/x.pyz", digest)
-    manager.performed = []
-    resource = EnabledUnit(RootedFiles(root), t.cast(units.Units, manager), unit, want, starts, is_resident=True)
-    converge([resource], {Plane.PERMANENT})
-    return manager.performed
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "etc/systemd/system").mkdir(parents=True)
-    return tmp_path
-
-
-def test_a_resident_is_started_restarted_with_another_program_and_stopped(root: Path) -> None:
-    manager = Manager()
-    assert hold(root, manager) == ["Reload", "Start"]
-    assert hold(root, manager) == []
-    assert hold(root, manager, "2") == ["Reload", "Restart"]
-    manager.active = False
-    assert hold(root, manager, "2", starts=False) == []
-    assert hold(root, manager, "2") == ["Start"]
-    assert hold(root, manager, want=False) == ["Reload", "Forget"] and not manager.active
-    assert hold(root, manager, want=False) == []
-
-
-def test_a_resident_that_was_not_to_be_started_is_placed_alone(root: Path) -> None:
-    assert hold(root, Manager(), starts=False) == ["Reload"]
-
-
-def test_a_run_that_fails_leaves_the_former_resident_running(root: Path) -> None:
-    manager = Manager()
-    hold(root, manager)
-    manager.fails = units.Forget
-    with pytest.raises(Failure):
-        hold(root, manager, want=False)
-    assert manager.performed == ["Reload", "Reload", "Restart"] and manager.active
-    assert hold(root, manager) == []
+    monkeypatch.setattr(process, "find", lambda _program: "/nowhere/systemctl")
+    listener._end_slowly("kubenode-policy-routes-75.service")
+    assert "/nowhere/systemctl can not be started" in capsys.readouterr().out

@@ -10,6 +10,8 @@ file (``load 75 PATH``), which ends. It asks nobody and has no timer while nothi
 
 Where the set follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a card
 comes or goes, and some times more while something is missing (``ask 75 PATH``, ``_model/inquiry.py``).
+
+As ``rehearse 75 PATH`` it only tries what both processes need, each with its own Python.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ import os
 import select
 import sys
 import time
+import traceback
 import typing as t
 
 from .._model.backoff import FIRST, Backoff
+from .._model.boot_unit import REHEARSE, routes_unit
 from .._model.inquiry import Inquiry
 from .._model.notification import KERNEL, RULE_REMOVED, Concern, Interest, Watch
+from .._model.problem import Failure
 from .._system import requester
 from .._system.notifications import Notifications
 from .._system.sd_notify import notify
@@ -36,7 +41,9 @@ AT_ONCE = 512  # messages between two looks at the clock
 CAUSES = 5  # that are kept; a script that starts a process for each rule has one name for all
 LOST = Concern("more happened than could be heard")
 OTHER_SET = Concern("another set was put in force")
+PENDING = Concern("a run held the lock")
 ASKED = Concern("the cloud's metadata says so")
+SLOW_END = 9.0  # seconds; with the second that systemd waits, ten from one failure to the next try
 WARNING = "<4>"  # for the journal, sd-daemon(3)
 
 ADVICE = {
@@ -48,26 +55,65 @@ ADVICE = {
 
 def main(arguments: t.Sequence[str] = ()) -> int:
     *verb, protocol, path = arguments or sys.argv[1:]
+    if verb == [REHEARSE]:
+        from . import rehearsal
+
+        rehearsal.import_everything()
+        command = _loading("ready", protocol, path)
+        os.execv(command[0], command)
     if verb:
         from . import routes  # all that a run is made of, for as long as it takes
 
         return routes.main([*verb, protocol, path])
-    return Listener(int(protocol), path).run()
+    try:
+        status = Listener(int(protocol), path).run()
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    _end_slowly(routes_unit(int(protocol)))
+    return status
+
+
+def _end_slowly(unit: str) -> None:
+    """Waits before a failure ends the process, where systemd had started that again by itself.
+
+    It does so one second after each end, so that a listener that was killed is soon back. A set that can not be loaded would be
+    tried as often. At boot and for a run the failure ends at once: kubelet and the run wait for it.
+    """
+    from .._system import process
+
+    systemctl = process.find("systemctl")
+    if systemctl:
+        try:
+            asked = process.run([systemctl, "show", "--value", "--property=NRestarts", unit])
+        except Failure as failure:
+            _log(f"{WARNING}{failure}")
+            return
+        if asked.stdout.strip() not in ("", "0"):
+            time.sleep(SLOW_END)
+
+
+def _loading(verb: str, protocol: int | str, path: str) -> list[str]:
+    """The other process. Unlike this one it may find libraries among the node's packages."""
+    return [sys.executable, "-I", "-B", sys.argv[0], verb, str(protocol), path]
 
 
 class _Load:
     """Another process of this program, which loads. Its report comes by a pipe, its complaints go where ours go.
 
-    verb: what it is told to do. causes: why, and by whom; since: when the first of them came.
+    verb: what it is told to do. causes: why, and by whom; noted: as the listener's.
     """
 
-    def __init__(self, verb: str, protocol: int, path: str, causes: dict[Concern, str], since: float) -> None:
+    def __init__(
+        self, verb: str, protocol: int, path: str, causes: dict[Concern, str], noted: dict[bool, float]
+    ) -> None:
         self.asks = verb != LOAD
         self.causes = causes
-        self.since = since
+        self.noted = noted
         self.started = time.monotonic()
+        self.since = min(noted.values(), default=self.started)
         self._pipe, report = os.pipe()
-        command = [sys.executable, "-I", "-B", sys.argv[0], verb, str(protocol), path]
+        command = _loading(verb, protocol, path)
         actions = [(os.POSIX_SPAWN_DUP2, report, 1)]
         # pylint: disable-next=ansible-bad-function  # there is no AnsibleModule here
         self.pid = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
@@ -100,11 +146,12 @@ class Listener:
         self._load: _Load | None = None
         self._loader = 0  # the newest load's process, and so the port of what it changes
         self._is_ready = False
-        self._backoff = Backoff()
+        self._contests = Backoff()  # what programs keep undoing
+        self._losses = Backoff(longest=FIRST)  # what goes with a link or an address, and has to be back soon after it
+        self._failures = Backoff()  # of loads
         self._inquiry = Inquiry(again=0.0)
         self._rested = 0.0  # when the next load may begin
-        self._due: float | None = None  # when it shall
-        self._since = 0.0
+        self._noted: dict[bool, float] = {}  # when the first reason for the next load came, by whether it is a contest
         self._causes: dict[Concern, str] = {}
         self._meanwhile: list[bytes | None] = []  # heard during a load, which may have looked before or after
         self._waiting: list[str] = []
@@ -112,7 +159,7 @@ class Listener:
         self._advised: set[str] = set()
 
     def run(self) -> int:
-        self._start(time.monotonic())
+        self._start()
         while True:
             for descriptor, _event in self._poll.poll(self._patience()):
                 if descriptor == self._news.fileno():
@@ -121,17 +168,19 @@ class Listener:
                     self._compare()
                 elif self._load and not self._finish(self._load):
                     return 1
-            now, due = time.monotonic(), self._next()
-            if due is not None and now >= due:
-                self._start(now if self._due is None else self._since)
+            due = self._next()
+            if due is not None and time.monotonic() >= due:
+                self._start()
 
     def _next(self) -> float | None:
         """When the next load is to begin; None while there is one, or no reason for any."""
         if self._load is not None:
             return None
-        asking = self._inquiry.due
-        times = (self._due, None if asking is None else max(asking, self._rested))
-        return min((one for one in times if one is not None), default=None)
+        backoffs = {True: self._contests, False: self._losses}
+        times = [max(since + DEBOUNCE, backoffs[is_contest].until) for is_contest, since in self._noted.items()]
+        if self._inquiry.due is not None:
+            times.append(self._inquiry.due)
+        return max(min(times), self._rested) if times else None
 
     def _patience(self) -> int | None:
         """Milliseconds until a load is due; None for as long as it takes until there is news."""
@@ -156,21 +205,19 @@ class Listener:
             self._note(concern)
 
     def _note(self, concern: Concern) -> None:
-        now = time.monotonic()
-        if self._due is None:
-            self._due, self._since = max(now + DEBOUNCE, self._rested), now
+        self._noted.setdefault(concern.is_contest, time.monotonic())
         if concern not in self._causes and len(self._causes) < CAUSES:
             self._causes[concern] = requester.of(concern.port) if concern.port != KERNEL else ""
 
-    def _start(self, since: float) -> None:
+    def _start(self) -> None:
         verb, asking = LOAD, self._inquiry.due
         if asking is not None and asking <= time.monotonic():
             verb = ASK if self._is_ready else BOOT
             self._causes.setdefault(ASKED, "")
-        self._load = _Load(verb, self._protocol, self._path, self._causes, since)
+        self._load = _Load(verb, self._protocol, self._path, self._causes, self._noted)
         self._loader = self._load.pid
         self._poll.register(self._load, select.POLLIN)
-        self._causes, self._due = {}, None
+        self._causes, self._noted = {}, {}
 
     def _finish(self, load: _Load) -> bool:
         """False where there is nothing to go on from: the very first load has failed."""
@@ -178,17 +225,20 @@ class Listener:
         self._poll.unregister(load)
         report, now = load.report(), time.monotonic()
         if report is None:
-            self._backoff = self._backoff.restored(now)
-            self._rested = self._due = now + max(self._backoff.pause, FIRST)
-            self._since, self._causes = load.since, {**load.causes, **self._causes}
+            self._failures = self._failures.restored(now)
+            self._rested = now + max(self._failures.pause, FIRST)
+            self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
             return self._is_ready
         self._watch = Watch(self._protocol, Interest(**report["interest"]))
         if load.asks:
             self._inquiry = self._answered(report["asked"], now)
         meanwhile, self._meanwhile = self._meanwhile, []
         if self._is_ready and (report["added"] or report["removed"]):
-            self._backoff = self._backoff.restored(now)
-            self._rested = now + self._backoff.pause
+            self._rested = now
+            if True in load.noted:
+                self._contests = self._contests.restored(now)
+            else:
+                self._losses = self._losses.restored(now)
         elif load.asks:
             self._rested = now  # what it took was the metadata's time
         else:
@@ -196,12 +246,12 @@ class Listener:
         for message in meanwhile:
             self._judge(message)
         self._inquiry = self._inquiry.seen(self._watch.cards, now)
-        if self._due is not None:
-            self._due = max(self._due, self._rested)
         self._tell(load, report, round((now - load.since) * 1000))
         self._known = report["version"]
         self._record.watch(report["record"])
         self._compare()
+        if report["pending"]:
+            self._note(PENDING)
         return True
 
     def _answered(self, asked: dict[str, t.Any] | None, now: float) -> Inquiry:
@@ -217,13 +267,19 @@ class Listener:
     def _tell(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:
         changes = [f"{verb}: {'; '.join(report[verb])}" for verb in ("added", "removed") if report[verb]]
         if not self._is_ready:
-            _log(f"In force after {milliseconds} ms. {'. '.join(changes) or 'Nothing had to be changed'}")
+            nothing = (
+                "Something is missing, and a run holds the lock" if report["pending"] else "Nothing had to be changed"
+            )
+            _log(
+                f"{'Ready' if report['pending'] else 'In force'} after {milliseconds} ms. {'. '.join(changes) or nothing}"
+            )
         elif changes:
             causes = dict.fromkeys(f"{concern.what}{who and f' by {who}'}" for concern, who in load.causes.items())
             _log(
                 f"{'In force' if load.asks else 'Restored'} after {milliseconds} ms, as {'; '.join(causes)}. {'. '.join(changes)}"
             )
-            self._advise({who for concern, who in load.causes.items() if concern.what == RULE_REMOVED})
+            if True in load.noted:
+                self._advise({who for concern, who in load.causes.items() if concern.what == RULE_REMOVED})
         if report["waiting"] != self._waiting:
             self._waiting = report["waiting"]
             _log(f"Waiting: {'; '.join(self._waiting) or 'nothing any more'}")
@@ -232,10 +288,10 @@ class Listener:
         self._is_ready = True
 
     def _advise(self, culprits: t.Collection[str]) -> None:
-        if self._backoff.pause:
+        if self._contests.pause:
             _log(
-                f"{WARNING}Restored {self._backoff.times} times in a row. Whoever takes it away does not leave it to us, so that"
-                f" the next restoration comes after {self._backoff.pause:g} s at the earliest"
+                f"{WARNING}Restored {self._contests.times} times in a row what another program removes: where it does so again,"
+                f" the next restoration comes after {self._contests.pause:g} s at the earliest"
             )
         for name in [name for name in ADVICE if name not in self._advised and f"({name}" in " ".join(culprits)]:
             self._advised.add(name)

@@ -11,23 +11,28 @@ record it stands in.
 
 As ``ask 75 PATH`` and ``boot 75 PATH`` it first asks the metadata service, where the set follows from the node's ENIs, and
 tells what came of it.
+
+As ``ready 75 PATH`` it only sees whether it could: it has its libraries, and can read PATH.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import typing as t
 
+from .._converge import Plan, Resource
 from .._model import policy, readiness
+from .._model.boot_unit import LACKS_LIBRARY
 from .._model.notification import Interest, route_key, rule_key
 from .._model.policy import Policy
-from .._model.problem import Invalid, Problem
+from .._model.problem import Failure, Invalid, Missing, Problem
 from .._model.route import Route
 from .._model.rule import Rule
 from .._resources.policy_state import PolicyState
 from .._resources.wish_in_force import WishInForce, record
-from .._system import link_state, lock, rt_tables, watched_file
+from .._system import library, link_state, lock, netlink, rt_tables, watched_file
 from .._system.files import Content, Files
 from .._system.netlink import Netlink
 
@@ -38,20 +43,45 @@ if t.TYPE_CHECKING:
 # network by which it is asked is up: what is silent for so long is in trouble, and systemd gives a unit 90 s to start. Later,
 # what is lost meanwhile would wait as long to be restored.
 PATIENCE = {"ask": 1.0, "boot": 20.0}
+# Seconds that the first load waits for the lock when it has something to change. A run that starts the unit holds the lock and
+# waits for the unit, so what is missing then is loaded after that run, by another load.
+UNDER_A_RUN = 5.0
 SHOWN = 8  # rules and routes that are named; a node may have thousands
 
 
 def main(arguments: t.Sequence[str]) -> int:
     verb, protocol, path = arguments
     try:
+        if verb == "ready":
+            return _ready(path)
         # Not under the lock, as it may take long.
         answer = _ask(verb, int(protocol), path) if verb in PATIENCE else None
-        with lock.exclusive():  # a run changes the kernel and the record under it: what is found then belongs together
-            report = _load(int(protocol), path, answer)
+        # A run that starts the unit leaves nothing to do, and holds the lock: first look without it.
+        report = _load(int(protocol), path, answer, may_change=False) if verb == "boot" else None
+        if report is None or report["pending"]:
+            with contextlib.ExitStack() as stack:
+                try:
+                    # A run changes the kernel and the record under it: what is found then belongs together.
+                    stack.enter_context(lock.exclusive(patience=UNDER_A_RUN if report else lock.PATIENCE))
+                except Failure:
+                    if report is None:
+                        raise
+                else:
+                    report = _load(int(protocol), path, answer)
     except Problem as problem:
         sys.stderr.write(f"<3>The rules and routes of protocol {protocol} could not be loaded: {problem}\n")
         return 1
     json.dump(report, sys.stdout)
+    return 0
+
+
+def _ready(path: str) -> int:
+    try:
+        library.load(library.PYROUTE2, *netlink.MODULES)
+    except Missing as missing:
+        sys.stderr.write(f"{missing}\n")
+        return LACKS_LIBRARY
+    _read(path, rt_tables.tables())
     return 0
 
 
@@ -66,16 +96,26 @@ def _ask(verb: str, protocol: int, path: str) -> Answer | None:
     return discovery.ask(former.enis, PATIENCE["ask" if is_recorded else verb])
 
 
-def _load(protocol: int, path: str, answer: Answer | None) -> dict[str, t.Any]:
-    """Unlike a run it takes nothing back: each step leads towards what is wished, and whatever undoes it will be heard."""
-    wish, edge = _in_force(protocol, path, answer), Netlink()
+def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = True) -> dict[str, t.Any]:
+    """Unlike a run it undoes nothing: each step leads towards what is desired, and whatever undoes it will be heard.
+
+    may_change: without, the report says whether anything is pending.
+    """
+    version = watched_file.version(record(protocol))  # before it is read: another one is then known to be another
+    (wish, holder), edge = _in_force(protocol, path, answer), Netlink()
     there = readiness.Surroundings(edge.rules(), edge.routes(), {})
     states = {name: link_state.of(name) for name in sorted(readiness.links(wish, there))}
     ready = readiness.split(wish, there._replace(links={name: up for name, (index, up) in states.items() if index}))
     live = PolicyState(edge, ready.policy)
-    for step in live.plan(live.observe()).steps:
-        live.perform(step.do)
-    others = [item for changes in (live.rules, live.routes) for item, _protocols in changes.satisfied]
+    plan = live.plan(live.observe())
+    plans: list[tuple[Resource, Plan]] = [*([(holder, holder.plan(holder.observe()))] if holder else []), (live, plan)]
+    steps = [(resource, step) for resource, of_resource in plans for step in of_resource.steps]
+    is_pending = bool(steps) and not may_change
+    for resource, step in steps if may_change else ():
+        resource.perform(step.do)
+    if steps and may_change:  # one of them may have written it, under the lock
+        version = watched_file.version(record(protocol))
+    others = [item for changes in plan.report for item, _protocols in changes.satisfied]
     open_ = [*others, *(item for item, _reason in ready.waiting)]
     interest = Interest(
         links=states,
@@ -86,12 +126,13 @@ def _load(protocol: int, path: str, answer: Answer | None) -> dict[str, t.Any]:
         **_surveyed(wish, answer),
     )
     return {
-        "added": _shown([*live.rules.added, *live.routes.added]),
-        "removed": _shown([*live.rules.removed, *live.routes.removed]),
+        "pending": is_pending,
+        "added": _shown([] if is_pending else [item for changes in plan.report for item in changes.added]),
+        "removed": _shown([] if is_pending else [item for changes in plan.report for item in changes.removed]),
         "waiting": _shown([f"{item} ({reason})" for item, reason in ready.waiting]),
         "interest": interest._asdict(),
         "record": record(protocol),
-        "version": watched_file.version(record(protocol)),
+        "version": version,
         "asked": answer and {"is_answered": answer.is_answered, "missing": _shown(answer.missing)},
     }
 
@@ -106,8 +147,8 @@ def _surveyed(wish: Policy, answer: Answer | None) -> dict[str, t.Any]:
     return {"pods": pods, "cards": sorted(answer.cards if answer else discovery.cards(pods))}
 
 
-def _in_force(protocol: int, path: str, answer: Answer | None) -> Policy:
-    """What a run has put in force since the node was booted; after a boot, what is to be loaded by it.
+def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, WishInForce | None]:
+    """What a run has put in force since the node was booted; after a boot, what is to be loaded by it. And its record.
 
     Where the metadata has told what the set is now, that. Of a card which is there, and of which it does not tell enough, what
     was in force stays: metadata may flap, and an ENI that goes takes its card along. It is recorded, as a run would.
@@ -119,11 +160,8 @@ def _in_force(protocol: int, path: str, answer: Answer | None) -> Policy:
         wish = told.besides(former.by(answer.unsure))._replace(enis=former.enis)
     else:
         wish = former
-    if wish.is_known and (wish is not former or not is_recorded):
-        holder = WishInForce(Files(), protocol, wish.text())
-        for step in holder.plan(holder.observe()).steps:
-            holder.perform(step.do)
-    return wish
+    is_new = wish.is_known and (wish is not former or not is_recorded)
+    return wish, WishInForce(Files(), protocol, wish.text()) if is_new else None
 
 
 def _former(
@@ -131,16 +169,22 @@ def _former(
 ) -> tuple[Policy, bool]:
     """Of ``lists``, what was in force so far, or what a boot is told; and whether there is a record of it."""
     recorded = Files().read(record(protocol))
-    found = recorded if isinstance(recorded, Content) else Files().read(path)
+    if isinstance(recorded, Content):
+        return policy.from_text(recorded.text, tables, lists), True
+    return _read(path, tables, lists), recorded is not None
+
+
+def _read(path: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
+    found = Files().read(path)
     if not isinstance(found, Content):
         raise Invalid("PATH", path, "a file that policy_routes has written")
-    return policy.from_text(found.text, tables, lists), recorded is not None
+    return policy.from_text(found.text, tables, lists)
 
 
 def _key(item: Rule | Route) -> str:
     if isinstance(item, Rule):
         return rule_key(item.family, item.priority, item.src, item.dst)
-    return route_key(*item.key)
+    return route_key(item.family, item.table, item.dst, item.metric)
 
 
 def _shown(items: t.Sequence[object]) -> list[str]:

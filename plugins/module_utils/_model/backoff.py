@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""How long to wait before the next restoration, when somebody keeps taking away what was restored."""
+"""How long to wait before the next restoration where what was restored is lost again and again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ QUIET = 60.0  # seconds without a restoration after which the next one is the fi
 
 
 class Backoff(t.NamedTuple):
-    """times: restorations in a row; last: when the newest was, in seconds of a clock that only goes on."""
+    """times: restorations in a row; last: when the newest was, in seconds of a monotonic clock; longest: the longest pause."""
 
     times: int = 0
     last: float = 0.0
+    longest: float = LONGEST
 
     @property
     def pause(self) -> float:
         """Seconds from the newest restoration to the next; doubled with each beyond the free ones."""
         if self.times < FREE:
             return 0.0
-        return min(FIRST * 2 ** min(self.times - FREE, DOUBLINGS), LONGEST)
+        return min(FIRST * 2 ** min(self.times - FREE, DOUBLINGS), self.longest)
+
+    @property
+    def until(self) -> float:
+        """When the pause ends."""
+        return self.last + self.pause
 
     def restored(self, now: float) -> Backoff:
-        """What follows a restoration."""
+        """The backoff after one more restoration."""
         is_in_row = self.times and now - self.last <= max(QUIET, 2 * self.pause)
-        return Backoff(self.times + 1 if is_in_row else 1, now)
+        return self._replace(times=self.times + 1 if is_in_row else 1, last=now)

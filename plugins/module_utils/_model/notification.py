@@ -36,7 +36,10 @@ RTM_F_CLONED = 0x200
 AF_BRIDGE = 7  # a bridge tells of its ports under this family
 
 ANY_LINK = ""
-RULE_REMOVED = "a rule was removed"
+RULE_REMOVED, ROUTE_REMOVED = "a rule was removed", "a route was removed"
+RULE_ADDED, ROUTE_ADDED = "a rule with our protocol was added", "a route with our protocol was added"
+ROUTE_REPLACED = "a route was replaced"
+CONTESTED = frozenset({RULE_REMOVED, ROUTE_REMOVED, RULE_ADDED, ROUTE_ADDED, ROUTE_REPLACED})
 KERNEL = 0  # the port of what the kernel does by itself
 
 
@@ -64,6 +67,11 @@ class Concern(t.NamedTuple):
 
     what: str
     port: int = KERNEL
+
+    @property
+    def is_contest(self) -> bool:
+        """Whether a program changed rules or routes of ours. The kernel, which drops routes with their link, does not contest."""
+        return self.port != KERNEL and self.what in CONTESTED
 
 
 def rule_key(family: int, priority: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> str:
@@ -112,7 +120,7 @@ class Watch:
 
     def _of_rule(self, kind: int, message: bytes) -> str:
         if self._tag in message:
-            return RULE_REMOVED if kind == DELRULE else "a rule with our protocol was added"
+            return RULE_REMOVED if kind == DELRULE else RULE_ADDED
         if kind == NEWRULE or not self._open:
             return ""
         family, dst_len, src_len = RULE.unpack_from(message, HEADER.size)
@@ -128,14 +136,14 @@ class Watch:
         if route_flags & RTM_F_CLONED:
             return ""
         if protocol == self._protocol:
-            return "a route was removed" if kind == DELROUTE else "a route with our protocol was added"
+            return ROUTE_REMOVED if kind == DELROUTE else ROUTE_ADDED
         is_replacing = kind == NEWROUTE and flags & REPLACE
         if not (is_replacing or self._waits or self._open):
             return ""
         found = attributes(message, OF_ROUTE)
         table = u32(found, RTA_TABLE) or table
         if is_replacing and table in self._tables:
-            return "a route was replaced"
+            return ROUTE_REPLACED
         if kind == NEWROUTE:
             return self._arrival("a route", u32(found, RTA_OIF))
         key = route_key(family, table, (found.get(RTA_DST, b""), dst_len), u32(found, RTA_PRIORITY))

@@ -142,9 +142,9 @@ def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] =
         plain = begins[0].rstrip(", \n") + "}"  # thousands of entries of another list are not looked at
     try:
         data = json.loads(plain)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise Invalid("path", f"...{plain[-60:]}", f"a file with JSON text: {error}") from None
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or not isinstance(data.get("enis"), (dict, type(None))):
         raise Invalid("path", plain[:60], "a file with protocol, rules and routes")
     rules, routes = (data.get(name) if name in lists else None for name in ("rules", "routes"))
     return from_options(data.get("protocol"), rules, routes, tables)._replace(enis=data.get("enis"))

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import fields, rt_names
-from .fields import IPV6
+from . import fields, rt_names, rule_order
 from .gateways import Gateways
 from .notification import ANY_LINK
 from .policy import Policy
@@ -67,18 +66,13 @@ class _RouteObstacles:
         self._held = {route for route, _protocol in there.routes}
         if any(route.is_bare for route in self._wishes):
             self._held |= set(map(_unbound, self._held))
-        theirs = [(route, protocol) for route, protocol in there.routes if protocol != wish.protocol]
+        theirs = [(route, protocol) for route, protocol in there.routes if protocol != wish.protocol or route.unread]
         self._taken = {route.key: (route, protocol) for route, protocol in theirs}
-        self._local = [
-            (hop.dev, route.family, route.dst)
-            for route, _protocol in there.routes
-            if route.type == LOCAL
-            for hop in route.hops
-        ]
-        # A gateway may be a neighbour by another route that is ready.
+        # A gateway may be a neighbour by another route that is ready, and a source an address by one.
         self._neighbours = Gateways(route for route, _protocol in theirs)
-        connected = [route for route in self._wishes if route.is_connected and not self._obstacle(route)]
-        self._neighbours = Gateways([*(route for route, _protocol in theirs), *connected])
+        leading = (route for route in self._wishes if route.is_connected or route.type == LOCAL)
+        ready = [route for route in leading if not self._obstacle(route)]
+        self._neighbours = Gateways([*(route for route, _protocol in theirs), *ready])
 
     def all(self) -> dict[Route, str]:
         """By route, what it waits for; empty for nothing."""
@@ -93,26 +87,21 @@ class _RouteObstacles:
     def _of_hop(self, route: Route, hop: Hop) -> str:
         if hop.dev and not self._links.get(hop.dev):
             return f"link {hop.dev} is down" if hop.dev in self._links else f"there is no link {hop.dev}"
-        if not hop.via or hop.onlink:
+        if not hop.via:
             return ""
         if hop.dev:
-            found = self._neighbours.include(route.family, hop)
+            found = hop.onlink or self._neighbours.include(route.family, hop)
+            lack = self._neighbours.lack(route, hop) if found else ""
+            if lack:
+                return f"{fields.show(hop.via)} must be {lack}"
         else:
             found = len(self._neighbours.links(route.family, route.table, hop.via)) == 1
         where = f" on {hop.dev}" if hop.dev else ""
         return "" if found else f"no route says that {fields.show(hop.via)} is a neighbour{where}"
 
     def _of_source(self, route: Route) -> str:
-        """An IPv6 source must be an address of the route's own link (net/ipv6/route.c, ip6_route_info_create)."""
-        devs = {hop.dev for hop in route.hops} if route.family == IPV6 else set()
-        if not route.src or any(
-            of == route.family and fields.contains(prefix, route.src) and (not devs or dev in devs)
-            for dev, of, prefix in self._local
-        ):
-            return ""
-        return f"{fields.show(route.src)} is no address of this node" + (
-            f" on {', '.join(sorted(devs))}" if devs else ""
-        )
+        lack = self._neighbours.lack_of_source(route)
+        return f"{fields.show(route.src)} is no {lack.partition(' ')[2]}" if lack else ""
 
 
 def _unbound(route: Route) -> Route:
@@ -123,7 +112,7 @@ def _unbound(route: Route) -> Route:
 def _rule_obstacles(wish: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
     """A packet never meets a rule whose table is empty because its routes wait; nor one that leads to no other."""
     held = {rule for rule, _protocol in there.rules}
-    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != wish.protocol}
+    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != wish.protocol or rule.opaque}
     filled = {(route.family, route.table) for route, _protocol in there.routes}
     filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
     empty = {(route.family, route.table) for route in of_routes} - filled
@@ -141,6 +130,9 @@ def _rule_obstacles(wish: Policy, there: Surroundings, of_routes: t.Mapping[Rout
             found[rule] = f"there is no rule {rule.goto}"
         else:
             places.add(rule.place)
+    ready = [rule for rule in wish.rules or () if not found[rule]]
+    for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, wish.protocol).items():
+        found[rule] = f"{_taken(other, protocol)}, and can not stand behind it"
     return {rule: found[rule] for rule in wish.rules or ()}
 
 

@@ -27,11 +27,23 @@ SCOPES = {"global": GLOBAL, "site": 200, "link": LINK, "host": HOST}
 RTM_F_CLONED = 0x200
 RTNH_F_ONLINK = 4
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
-RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 12, 15, 20, 23
+RTA_SRC, RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 2, 12, 15, 20, 23
 RTAX_LOCK, RTAX_MTU = 1, 2
+BROADCAST = 3  # a kind that only the kernel makes
 KNOWN = frozenset(
     (RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_CACHEINFO, RTA_TABLE, RTA_PREF)
 )  # fmt: skip
+# What UNREAD attributes and metrics are called, for people.
+UNREAD = {
+    RTA_SRC: "from", 11: "realms", 18: "via inet6", RTA_PREF: "pref", 22: "encap", RTA_EXPIRES: "expires", 29: "ttl-propagate",
+    30: "nhid",
+}  # fmt: skip
+METRICS = {
+    RTAX_LOCK: "a lock", 3: "window", 4: "rtt", 5: "rttvar", 6: "ssthresh", 7: "cwnd", 8: "advmss", 9: "reordering",
+    10: "hoplimit", 11: "initcwnd", 12: "features", 13: "rto_min", 14: "initrwnd", 15: "quickack", 16: "congctl",
+    17: "fastopen_no_cookie",
+}  # fmt: skip
+OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
 IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
 HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
 NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, link's index
@@ -63,8 +75,16 @@ class Hop(t.NamedTuple):
         )
 
 
+NOTHING: tuple[int, bytes, int] = (0, b"", 0)
+
+
 class Route(t.NamedTuple):
-    """A route as the kernel holds it, without its protocol, which says whose it is and not where it leads."""
+    """A route as the kernel holds it, without its protocol, which says whose it is and not where it leads.
+
+    unread: what it has besides, which this program can not read, in words; empty for a route that it knows in full. Such a route
+        equals none that is desired.
+    beside: what the kernel's key has besides ours, which no desired route has: type of service, and source prefix.
+    """
 
     family: int
     table: int
@@ -75,11 +95,13 @@ class Route(t.NamedTuple):
     src: bytes = b""
     mtu: int = 0
     hops: tuple[Hop, ...] = ()
+    unread: tuple[str, ...] = ()
+    beside: tuple[int, bytes, int] = NOTHING
 
     @property
     def key(self) -> tuple[t.Any, ...]:
         """What two routes of different meaning must not have in common: family, table, prefix and metric."""
-        return self[:KEY]
+        return self[:KEY] if self.beside == NOTHING else (*self[:KEY], self.beside)
 
     @property
     def is_connected(self) -> bool:
@@ -117,7 +139,7 @@ class Route(t.NamedTuple):
         is_single = len(self.hops) == 1
         words = [
             f"ip{' -6' if self.family == IPV6 else ''} route",
-            _TYPE_NAMES[self.type] if self.type != UNICAST else "",
+            _TYPE_NAMES.get(self.type, OTHER_TYPES.get(self.type, f"type {self.type}")) if self.type != UNICAST else "",
             fields.show_prefix(self.dst, "default"),
             self.hops[0].words() if is_single else "",
             f"table {rt_names.table(self.table)}",
@@ -126,6 +148,7 @@ class Route(t.NamedTuple):
             f"metric {self.metric}" if self.metric else "",
             f"mtu {self.mtu}" if self.mtu else "",
             *([] if is_single else (f"nexthop {hop.words()}" for hop in self.hops)),
+            f"with what this collection can not read: {', '.join(self.unread)}" if self.unread else "",
         ]
         return " ".join(filter(None, words))
 
@@ -161,20 +184,23 @@ def _hop_options(hop: Hop) -> dict[str, t.Any]:
 
 
 def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
-    """The route and its protocol; None for one that is not a lasting route of a kind that this program knows.
+    """The route and its protocol; None for an entry of the kernel's cache, which is no route.
 
     links: names of links by index.
     """
     family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
-    if flags & RTM_F_CLONED or tos or src_len or kind not in _TYPE_NAMES:
+    if flags & RTM_F_CLONED:
         return None
     found = attributes(body, HEADER.size)
-    mtu = _mtu(found.get(RTA_METRICS, b""))
-    if not KNOWN.issuperset(found) or mtu is None or any(found.get(RTA_PREF, b"")) or _expires(found):
-        return None
-    hops = _hops(found, flags, links) if kind in (UNICAST, LOCAL) else ()
-    if hops is None:
-        return None
+    metrics = attributes(found.get(RTA_METRICS, b""))
+    leads = kind not in _TYPE_NAMES or kind in (UNICAST, LOCAL)
+    hops, unread = _hops(found, flags, links) if leads else ((), set())
+    if not KNOWN.issuperset(found) or kind not in _TYPE_NAMES or any(found.get(RTA_PREF, b"")) or _expires(found):
+        unread |= set(_unread(found, kind))
+    if metrics.keys() - {RTAX_MTU}:
+        unread |= set(_unread_metrics(metrics))
+    if tos:
+        unread.add("tos")
     route = Route(
         family,
         u32(found, RTA_TABLE) or table,
@@ -183,16 +209,24 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
         kind,
         scope,
         found.get(RTA_PREFSRC, b""),
-        mtu,
+        u32(metrics, RTAX_MTU),
         hops,
     )
+    if unread:
+        route = route._replace(unread=tuple(sorted(unread)), beside=(tos, found.get(RTA_SRC, b""), src_len))
     return route, protocol
 
 
-def _mtu(metrics: bytes) -> int | None:
-    """0 for none; None where there are other metrics, or the MTU is locked."""
-    found = {kind: data for kind, data in attributes(metrics).items() if any(data)}
-    return u32(found, RTAX_MTU) if found.keys() <= {RTAX_MTU} else None
+def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
+    """In words, what a message has that this program does not know."""
+    if kind not in _TYPE_NAMES:
+        yield "its type"
+    for number in found.keys() - KNOWN:
+        yield UNREAD.get(number, f"attribute {number}")
+    if any(found.get(RTA_PREF, b"")):
+        yield UNREAD[RTA_PREF]
+    if _expires(found):
+        yield UNREAD[RTA_EXPIRES]
 
 
 def _expires(found: t.Mapping[int, bytes]) -> bool:
@@ -200,19 +234,24 @@ def _expires(found: t.Mapping[int, bytes]) -> bool:
     return RTA_CACHEINFO in found and CACHE_EXPIRES.unpack_from(found[RTA_CACHEINFO])[0] != 0
 
 
-def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[Hop, ...] | None:
-    """None where a next hop has what this program does not know, as an encapsulation."""
+def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
+    for number, data in metrics.items():
+        if number != RTAX_MTU and any(data):
+            yield METRICS.get(number, f"metric {number}")
+
+
+def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
+    """The next hops; and what they have that this program does not know, as an encapsulation."""
     if RTA_MULTIPATH not in found:
-        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),)
-    hops, data = [], found[RTA_MULTIPATH]
+        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),), set()
+    hops, unread, data = [], set(), found[RTA_MULTIPATH]
     while data:
         length, hop_flags, weight, index = NEXTHOP.unpack_from(data)
         of_hop = attributes(data[NEXTHOP.size : length])
-        if not of_hop.keys() <= {RTA_GATEWAY}:
-            return None
+        unread |= {UNREAD.get(number, f"attribute {number}") for number in of_hop.keys() - {RTA_GATEWAY}}
         hops.append(_hop(index, of_hop, hop_flags, weight, links))
         data = data[(length + 3) & ~3 :]
-    return tuple(sorted(hops))
+    return tuple(sorted(hops)), unread
 
 
 def _hop(index: int, found: t.Mapping[int, bytes], flags: int, weight: int, links: t.Mapping[int, str]) -> Hop:
@@ -221,7 +260,7 @@ def _hop(index: int, found: t.Mapping[int, bytes], flags: int, weight: int, link
 
 
 _HOP_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
-    "via": fields.address,
+    "via": fields.node,
     "dev": fields.link,
     "onlink": fields.flag,
     "weight": functools.partial(fields.number, low=1, high=256),
@@ -230,7 +269,7 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
     **{key: _HOP_PARSERS[key] for key in ("via", "dev", "onlink")},
     "to": fields.prefix,
     "scope": functools.partial(fields.word, allowed=SCOPES),
-    "src": fields.address,
+    "src": fields.node,
     "metric": functools.partial(fields.number, low=0, high=UINT32),
     "mtu": functools.partial(fields.number, low=68, high=65535),
     "type": functools.partial(fields.word, allowed=TYPES),

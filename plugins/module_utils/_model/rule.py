@@ -29,6 +29,7 @@ FRA_OIFNAME, FRA_L3MDEV, FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RA
 FRA_SUPPRESS_PREFIXLEN, FRA_PAD = 14, 18
 # Attributes of no meaning at these values: FRA_FLOW, FRA_SUPPRESS_IFGROUP, FRA_SPORT_MASK, FRA_DPORT_MASK.
 NEUTRAL = {11: b"\0\0\0\0", 13: b"\xff\xff\xff\xff", 28: b"\xff\xff", 29: b"\xff\xff"}
+UNREAD = {11: "realms", 12: "tun_id", 13: "suppress_ifgroup", 25: "dscp", 26: "flowlabel"}  # for people
 KNOWN = frozenset(
     (FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_FWMASK, FRA_OIFNAME, FRA_L3MDEV,
      FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_SUPPRESS_PREFIXLEN, FRA_PAD)
@@ -45,6 +46,9 @@ class Rule(t.NamedTuple):
     """A rule as the kernel holds it, without its protocol, which says whose it is and not what it does.
 
     Everything up to ``dport`` selects; () is a range that is not asked for.
+
+    opaque: the whole message of a rule with attributes that this program does not know; the other fields are what it does know.
+        Empty for any other rule. Such a rule equals none that is desired.
     """
 
     family: int
@@ -66,6 +70,7 @@ class Rule(t.NamedTuple):
     table: int = 0
     goto: int = 0
     suppress_prefixlength: int = UNSET
+    opaque: bytes = b""
 
     @property
     def key(self) -> tuple[t.Any, ...]:
@@ -80,19 +85,6 @@ class Rule(t.NamedTuple):
     def is_like(self, other: Rule) -> bool:
         """Equal: a rule leaves nothing to the node."""
         return self == other
-
-    def catches(self, other: Rule) -> bool:
-        """Whether the kernel, told to delete this rule, could take ``other`` for it.
-
-        net/core/fib_rules.c, rule_find: it looks at what the message names, but for invert and goto, and deletes the first.
-        """
-        mine, others = (rule._replace(invert=False, goto=0) for rule in (self, other))
-        return all(one in (another, unnamed) for one, another, unnamed in zip(mine, others, UNNAMED))
-
-    @property
-    def shape(self) -> tuple[t.Any, ...]:
-        """Which fields it names: different rules of one shape do not catch each other."""
-        return (self.invert, self.goto, *(one != unnamed for one, unnamed in zip(self, UNNAMED)))
 
     def __str__(self) -> str:
         """As ``ip rule`` prints it."""
@@ -110,8 +102,16 @@ class Rule(t.NamedTuple):
             f"dport {fields.show_range(self.dport)}" if self.dport else "",
             self._verdict(),
             f"suppress_prefixlength {self.suppress_prefixlength}" if self.suppress_prefixlength != UNSET else "",
+            self._unread(),
         ]
         return " ".join(filter(None, words))
+
+    def _unread(self) -> str:
+        """What the other fields do not tell."""
+        if not self.opaque:
+            return ""
+        kinds = _unknown(attributes(self.opaque, HEADER.size))
+        return f"with what this collection can not read: {', '.join(UNREAD.get(kind, f'attribute {kind}') for kind in kinds)}"
 
     def _verdict(self) -> str:
         if self.action == GOTO:
@@ -166,7 +166,7 @@ def _protocol_name(number: int) -> str:
 
 
 def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
-    """The rules that from_message understands, with their protocols.
+    """All rules, with their protocols.
 
     Thousands of rules on a node differ in one address, and that is the last thing that the kernel says of a rule
     (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are the same before it are taken apart once.
@@ -182,7 +182,7 @@ def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
         if like:
             held.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
         else:
-            held += filter(None, [from_message(body)])
+            held.append(from_message(body))
     return held
 
 
@@ -196,25 +196,34 @@ class _Likeness(t.NamedTuple):
 
 
 def _likeness(body: bytes, address: bytes) -> _Likeness | None:
-    """None for a message that does not end with an address, and for one that can not be understood."""
-    found = from_message(body)
+    """None for a message that does not end with an address, and for one that can not be read in full."""
+    found, protocol = from_message(body)
     place = {FRA_SRC: SRC, FRA_DST: DST}.get(next(reversed(attributes(body, HEADER.size)), 0))
-    if not found or place is None:
+    if found.opaque or place is None:
         return None
-    values: tuple[t.Any, ...] = found[0]
+    values: tuple[t.Any, ...] = found
     is_whole = values[place][0] == address
-    return _Likeness(values[:place], values[place][1], values[place + 1 :], found[1]) if is_whole else None
+    return _Likeness(values[:place], values[place][1], values[place + 1 :], protocol) if is_whole else None
 
 
-def from_message(body: bytes) -> tuple[Rule, int] | None:
-    """The rule and its protocol; None for one with attributes that this program does not know, which is nobody's business.
+def _unknown(found: t.Mapping[int, bytes]) -> list[int]:
+    return sorted(kind for kind in found.keys() - KNOWN if NEUTRAL.get(kind) != found[kind])
 
-    Newer kernels add selectors (Linux 6.13: dscp, flowlabel): a rule would look as if it matched everything.
+
+def _sendable(body: bytes) -> bytes:
+    """Without the flags by which the kernel only tells of links that are not there: it would take them as they are."""
+    *header, flags = HEADER.unpack_from(body)
+    return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
+
+
+def from_message(body: bytes) -> tuple[Rule, int]:
+    """The rule and its protocol.
+
+    Newer kernels add selectors (Linux 6.13: dscp, flowlabel): without ``opaque``, a rule would look as if it matched everything.
     """
     family, dst_len, src_len, tos, table, action, flags = HEADER.unpack_from(body)
     found = attributes(body, HEADER.size)
-    if not KNOWN.issuperset(found) and any(NEUTRAL.get(kind) != found[kind] for kind in found.keys() - KNOWN):
-        return None
+    is_known = KNOWN.issuperset(found) or not _unknown(found)
     get, number, order = found.get, int.from_bytes, sys.byteorder
     suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"), order)
     uids, sport, dport = get(FRA_UID_RANGE), get(FRA_SPORT_RANGE), get(FRA_DPORT_RANGE)
@@ -238,6 +247,7 @@ def from_message(body: bytes) -> tuple[Rule, int] | None:
         (number(get(FRA_TABLE, b""), order) or table) if action == LOOKUP else 0,
         number(get(FRA_GOTO, b""), order) if action == GOTO else 0,
         UNSET if suppress == UINT32 else suppress,
+        b"" if is_known else _sendable(body),
     )
     return rule, get(FRA_PROTOCOL, b"\0")[0]
 

@@ -20,7 +20,7 @@ import socket
 import struct
 import typing as t
 
-from .._model import fields, rt_names
+from .._model import fields, rt_names, rule_order
 from .._model import neighbour as neighbours
 from .._model import route as routes
 from .._model import rule as rules
@@ -30,6 +30,7 @@ from .._model.neighbour import Neighbour
 from .._model.problem import Failure, Left
 from .._model.route import Hop, Route
 from .._model.rule import Rule
+from .._model.rule_order import Order
 from . import library
 
 Held = tuple[t.Any, int]  # a rule or a route, and its protocol
@@ -54,6 +55,11 @@ BUFFER = 1 << 20  # bytes
 
 MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
+# Those that are numbers.
+METRICS = (
+    "RTAX_LOCK", "RTAX_MTU", "RTAX_WINDOW", "RTAX_RTT", "RTAX_RTTVAR", "RTAX_SSTHRESH", "RTAX_CWND", "RTAX_ADVMSS",
+    "RTAX_REORDERING", "RTAX_HOPLIMIT", "RTAX_INITCWND", "RTAX_FEATURES", "RTAX_RTO_MIN", "RTAX_INITRWND", "RTAX_QUICKACK",
+)  # fmt: skip
 ADD, DELETE, CHANGE = "add", "delete", "change"
 GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV)
 
@@ -72,10 +78,14 @@ class Change(t.NamedTuple):
 
 
 class Apply(t.NamedTuple):
-    """All of ``changes``, in order, to what carries ``protocol``; or none of them. Neighbours carry none."""
+    """All of ``changes``, in order, to routes that carry ``protocol`` or to neighbours, which carry none; or none of them."""
 
     protocol: int
     changes: tuple[Change, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
 
     def inverse(self) -> Restore:
         return Restore(self.protocol, tuple(change.inverse() for change in reversed(self.changes)))
@@ -87,8 +97,41 @@ class Restore(t.NamedTuple):
     protocol: int
     changes: tuple[Change, ...]
 
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
 
-Operation = t.Union[Apply, Restore]
+
+class Arrange(t.NamedTuple):
+    """The rules that carry ``protocol`` become what ``orders`` say; or all stay."""
+
+    protocol: int
+    orders: tuple[Order, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+    def inverse(self) -> Rearrange:
+        return Rearrange(self.protocol, tuple(order.inverse() for order in self.orders))
+
+
+class Rearrange(t.NamedTuple):
+    """The rules become what ``orders`` say, as far as they still are what these were made from.
+
+    A rule that is on both sides of an order, and that another program has removed since, is not added.
+    """
+
+    protocol: int
+    orders: tuple[Order, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+
+Operation = t.Union[Apply, Restore, Arrange, Rearrange]
+Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # gives what was refused, by position
 
 
 class Refused(t.NamedTuple):
@@ -102,11 +145,11 @@ class Netlink:
     """The edge."""
 
     def rules(self) -> list[Held]:
-        """Rules of both families in the kernel's order. Those that can not be understood are left out."""
+        """Rules of both families in the kernel's order."""
         return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
 
     def routes(self) -> list[Held]:
-        """Routes of both families and all tables. Those that can not be understood are left out."""
+        """Routes of both families and all tables, of those at one key the one first that the kernel would replace."""
         names = self.links()
         bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
         return list(filter(None, (routes.from_message(body, names) for body in bodies)))
@@ -123,51 +166,145 @@ class Netlink:
 
     def perform(self, operation: Operation) -> None:
         """Raises Failure that names what was refused, and Missing where there is no pyroute2."""
-        encode = _Encoder(operation.protocol, {name: index for index, name in self.links().items()})
+        send = self.sender(operation.protocol)
         if isinstance(operation, Apply):
-            self._apply(encode, operation)
-            return
-        changes, left = _without_strangers(operation, self._holders(operation))
-        troubles = _insist(encode, self._exact(operation._replace(changes=changes)))
-        if troubles:
-            raise Failure("; ".join([*troubles, *left]))
-        if left:
-            raise Left("; ".join(left))
+            self._refuse_foreign(operation)
+            self._do(send, operation.changes, lambda sent: Apply(operation.protocol, sent).inverse())
+        elif isinstance(operation, Arrange):
+            self._do(send, self._arranging(operation), lambda sent: operation.inverse())
+        elif isinstance(operation, Rearrange):
+            troubles = _insist(send, self._arranging(operation)) or self._overtaken(operation)
+            if troubles:
+                raise Failure("; ".join(troubles))
+        else:
+            self._restore(send, operation)
 
-    def _holders(self, operation: Restore) -> dict[t.Any, Held]:
-        """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
-        if not any(isinstance(change.item, Route) and change.verb != DELETE for change in operation.changes):
-            return {}
-        return {held[0].key: held for held in reversed(self.routes())}
+    def sender(self, protocol: int) -> Sender:
+        """What sends changes of rules and routes with this protocol."""
+        encode = _Encoder(protocol, {name: index for index, name in self.links().items()})
+        return lambda changes: _exchange(encode, changes)
 
-    def _apply(self, encode: _Encoder, operation: Apply) -> None:
-        changes = self._exact(operation)
+    def verify(self, operation: Operation) -> list[str]:
+        """What of a Restore or Rearrange is not as it should be, read anew. What is foreign by now is no part of that."""
+        if isinstance(operation, (Apply, Restore)):
+            return self._differences(operation)
+        held = self.rules()
+        found = [rule for rule, protocol in held if protocol == operation.protocol]
+        orders = _still_meant(operation, found)
+        messages = rule_order.messages(found, orders)
+        differences = [f"{rule} is not where it was" for rule in messages.added]
+        differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
+        return differences or self._overtaken(operation)
+
+    def _do(
+        self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]
+    ) -> None:
+        """All or nothing. inverse: gives what undoes the changes that were sent."""
         sent: list[Change] = []
         try:
             for start in range(0, len(changes), CHUNK):
                 chunk = changes[start : start + CHUNK]
                 before = len(sent)
                 sent += chunk  # an interrupt finds them on the list whether they arrived or not
-                refused = _exchange(encode, chunk)
+                refused = send(chunk)
                 sent[before:] = [change for number, change in enumerate(chunk) if number not in refused]
                 for number, answer in refused.items():
                     if not _is_done(chunk[number], answer):
                         raise Failure(_complaint(chunk[number], answer))
         except BaseException as error:
             try:
-                self.perform(operation._replace(changes=tuple(sent)).inverse())
+                self.perform(inverse(tuple(sent)))
             except (Failure, Left) as trouble:
                 raise Failure(f"{error}. It could not be undone: {trouble}") from error
             raise
 
-    def _exact(self, operation: Operation) -> t.Sequence[Change]:
-        """The changes in messages that the kernel can not misunderstand; for rules that takes a look at those we have."""
-        if not any(isinstance(change.item, Rule) for change in operation.changes):
-            return operation.changes
-        return _exact([rule for rule, protocol in self.rules() if protocol == operation.protocol], operation.changes)
+    # Rules
+
+    def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
+        """Additions first, so that no packet is without a rule for it; see ``_model/rule_order.py``."""
+        found = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
+        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, found)
+        messages = rule_order.messages(found, orders)
+        return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
+
+    def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
+        """Rules of ours that were added again behind foreign ones which were behind them before."""
+        pairs = [pair for order in operation.orders for pair in order.overtaken]
+        if not pairs:
+            return []
+        ours: dict[Rule, tuple[int, int]] = {}
+        foreign: dict[Rule, tuple[int, int]] = {}
+        for index, (rule, protocol) in enumerate(self.rules()):
+            (ours if protocol == operation.protocol else foreign)[rule] = (index, protocol)
+        return [
+            f"{rule} stands behind {other} ({rt_names.owner([foreign[other][1]])}) now, and stood before it: the kernel adds a"
+            " rule behind those of its priority"
+            for rule, other in pairs
+            if rule in ours and other in foreign and ours[rule] > foreign[other]
+        ]
+
+    # Routes
+
+    def _refuse_foreign(self, operation: Apply) -> None:
+        """A route that another program has added since takes the key: the kernel would replace that one, which came first."""
+        changed = [change for change in operation.changes if change.verb == CHANGE]
+        holders = self._holders(changed)
+        for change in changed:
+            route, owner = holders.get(change.item.key, (change.former, operation.protocol))
+            if route.unread or owner != operation.protocol:
+                raise Failure(
+                    f"{change.item} can not be added, as {_held(route, owner)} has come to be there; run again"
+                )
+
+    def _restore(self, send: Sender, operation: Restore) -> None:
+        changes, left = _without_foreign(operation, self._holders(operation.changes))
+        troubles = _insist(send, changes)
+        if troubles:
+            raise Failure("; ".join([*troubles, *left]))
+        if left:
+            raise Left("; ".join(left))
+
+    def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Held]:
+        """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
+        if not any(isinstance(change.item, Route) and change.verb != DELETE for change in changes):
+            return {}
+        return {held[0].key: held for held in reversed(self.routes())}
+
+    def _differences(self, operation: Apply | Restore) -> list[str]:
+        """A route that did not come back because its key is foreign by now is no difference: that was said."""
+        routes_there = self.routes()
+        ours = {route for route, protocol in routes_there if protocol == operation.protocol}
+        foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
+        neighbours_there = set(self.neighbours())
+        final = {_identity(change.item): change for change in operation.changes}  # the last one that names it decides
+        differences = []
+        for change in final.values():
+            is_there = change.item in (ours if isinstance(change.item, Route) else neighbours_there)
+            if is_there == (change.verb == DELETE) and (change.verb == DELETE or _identity(change.item) not in foreign):
+                differences.append(f"{change.item} is {'still' if is_there else 'not'} there")
+        return differences
 
 
-def _without_strangers(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tuple[tuple[Change, ...], list[str]]:
+def _identity(item: Route | Neighbour) -> t.Any:
+    return item.key if isinstance(item, Route) else (item.family, item.address, item.link)
+
+
+def _still_meant(operation: Arrange | Rearrange, found: t.Sequence[Rule]) -> list[Order]:
+    """Without the rules that are on both sides of an order and have gone: another program has removed them."""
+    there = set(found)
+    orders = []
+    for order in operation.orders:
+        former = set(order.before)
+        after = tuple(rule for rule in order.after if rule in there or rule not in former)
+        orders.append(order._replace(after=after))
+    return [order for order in orders if order.before or order.after]
+
+
+def _held(item: t.Any, owner: int) -> str:
+    return f"{item} ({rt_names.owner([owner])})"
+
+
+def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tuple[tuple[Change, ...], list[str]]:
     """The changes, without the routes whose key another program has taken, which are said; what has gone is added."""
     changes, left = [], []
     for change in operation.changes:
@@ -175,67 +312,19 @@ def _without_strangers(operation: Restore, holders: t.Mapping[t.Any, Held]) -> t
             changes.append(change)
             continue
         route, owner = holders.get(change.item.key, (None, operation.protocol))
-        if owner != operation.protocol:
-            left.append(f"{route} ({rt_names.owner([owner])}), so that {change.item} did not come back")
+        if route is not None and (route.unread or owner != operation.protocol):
+            left.append(f"{_held(route, owner)}, so that {change.item} did not come back")
         else:
             changes.append(Change(ADD, change.item) if route is None else change)
     return tuple(changes), left
 
 
-def _exact(order: t.Sequence[Rule], changes: t.Sequence[Change]) -> list[Change]:
-    """Messages that add what is not there and delete what they mean.
-
-    Told to add a rule and no other like it (NLM_F_EXCL), the kernel refuses one where a rule that names more is there
-    (fib4_rule_compare), and told nothing of the kind, it adds it twice: what is there already is left out here.
-
-    The kernel deletes the first rule that has all that the message names, so one that names less may hit another of ours
-    that names more, does the same and is to stay. There, all of ours at that priority step behind, the first one first:
-    deleting the first is never misunderstood, and what it does is meanwhile done by the one that goes.
-
-    order: our rules as they stand.
-    """
-    crowded = _crowded([*order, *(change.item for change in changes)])
-    near: dict[tuple[int, int], list[Rule]] = {place: [] for place in crowded}
-    for rule in order:
-        if rule.place in near:
-            near[rule.place].append(rule)
-    messages: list[Change] = []
-    there = set(order)
-    for change in changes:
-        if (change.item in there) == (change.verb == ADD):
-            continue
-        there ^= {change.item}
-        rules = near.get(change.item.place)
-        messages += [change] if rules is None else _exactly(change, rules)
-    return messages
-
-
-def _crowded(rules: t.Sequence[Rule]) -> set[tuple[int, int]]:
-    """Where rules of one priority name different fields; elsewhere none can be taken for another."""
-    shapes: dict[tuple[int, int], tuple[bool, ...]] = {}
-    return {rule.place for rule in rules if shapes.setdefault(rule.place, rule.shape) != rule.shape}
-
-
-def _exactly(change: Change, rules: list[Rule]) -> list[Change]:
-    """The messages for one change; ``rules``, ours at its priority, is kept up to date."""
-    rule = change.item
-    if change.verb == ADD:
-        rules.append(rule)
-        return [change]
-    messages = [change]
-    if any(rule.catches(other) for other in rules[: rules.index(rule)]):
-        stepping = [[Change(DELETE, other), Change(ADD, other)] if other != rule else [change] for other in rules]
-        messages = [message for one in stepping for message in one]
-    rules.remove(rule)
-    return messages
-
-
-def _insist(encode: _Encoder, changes: t.Sequence[Change]) -> list[str]:
+def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
     """Makes all that can be made, and returns what could not. A key that is taken is taken by what shall be, or another's."""
     return [
         _complaint(chunk[number], answer)
         for chunk in (changes[start : start + CHUNK] for start in range(0, len(changes), CHUNK))
-        for number, answer in _exchange(encode, chunk).items()
+        for number, answer in send(chunk).items()
         if not _is_done(chunk[number], answer) and answer.code != errno.EEXIST
     ]
 
@@ -373,7 +462,8 @@ class _Encoder:
         self._links = links
         # How it is encoded, the types of message, and what adding takes.
         self._kinds: dict[type, tuple[t.Callable[[t.Any], t.Any], int, int, int]] = {
-            Rule: (self._rule, NEWRULE, DELRULE, CREATE),  # see _exact
+            # Not EXCL: a rule that moves is there twice, and the kernel's look for one like it ignores fields that are not set.
+            Rule: (self._rule, NEWRULE, DELRULE, CREATE),
             Route: (self._route, NEWROUTE, DELROUTE, CREATE | EXCL),
             Neighbour: (self._neighbour, NEWNEIGH, DELNEIGH, CREATE | EXCL),
         }
@@ -381,11 +471,16 @@ class _Encoder:
     def message(self, change: Change, number: int) -> bytes:
         """Raises KeyError with the name of a link that is not there."""
         encode, new, gone, adding = self._kinds[type(change.item)]
+        kind = gone if change.verb == DELETE else new
+        flags = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
+        if isinstance(change.item, Rule) and change.item.opaque:
+            # In the kernel's own words, as there are no others for it.
+            return HEADER.pack(HEADER.size + len(change.item.opaque), kind, flags, number, 0) + change.item.opaque
         message = encode(change.item)
+        if isinstance(change.item, Route) and change.verb == DELETE:
+            _name_metrics(message)
         header = message["header"]
-        header["type"] = gone if change.verb == DELETE else new
-        header["flags"] = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
-        header["sequence_number"] = number
+        header["type"], header["flags"], header["sequence_number"] = kind, flags, number
         message.encode()
         return bytes(message.data)
 
@@ -453,6 +548,14 @@ class _Encoder:
 
     def _hop(self, hop: Hop) -> dict[str, t.Any]:
         return {"oif": self._links[hop.dev], "flags": _flags(hop), "hops": hop.weight - 1, "attrs": _gateway(hop)}
+
+
+def _name_metrics(message: t.Any) -> None:
+    """A deletion that names no metrics hits a route that has some as well (net/ipv4/fib_semantics.c, fib_metrics_match)."""
+    attributes_ = [pair for pair in message["attrs"] if pair[0] != "RTA_METRICS"]
+    named = dict(next((value["attrs"] for name, value in message["attrs"] if name == "RTA_METRICS"), ()))
+    metrics = [[name, named.get(name, 0)] for name in METRICS]
+    message["attrs"] = [*attributes_, ["RTA_METRICS", {"attrs": metrics}]]
 
 
 def _flags(hop: Hop) -> int:

@@ -1,0 +1,278 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the kernel says of a rule or a route, and which field of ours it is: each by itself, and no other with it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import route, rule, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.fields import ANY
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.route import Hop, Route
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
+
+V4, V6 = int(socket.AF_INET), int(socket.AF_INET6)
+Attributes = dict[int, bytes]
+
+
+def u32(number: int) -> bytes:
+    return struct.pack("=I", number)
+
+
+def v4(text: str) -> bytes:
+    return socket.inet_aton(text)
+
+
+def v6(text: str) -> bytes:
+    return socket.inet_pton(V6, text)
+
+
+def packed(attributes: Attributes) -> bytes:
+    return b"".join(
+        struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in attributes.items()
+    )
+
+
+# Rules
+
+
+def read_rule(attributes: Attributes, protocol: int = 75, **header: int) -> Rule:
+    usual = {"family": V4, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0}
+    tagged = {rule.FRA_PRIORITY: u32(700), **attributes, rule.FRA_PROTOCOL: bytes([protocol])}
+    found = rule.from_message(rule.HEADER.pack(*{**usual, **header}.values()) + packed(tagged))
+    assert found and found[1] == protocol
+    return found[0]
+
+
+PLAIN = Rule(V4, 700, table=254)
+RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
+    "nothing": ({}, {}, {}),
+    "a priority": ({rule.FRA_PRIORITY: u32(2**32 - 1)}, {}, {"priority": 2**32 - 1}),
+    "a source": ({rule.FRA_SRC: v4("10.0.1.0")}, {"src_len": 24}, {"src": (v4("10.0.1.0"), 24)}),
+    "a destination": ({rule.FRA_DST: v4("10.0.1.5")}, {"dst_len": 32}, {"dst": (v4("10.0.1.5"), 32)}),
+    "addresses of IPv6": (
+        {rule.FRA_SRC: v6("fd00::"), rule.FRA_DST: v6("fd01::1")},
+        {"family": V6, "src_len": 8, "dst_len": 128},
+        {"family": V6, "src": (v6("fd00::"), 8), "dst": (v6("fd01::1"), 128)},
+    ),
+    "a link in": ({rule.FRA_IIFNAME: b"eth0.100\0"}, {}, {"iif": "eth0.100"}),
+    "a link out": ({rule.FRA_OIFNAME: b"eth1\0"}, {}, {"oif": "eth1"}),
+    "a mark": (
+        {rule.FRA_FWMARK: u32(0x80000001), rule.FRA_FWMASK: u32(0x80000003)},
+        {},
+        {"fwmark": 0x80000001, "fwmask": 0x80000003},
+    ),
+    "no mark": ({rule.FRA_FWMARK: u32(0), rule.FRA_FWMASK: u32(0x80)}, {}, {"fwmark": 0, "fwmask": 0x80}),
+    "a type of service": ({}, {"tos": 16}, {"tos": 16}),
+    "an l3mdev": ({rule.FRA_L3MDEV: b"\1"}, {"table": 0}, {"l3mdev": True, "table": 0}),
+    "no l3mdev": ({rule.FRA_L3MDEV: b"\0"}, {}, {}),
+    "users": ({rule.FRA_UID_RANGE: struct.pack("=II", 5, 2**31)}, {}, {"uidrange": (5, 2**31)}),
+    "a protocol": ({rule.FRA_IP_PROTO: b"\x11"}, {}, {"ipproto": 17}),
+    "a source port": ({rule.FRA_SPORT_RANGE: struct.pack("=HH", 1, 65534)}, {}, {"sport": (1, 65534)}),
+    "a destination port": ({rule.FRA_DPORT_RANGE: struct.pack("=HH", 80, 90)}, {}, {"dport": (80, 90)}),
+    "inverted": ({}, {"flags": 0x2}, {"invert": True}),
+    "another flag": ({}, {"flags": 0x1 | 0x4 | 0x10000}, {}),
+    "a table of the header": ({}, {"table": 7}, {"table": 7}),
+    "a table beyond the header": ({rule.FRA_TABLE: u32(1003)}, {"table": 252}, {"table": 1003}),
+    "a table in both": ({rule.FRA_TABLE: u32(7)}, {"table": 7}, {"table": 7}),
+    "a table that is not looked up": ({rule.FRA_TABLE: u32(7)}, {"table": 7, "action": 8}, {"action": 8, "table": 0}),
+    "a goto": ({rule.FRA_GOTO: u32(2**31)}, {"table": 0, "action": 2}, {"action": 2, "goto": 2**31, "table": 0}),
+    "a goto of another action": ({rule.FRA_GOTO: u32(9)}, {"table": 0, "action": 6}, {"action": 6, "table": 0}),
+    "a suppressor": ({rule.FRA_SUPPRESS_PREFIXLEN: u32(0)}, {}, {"suppress_prefixlength": 0}),
+    "a suppressor of half": ({rule.FRA_SUPPRESS_PREFIXLEN: u32(64)}, {}, {"suppress_prefixlength": 64}),
+    "padding": ({rule.FRA_PAD: b""}, {}, {}),
+}
+
+
+@pytest.mark.parametrize(("attributes", "header", "expected"), RULES.values(), ids=RULES.keys())
+def test_what_is_said_of_a_rule_is_one_field(
+    attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]
+) -> None:
+    assert read_rule(attributes, **header) == PLAIN._replace(**expected)
+
+
+def test_a_rule_of_no_protocol_is_of_protocol_0() -> None:
+    assert rule.from_message(rule.HEADER.pack(V4, 0, 0, 0, 254, 1, 0)) == (Rule(V4, 0, table=254), 0)
+
+
+def test_rules_of_many_addresses_are_read_as_one_by_one() -> None:
+    """They are taken apart together where their last attribute is an address, source or destination."""
+    bodies = [
+        rule.HEADER.pack(V4, *lengths, 0, 254, 1, 0) + packed({rule.FRA_PRIORITY: u32(7), kind: v4(f"10.0.0.{last}")})
+        for last in range(3)
+        for kind, lengths in ((rule.FRA_SRC, (0, 32)), (rule.FRA_DST, (30, 0)), (rule.FRA_SRC, (0, 31)))
+    ]
+    expected = [rule.from_message(body) for body in bodies]
+    assert rule.from_messages(bodies) == expected and len(set(expected)) == 9
+
+
+BARE = Rule(V4, 700)
+NAMED: dict[str, tuple[t.Any, t.Any]] = {
+    "src": ((v4("10.0.0.0"), 8), (v4("10.0.0.0"), 16)),
+    "dst": ((v4("10.0.0.0"), 8), (v4("11.0.0.0"), 8)),
+    "iif": ("eth0", "eth1"),
+    "oif": ("eth0", "eth1"),
+    "fwmark": (1, 2),
+    "fwmask": (1, 2),
+    "tos": (8, 16),
+    "uidrange": ((1, 2), (1, 3)),
+    "ipproto": (6, 17),
+    "sport": ((1, 2), (1, 3)),
+    "dport": ((1, 2), (2, 2)),
+    "table": (254, 1003),
+    "suppress_prefixlength": (0, 1),
+}
+
+
+def catches(told: Rule, other: Rule) -> bool:
+    """Whether the kernel, told to delete a rule, deletes another one that stands before it."""
+    return rule_order._Hits([other, told]).first(1) == 0
+
+
+@pytest.mark.parametrize("field", NAMED)
+def test_the_kernel_takes_for_the_rule_to_delete_whatever_has_all_that_is_named(field: str) -> None:
+    """net/core/fib_rules.c, rule_find."""
+    one, other = (BARE._replace(**{field: value}) for value in NAMED[field])
+    assert catches(BARE, one) and not catches(one, BARE)
+    assert catches(one, one) and not catches(one, other)
+
+
+def test_the_kernel_takes_no_rule_of_another_place_or_action_for_the_one_to_delete() -> None:
+    others = [BARE._replace(family=V6), BARE._replace(priority=701), BARE._replace(action=rule.BLACKHOLE)]
+    assert not any(catches(BARE, other) or catches(other, BARE) for other in others)
+    l3mdev = BARE._replace(l3mdev=True)
+    assert catches(BARE, l3mdev) and not catches(l3mdev, BARE)
+
+
+@pytest.mark.parametrize("change", [{"invert": True}, {"goto": 900}], ids=str)
+def test_the_kernel_does_not_look_at_invert_and_goto_of_the_rule_to_delete(change: dict[str, t.Any]) -> None:
+    other = BARE._replace(**change)
+    assert catches(BARE, other) and catches(other, BARE)
+
+
+# Routes
+
+
+def read_route(attributes: Attributes, protocol: int = 75, **header: int) -> Route:
+    usual = {
+        "family": V4,
+        "dst_len": 0,
+        "src_len": 0,
+        "tos": 0,
+        "table": 254,
+        "protocol": protocol,
+        "scope": 0,
+        "type": 1,
+    }
+    body = route.HEADER.pack(*{**usual, "flags": 0, **header}.values()) + packed({route.RTA_OIF: u32(2), **attributes})
+    found = route.from_message(body, {2: "eth1", 3: "eth2"})
+    assert found and found[1] == protocol
+    return found[0]
+
+
+def nexthop(index: int, weight: int, flags: int = 0, via: bytes = b"") -> bytes:
+    data = packed({route.RTA_GATEWAY: via}) if via else b""
+    return route.NEXTHOP.pack(route.NEXTHOP.size + len(data), flags, weight, index) + data
+
+
+WAY = Route(V4, 254, hops=(Hop("eth1"),))
+ROUTES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
+    "nothing": ({}, {}, {}),
+    "a prefix": ({route.RTA_DST: v4("10.8.0.0")}, {"dst_len": 16}, {"dst": (v4("10.8.0.0"), 16)}),
+    "IPv6": (
+        {route.RTA_DST: v6("fd00::1"), route.RTA_GATEWAY: v6("fe80::1"), route.RTA_PREF: b"\0"},
+        {"family": V6, "dst_len": 128},
+        {"family": V6, "dst": (v6("fd00::1"), 128), "hops": (Hop("eth1", v6("fe80::1")),)},
+    ),
+    "a table of the header": ({}, {"table": 7}, {"table": 7}),
+    "a table beyond the header": ({route.RTA_TABLE: u32(1003)}, {"table": 252}, {"table": 1003}),
+    "a metric": ({route.RTA_PRIORITY: u32(2**32 - 1)}, {}, {"metric": 2**32 - 1}),
+    "a scope": ({}, {"scope": 253}, {"scope": 253}),
+    "a source": ({route.RTA_PREFSRC: v4("10.0.0.9")}, {}, {"src": v4("10.0.0.9")}),
+    "an MTU": ({route.RTA_METRICS: packed({route.RTAX_MTU: u32(1400)})}, {}, {"mtu": 1400}),
+    "an MTU that is not locked": (
+        {route.RTA_METRICS: packed({route.RTAX_LOCK: u32(0), route.RTAX_MTU: u32(1400), 8: u32(0)})},
+        {},
+        {"mtu": 1400},
+    ),
+    "a gateway": ({route.RTA_GATEWAY: v4("10.0.0.1")}, {}, {"hops": (Hop("eth1", v4("10.0.0.1")),)}),
+    "on the link": (
+        {route.RTA_GATEWAY: v4("10.0.0.1")},
+        {"flags": route.RTNH_F_ONLINK},
+        {"hops": (Hop("eth1", v4("10.0.0.1"), onlink=True),)},
+    ),
+    "other flags": ({}, {"flags": 0x1 | 0x8 | 0x10 | 0x400}, {}),
+    "another link": ({route.RTA_OIF: u32(3)}, {}, {"hops": (Hop("eth2"),)}),
+    "a link that has gone": ({route.RTA_OIF: u32(9)}, {}, {"hops": (Hop("if9"),)}),
+    "a local address": ({}, {"type": 2, "scope": 254}, {"type": 2, "scope": 254}),
+    **{
+        name: ({}, {"type": number}, {"type": number, "hops": ()})
+        for name, number in (("blackhole", 6), ("unreachable", 7), ("prohibit", 8), ("throw", 9))
+    },
+    "no end": ({route.RTA_CACHEINFO: struct.pack("=IIiIIIII", 1, 2, 0, 4, 5, 6, 7, 8)}, {}, {}),
+    "several ways": (
+        {
+            route.RTA_MULTIPATH: nexthop(3, 255, route.RTNH_F_ONLINK, v4("10.0.0.3"))
+            + nexthop(2, 0, 0x10, v4("10.0.0.2"))
+            + nexthop(9, 1)
+        },
+        {},
+        {
+            "hops": (
+                Hop("eth1", v4("10.0.0.2")),
+                Hop("eth2", v4("10.0.0.3"), onlink=True, weight=256),
+                Hop("if9", weight=2),
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("attributes", "header", "expected"), ROUTES.values(), ids=ROUTES.keys())
+def test_what_is_said_of_a_route_is_one_field(
+    attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]
+) -> None:
+    assert read_route(attributes, **header) == WAY._replace(**expected)
+
+
+CONNECTED: list[tuple[Route, bool]] = [
+    (WAY._replace(scope=route.LINK), True),
+    (WAY._replace(scope=route.HOST), True),
+    (WAY._replace(scope=200), False),
+    (WAY, False),
+    (WAY._replace(family=V6), True),
+    (WAY._replace(family=V6, hops=(Hop("eth1", v6("fe80::1")),)), False),
+    (WAY._replace(family=V6, hops=(Hop("eth1", v6("fe80::1")), Hop("eth2"))), True),
+    (WAY._replace(family=V6, type=route.LOCAL), False),
+    (WAY._replace(family=V6, hops=()), False),
+]
+
+
+@pytest.mark.parametrize(("one", "expected"), CONNECTED)
+def test_the_addresses_of_a_connected_route_are_neighbours(one: Route, expected: bool) -> None:
+    assert one.is_connected == expected
+
+
+ADDRESSES: list[tuple[Route, str]] = [
+    (WAY, ""),
+    (WAY._replace(dst=(v4("10.0.0.1"), 32)), "10.0.0.1"),
+    (WAY._replace(dst=(v4("10.0.0.0"), 31)), ""),
+    (WAY._replace(family=V6, dst=(v6("fd00::1"), 128)), "fd00::1"),
+    (WAY._replace(family=V6, dst=(v6("fd00::"), 32)), ""),
+    (WAY._replace(dst=(v4("10.0.0.1"), 32), type=route.BLACKHOLE, hops=()), ""),
+]
+
+
+@pytest.mark.parametrize(("one", "address"), ADDRESSES)
+def test_a_route_to_one_address_names_it(one: Route, address: str) -> None:
+    assert one.address == address and (one.dst == ANY or one.dst[0])
+
+
+def test_a_route_names_the_links_that_it_leads_over() -> None:
+    assert WAY._replace(hops=(Hop("a"), Hop("b"), Hop("b", v4("10.0.0.1")))).links == {"a", "b"}
