@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import time
 import types
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +23,12 @@ pytest.importorskip("ansible")
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.validation import check_type_int
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _lookout
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
 
 Result = dict[str, t.Any]
 LIFE = "3ad5\nnet:[1]\n17"
+ALIVE = f"{LIFE}\n900.00\n"  # the node's answer: its life and its uptime
 CONFIRMED: Result = {"state": "confirmed", "told": "confirmed", "age": 0}
 IMMEDIATE = {"before_header": "immediate: x"}
 PERMANENT = {"before_header": "permanent: y"}
@@ -109,20 +114,20 @@ def test_seconds_out_of_range_name_the_option(given: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "host",
+    ("result", "options"),
     [
-        Host([{"changed": False, "diff": []}], checkpoint=30),
-        Host([{"changed": True, "diff": [PERMANENT]}], checkpoint=30),
-        Host([{"changed": True, "diff": [IMMEDIATE]}], checkpoint=0),
-        Host([{"changed": True, "diff": [IMMEDIATE]}], checkpoint=30, check=True),
-        Host([{"changed": True, "diff": [IMMEDIATE]}], checkpoint=30, check=True, transport="local"),
-        Host([{"failed": True, "msg": "no"}], checkpoint=30),
-        Host([{"failed": True, "msg": "checkpoint must be"}], checkpoint=3),
-        Host([{"changed": True, "diff": [PERMANENT]}], checkpoint=30, immediate="no", transport="local"),
+        ({"changed": False, "diff": []}, {"checkpoint": 30}),
+        ({"changed": True, "diff": [PERMANENT]}, {"checkpoint": 30}),
+        ({"changed": True, "diff": [IMMEDIATE]}, {"checkpoint": 0}),
+        ({"changed": True, "diff": [IMMEDIATE]}, {"checkpoint": 30, "check": True}),
+        ({"changed": True, "diff": [IMMEDIATE]}, {"checkpoint": 30, "check": True, "transport": "local"}),
+        ({"failed": True, "msg": "no"}, {"checkpoint": 30}),
+        ({"failed": True, "msg": "checkpoint must be"}, {"checkpoint": 3}),
+        ({"changed": True, "diff": [PERMANENT]}, {"checkpoint": 30, "immediate": "no", "transport": "local"}),
     ],
 )
-def test_where_nothing_is_armed_the_module_runs_once_as_it_was_called(host: Host) -> None:
-    result = host._results[0]
+def test_where_nothing_is_armed_the_module_runs_once_as_it_was_called(result: Result, options: Result) -> None:
+    host = Host([copy.deepcopy(result)], **options)
     assert host.execute() == result
     assert (host.runs, host.commands, host.resets) == ([host._task.args], [], 0)
 
@@ -149,7 +154,7 @@ def test_what_is_armed_is_confirmed_over_a_new_connection_and_the_module_run_aga
 
 
 def test_an_answer_that_was_lost_is_not_a_failure() -> None:
-    host = Host([armed(), {"changed": False, "diff": []}], [None, LIFE + "\n"], checkpoint=30)
+    host = Host([armed(), {"changed": False, "diff": []}], [None, ALIVE], checkpoint=30)
     assert host.execute() == {"changed": True, "diff": [IMMEDIATE]}
 
 
@@ -161,7 +166,7 @@ def test_an_answer_that_was_lost_is_not_a_failure() -> None:
             [None, {"state": "rolled back", "told": "It was rolled back.", "age": 1}],
             "rp_filter: It was rolled back. The last try to connect before that: No route to host",
         ),
-        (["4711\nnet:[1]\n"], "rp_filter: the node was started anew before"),
+        (["4711\nnet:[1]\n17\n1.00\n"], "rp_filter: the node was started anew before"),
         ([], "rp_filter: the controller could not come back to the node over a new connection within 30 s"),
     ],
 )
@@ -180,7 +185,7 @@ def test_a_module_whose_connection_broke_is_asked_after() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [LIFE, {"state": "none", "told": "", "age": 0}, {"state": "rolled back", "told": "An old one.", "age": 99}],
+    [ALIVE, {"state": "none", "told": "", "age": 0}, {"state": "rolled back", "told": "An old one.", "age": 99}],
 )
 def test_a_connection_that_broke_before_anything_was_armed_stays_that_error(answer: t.Any) -> None:
     host = Host([AnsibleConnectionFailure("Broken pipe")], [answer], checkpoint=30)
@@ -214,3 +219,208 @@ def test_a_connection_that_proves_nothing_goes_unprotected_or_asks_a_command(tra
 def test_a_connection_through_the_network_needs_no_command(transport: str) -> None:
     host = Host([armed(), {"changed": False}], [CONFIRMED], checkpoint=30, transport=transport)
     assert host.execute()["changed"] and host.resets == 1
+
+
+# A connection of ssh, which is looked after
+
+
+class Ssh:
+    """The connection of ssh. log: what its master process was told."""
+
+    transport = "ssh"
+    become = None
+
+    def __init__(self, log: Path) -> None:
+        self._options: dict[str, t.Any] = {
+            "host": "node1", "ssh_args": "-C -o ControlPersist=60s", "ssh_common_args": "", "ssh_extra_args": "", "timeout": 10,
+            "reconnection_retries": 2, "ssh_executable": "ssh",
+        }  # fmt: skip
+        self._origins: dict[str, str] = {}
+        self._shell = types.SimpleNamespace(tmpdir="/tmp/x")
+        self._log = log
+        log.write_text("")
+
+    def has_option(self, name: str) -> bool:
+        return name in self._options
+
+    def get_option(self, name: str) -> t.Any:
+        return self._options[name]
+
+    def set_option(self, name: str, value: t.Any) -> None:
+        self._options[name] = value
+
+    def reset(self) -> None:
+        pass
+
+    def _build_command(self, *words: str) -> list[str]:
+        return ["sh", "-c", f"echo {words[3]} >> {self._log}"]
+
+    @property
+    def told(self) -> set[str]:
+        return set(self._log.read_text().split())
+
+
+class SshHost(Host):
+    """hangs: its module's connection has died, which it hears of when that is hung up."""
+
+    def __init__(self, log: Path, results: t.Any, answers: t.Any, hangs: float = 0.0) -> None:
+        super().__init__(results, answers, checkpoint=30)
+        self._connection: t.Any = Ssh(log)
+        self._hangs = hangs
+        self.seen: list[Result] = []
+
+    def _run(self, arguments: Result) -> Result:
+        self.seen.append(dict(self._connection._options))
+        end = time.monotonic() + self._hangs
+        while time.monotonic() < end:
+            if "exit" in self._connection.told:
+                raise AnsibleConnectionFailure("Shared connection closed")
+            time.sleep(0.01)
+        return super()._run(arguments)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, seconds in {"CHECK": 0.02, "FIRST_LOOK": 0.1, "PAUSE": 0.02, "SETTLING": 0.05}.items():
+        monkeypatch.setattr(_lookout, name, seconds)
+    return tmp_path / "log"
+
+
+BACK: Result = {"state": "rolled back", "told": "Back.", "age": 0.0}
+YOUNG = "4711\nnet:[1]\n17\n0.17\n"  # another life, which has begun this moment
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (
+            [None, {"state": "armed", "told": "", "age": 1}, BACK, BACK],
+            "rp_filter: Back. The connection broke while the module",
+        ),
+        ([ALIVE, None, YOUNG, YOUNG], "rp_filter: the node was restarted while the module ran, so that a change"),
+    ],
+    ids=["rolled back", "restarted"],
+)
+def test_a_connection_that_died_without_a_word_is_hung_up(log: Path, answers: list[t.Any], said: str) -> None:
+    host = SshHost(log, [], answers, hangs=20.0)
+    result = host.execute()
+    assert result["failed"] and result["msg"].startswith(said)
+    assert host._connection.told == {"check", "exit"}
+    assert host._connection._options["ssh_args"] == "-C -o ControlPersist=60s"
+
+
+def test_a_module_that_takes_its_time_is_left_alone(log: Path) -> None:
+    old: Result = {"state": "rolled back", "told": "An old one.", "age": 99.0}
+    waiting = [{"state": "none", "told": "", "age": 0}, old, ALIVE] * 300
+    host = SshHost(log, [{"changed": False}], waiting, hangs=0.5)
+    assert _checkpoint.execute(t.cast(t.Any, host), host._run) == {"changed": False}
+    assert "exit" not in host._connection.told and len(host._answers) < len(waiting)
+
+
+def test_a_module_that_soon_ends_is_not_looked_after(log: Path) -> None:
+    host = SshHost(log, [{"changed": False}], [])
+    assert host.execute() == {"changed": False} and host.commands == []
+
+
+def test_a_broken_connection_is_tried_again_once_it_is_certain_that_nothing_came_of_it(log: Path) -> None:
+    none: Result = {"state": "none", "told": "", "age": 0}
+    host = SshHost(log, [AnsibleConnectionFailure("Broken pipe"), {"changed": False}], [none])
+    assert host.execute() == {"changed": False}
+    assert [seen["reconnection_retries"] for seen in host.seen] == [0, 0]
+    assert host._connection._options["reconnection_retries"] == 2
+    host = SshHost(log, [AnsibleConnectionFailure("Broken pipe")] * 3, [none] * 3)
+    with pytest.raises(AnsibleConnectionFailure, match="Broken pipe"):
+        host.execute()
+    host = SshHost(log, [AnsibleConnectionFailure("Broken pipe")], [BACK])
+    assert host.execute()["msg"].startswith("rp_filter: Back.")
+
+
+def test_without_a_master_process_ssh_itself_ends_a_dead_connection_after_the_deadline(log: Path) -> None:
+    host = SshHost(log, [{"changed": False}] * 2, [])
+    host.execute = lambda: _checkpoint.execute(t.cast(t.Any, host), host._run)  # type: ignore[method-assign]
+    host.execute()
+    host._connection.set_option("ssh_args", "-C")
+    host.execute()
+    assert [seen["ssh_extra_args"] for seen in host.seen] == ["", "-o ServerAliveInterval=13 -o ServerAliveCountMax=2"]
+
+
+def test_the_checkpoint_of_another_task_is_none_of_ours(log: Path) -> None:
+    host = SshHost(log, [], [{"state": "armed", "told": "", "age": 500.0}])
+    lookout = Lookout(t.cast(t.Any, host), 30)
+    assert not lookout._is_lost(lookout._look(host))
+
+
+@pytest.mark.parametrize("uptime", ["12.50", "5012.50", "", "?"])
+def test_a_node_whose_uptime_can_not_be_is_not_taken_for_restarted(log: Path, uptime: str) -> None:
+    """lxcfs counts a container's uptime from its own start, while the kernel counts the start of process 1 from the host's."""
+    answer = _lookout.parse(f"6d5b\nnet:[4026531840]\n500000\n{uptime}\n")
+    lookout = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30)
+    lookout._connected = time.monotonic() - 10
+    assert answer.state == "gone"
+    assert not lookout.is_restarted(answer)
+    assert lookout.is_restarted(_lookout.parse("6d5b\nnet:[4026531840]\n500000\n5003.00\n"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent", "deadline", "is_lost"),
+    [
+        (Answer(SILENT, ""), 29, None, False),
+        (Answer(SILENT, ""), 31, None, True),
+        (Answer(SILENT, ""), 1, 1, True),
+        (Answer("armed", ""), None, 1, False),
+        (Answer("armed", ""), None, 11, True),
+        (Answer("none", ""), None, None, False),
+    ],
+)
+def test_how_long_a_node_is_waited_for(
+    log: Path, answer: Answer, silent: float | None, deadline: float | None, is_lost: bool
+) -> None:
+    """silent, deadline: seconds ago."""
+    lookout, now = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30), time.monotonic()
+    lookout._silent = None if silent is None else now - silent
+    lookout._deadline = None if deadline is None else now - deadline
+    assert lookout._is_lost(answer) is is_lost
+
+
+ARMED_AT, BACK_AT = 1767323045.0, 1767323075.9  # 2026-01-02 03:04:05 UTC
+
+
+def test_an_armed_checkpoint_says_whose_it_is_since_when_and_for_how_long() -> None:
+    one = model.Armed("1f", "rp_filter, from 192.0.2.7", ARMED_AT, 30, 99.0, (1, 2), (3, 4), "timer")
+    assert str(one) == "the checkpoint of rp_filter, from 192.0.2.7, armed at 2026-01-02 03:04:05 UTC for 30 s"
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({}, "0 steps undone"),
+        ({"steps": 1}, "1 step undone"),
+        ({"steps": 2, "left": ("a is b",)}, "2 steps undone"),
+        ({"steps": 3, "failed": ("c: no", "d: no")}, "3 steps undone"),
+        ({"steps": 4, "left": ("a", "b"), "failed": ("c: no",)}, "4 steps undone"),
+    ],
+)
+def test_a_roll_back_says_when_and_why_and_what_is_not_as_it_was(fields: Result, count: str) -> None:
+    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, "nobody confirmed it", **fields))
+    begin = "the change of rp_filter was rolled back at 2026-01-02 03:04:35 UTC, as nobody confirmed it; "
+    assert text.startswith(f"{begin}{count}.")
+    lists = [fields[name] for name in ("left", "failed") if name in fields]
+    told = text[len(f"{begin}{count}.") :]
+    assert told.count(".") == told.count(": ") - sum(one.count(": ") for items in lists for one in items) == len(lists)
+    assert all(f": {'; '.join(items)}." in told for items in lists)
+
+
+@pytest.mark.parametrize("given", [-2, -1, 1, 2, 4, 3601])
+def test_the_refusal_of_seconds_repeats_them(given: int) -> None:
+    with pytest.raises(Invalid, match=f"; {given} was given$"):
+        model.seconds(given)
+
+
+def test_the_shortest_and_the_longest_time_are_times() -> None:
+    assert [model.seconds(one) for one in (5, 3600)] == [5, 3600]
+
+
+@pytest.mark.parametrize("line", ["{", '{"state": 1}', '{"state": "armed", "told": "", "age": "soon"}', '{"other": 1}'])
+def test_what_the_program_does_not_answer_is_asked_again(line: str) -> None:
+    with pytest.raises(AnsibleConnectionFailure, match="the node answered"):
+        _lookout.parse(line)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Takes a change back that was made under a checkpoint, or hears that it may stay. What it does is in the node's log.
+"""Undoes a change that was made under a checkpoint, or hears that it may stay. What it does is in the node's log.
 
 Started as ``rollback.pyz VERB ARGUMENT...``:
 
@@ -37,6 +37,7 @@ from .._model.link_message import Message, Request
 from .._model.problem import Failure, Left
 from .._model.route import Hop, Route
 from .._model.rule import Rule
+from .._model.rule_order import Order
 from .._system import (
     checkpoint,
     files,
@@ -55,9 +56,9 @@ from .._system import (
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
-# Each operation is performed by the edge whose module it is of.
+# Each operation is performed, and read back, by the backend whose module it is of.
 KNOWN = codec.vocabulary(
-    *(Entry, Rule, Route, Hop, files.Content, files.Target),
+    *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
     *t.get_args(files.Operation),
     *(netlink.Change, *t.get_args(netlink.Operation)),
     *(Message, Request, *t.get_args(link_messages.Operation)),
@@ -89,10 +90,10 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 def libraries(operations: t.Iterable[t.Any]) -> list[str]:
     """The Python libraries that performing them takes. Raises Missing where the node does not have them."""
-    if not any(type(operation).__module__ == netlink.__name__ for operation in operations):
-        return []
-    library.load(library.PYROUTE2, *netlink.MODULES)
-    return [library.PYROUTE2]
+    names = library.needed(operations)
+    for name in names:
+        library.load(name, *netlink.MODULES)
+    return names
 
 
 def ready(*names: str) -> int:
@@ -170,18 +171,24 @@ def _armed(identity: str) -> Armed | None:
 
 
 def _run(command: str, armed: Armed) -> str:
-    """Why the shell command did not end well; empty where it did."""
+    """Why the shell command did not end well; empty where it did. What it leaves in the background is not waited for."""
     rest = max(0.0, armed.deadline - time.monotonic() - MARGIN)
-    try:
-        # pylint: disable-next=ansible-bad-function  # there is no AnsibleModule here
-        done = subprocess.run(
-            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=rest, check=False, cwd="/", text=True, errors="replace",
+    # What is left in the background would keep a pipe open.
+    with os.fdopen(os.memfd_create("kubenode"), "w+b") as output:
+        # pylint: disable-next=ansible-bad-function,consider-using-with  # there is no AnsibleModule here
+        shell = subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd="/",
+            start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"checkpoint_command, {command!r}, did not end in time"
-    said = done.stdout.strip()[-500:]
-    return f"checkpoint_command, {command!r}, answered {done.returncode}: {said}" if done.returncode else ""
+        try:
+            status = shell.wait(rest)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+            return f"checkpoint_command, {command!r}, did not end in time"
+        output.seek(0)
+        said = output.read().decode(errors="replace").strip()[-500:]
+    return f"checkpoint_command, {command!r}, answered {status}: {said}" if status else ""
 
 
 @contextlib.contextmanager
@@ -192,7 +199,7 @@ def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
     with contextlib.ExitStack() as stack:
         for patience, ending in PATIENCE:
             try:
-                stack.enter_context(lock.exclusive(patience=patience))
+                stack.enter_context(process.sharing(stack.enter_context(lock.exclusive(patience=patience))))
                 break
             except Failure:
                 if run and ending:
@@ -223,29 +230,45 @@ def _roll_back(identity: str, reason: str) -> None:
 
 
 def replay(armed: Armed, reason: str) -> RolledBack:
-    """Takes back what the journal has, the newest first; what goes wrong with one entry does not keep the others."""
-    undone, left, failed = 0, [], []
+    """Undoes what the journal has, the newest first; what goes wrong with one entry does not keep the others.
+
+    A step counts as undone when what it had changed was read back and is as before.
+    """
+    undone, left, failed = 0, list[str](), list[str]()
     for line in reversed(checkpoint.entries()):
-        summary = line[:80]
+        summary, found = line[:80], len(left)
         try:
             summary, operation = codec.decode(line, KNOWN)
-            _perform(operation)
-            undone += 1
-        except Left as found:
-            left.append(str(found))
-        except Exception as error:  # also what nobody has foreseen: the entries before it are still to be taken back
+            backend = _backend(operation)
+            try:
+                backend.perform(operation)
+            except Left as others:
+                left.append(str(others))
+            differences = backend.verify(operation)
+            failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
+            undone += not differences and len(left) == found
+        except Exception as error:  # also what nobody has foreseen: the entries before it are still to be undone
             failed.append(f"{summary}: {error}")
     return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
 
 
-def _perform(operation: t.Any) -> None:
-    edges: dict[str, t.Callable[[t.Any], None]] = {
-        files.__name__: files.Files().perform,
-        link_messages.__name__: link_messages.LinkMessages().perform,
-        netlink.__name__: netlink.Netlink().perform,
-        nft.__name__: nft.Nft(process.run, syslog.syslog).replace,
-        resolved.__name__: resolved.Resolved(process.run).perform,
-        sysctl.__name__: sysctl.Sysctl().perform,
-        units.__name__: units.Units(process.run).perform,
+class Backend(t.Protocol):
+    def perform(self, operation: t.Any) -> None:
+        """Does it. Raises Failure, and Left where others have changed what it is about."""
+
+    def verify(self, operation: t.Any) -> list[str]:
+        """What is not as the operation should have left it, read anew, in sentences' middles. What others changed since is no
+        part of that."""
+
+
+def _backend(operation: t.Any) -> Backend:
+    backends: dict[str, t.Callable[[], Backend]] = {
+        files.__name__: files.Files,
+        link_messages.__name__: link_messages.LinkMessages,
+        netlink.__name__: netlink.Netlink,
+        nft.__name__: lambda: nft.Nft(process.run, syslog.syslog),
+        resolved.__name__: lambda: resolved.Resolved(process.run),
+        sysctl.__name__: sysctl.Sysctl,
+        units.__name__: lambda: units.Units(process.run),
     }
-    edges[type(operation).__module__](operation)
+    return backends[type(operation).__module__]()

@@ -5,7 +5,7 @@
 
 """Where a checkpoint is kept: a folder in /run, which a boot empties, for root alone. Its files are for operators to read.
 
-armed.json: the checkpoint that waits. rolled-back.json: the last one that was not confirmed, until the next is armed.
+armed.json: the checkpoint that waits. rolled-back.json: the last one that was not confirmed, until the next run.
 journal: what takes back each step, a line each, written before the step is done. rollback.pyz: the program that does it;
 rollback: the command that starts it, for people and the controller (``sh rollback status``), as no program in /run may be run
 by itself everywhere.
@@ -87,6 +87,12 @@ def clear() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
 
 
+def clear_unless_armed() -> None:
+    """Clears what a roll-back told, or a run that was killed before it armed anything has left. Under the lock."""
+    if not os.path.lexists(ARMED):
+        clear()
+
+
 def note(entry: str) -> None:
     """Adds a line to the journal; it is there, should the caller be killed next. Raises Failure."""
     with _answering(), open(os.open(JOURNAL, os.O_WRONLY | os.O_APPEND), "w", encoding="ascii") as journal:
@@ -116,7 +122,7 @@ def _read(path: str) -> t.Any:
         return None
     try:
         told = codec.decode(found.text, KNOWN) if isinstance(found, files.Content) else None
-        if not isinstance(told, (Armed, RolledBack)):
+        if not isinstance(told, (Armed, RolledBack)) or not all(map(_is_number, told._asdict().items())):
             raise codec.Unreadable("it is something else")
         return told
     except codec.Unreadable as damage:
@@ -124,6 +130,12 @@ def _read(path: str) -> t.Any:
             f"{path}, which tells of a checkpoint, can not be read: {damage}. Nothing was changed. What it may have been about"
             f" is in {JOURNAL}; see to that, and remove {FOLDER}"
         ) from damage
+
+
+def _is_number(field: tuple[str, t.Any]) -> bool:
+    """Of a field that is to be one: what tells of a checkpoint is reckoned with."""
+    name, value = field
+    return name not in ("since", "seconds", "deadline", "at") or isinstance(value, (int, float))
 
 
 def _write(path: str, text: str) -> None:

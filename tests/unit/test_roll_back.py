@@ -1,0 +1,92 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A step of a roll-back counts as undone when it reads back so."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.checkpoint import Armed, Entry, RolledBack
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Left
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
+    checkpoint,
+    files,
+    link_messages,
+    netlink,
+    nft,
+    process,
+    resolved,
+    sysctl,
+    units,
+)
+
+ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
+
+
+def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
+    """Of steps that are called after their numbers."""
+    entries = [codec.encode(Entry(f"step {number}", one), rollback.KNOWN) for number, one in enumerate(operations)]
+    monkeypatch.setattr(checkpoint, "entries", lambda: entries)
+    return rollback.replay(ARMED, "nobody confirmed it")
+
+
+def test_what_is_back_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("ours")
+    put, remove = files.Put(f"{tmp_path}/one", files.Target("x")), files.Remove(f"{tmp_path}/other")
+    told = replay(monkeypatch, put, remove)
+    assert (told.steps, told.left, told.failed) == (2, (), ())
+
+
+def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(files.Files, "perform", lambda self, operation: None)
+    told = replay(monkeypatch, files.Put(f"{tmp_path}/one", files.Target("x")), files.Remove(f"{tmp_path}/two"))
+    assert (told.steps, told.failed) == (1, (f"step 0: {tmp_path}/one is not there",))
+
+
+def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(self: t.Any, operation: t.Any) -> None:
+        raise Left("a route of another program")
+
+    monkeypatch.setattr(sysctl.Sysctl, "perform", leave)
+    monkeypatch.setattr(sysctl.Sysctl, "read", lambda self, key: 1)
+    told = replay(monkeypatch, sysctl.Restore("net/x", 0, 1), sysctl.Restore("net/x", 0, 2))
+    assert (told.steps, told.left) == (0, ("a route of another program",) * 2)
+    assert told.failed == ("step 0: net.x is 1 and not 0",)
+
+
+def test_every_backend_can_read_back_what_it_does() -> None:
+    """A name in the journal without a backend would be found out when it is too late."""
+    operations = [
+        files.Remove("/x"), netlink.Apply(75, ()), link_messages.Apply(()), nft.Replace("ip", "x", ""),
+        resolved.Set("eth0", resolved.Dns()), sysctl.Write("x", 1), units.Reload(),
+    ]  # fmt: skip
+    assert all(callable(rollback._backend(one).verify) for one in operations)
+
+
+TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted", "differences"),
+    [
+        (TABLE % 1, TABLE % 9, []),
+        (TABLE % 1, "table ip x {\n}\n", ["table ip x is not as it was"]),
+        (TABLE % 1, "", ["table ip x is still there"]),
+        ("", TABLE % 1, ["table ip x is not there"]),
+        ("", "", []),
+    ],
+)
+def test_a_table_is_compared_without_its_counters(
+    monkeypatch: pytest.MonkeyPatch, shown: str, wanted: str, differences: list[str]
+) -> None:
+    edge = nft.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
+    monkeypatch.setattr(edge, "read", lambda family, name: shown or None)
+    monkeypatch.setattr(edge, "text", lambda family, name: shown)
+    assert edge.verify(nft.Replace("ip", "x", wanted)) == differences
