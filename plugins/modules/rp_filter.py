@@ -34,7 +34,10 @@ notes:
     pattern for links to come. So it changes when a link comes or goes that matches a pattern.
   - Warns of a line in another file that would win at the next boot, by the rules of systemd-sysctl and of
     C(sysctl --system), which also reads C(/etc/sysctl.conf).
-  - Warns of a name that is no link yet, and of a pattern that matches none. The permanent plane is written nevertheless.
+  - Warns of a name that is no link yet, with the link whose name is nearest, and with O(immediate) of a pattern that matches
+    none. The permanent plane is written nevertheless. Nothing is said about links in a root that is not process 1's.
+  - Warns of a line in C(/run/kubenode/rp-filter.jsonl) that no run has written. The line is ignored. A value that was
+    recorded there alone can not be put back.
   - A run after a boot has nothing to do where the boot has set all that O(path) says. On a node without systemd-sysctl it
     writes each link once more, and reports that as a change.
   - With O(state=absent) a link gets back the value from before if it is still the same link and has the value that was
@@ -50,6 +53,8 @@ options:
     description:
       - Names of links, of 1 to 15 letters, digits and C(_.+@~-), or shell patterns of these and C(*?[]!). They need not be there.
       - Links only; C(all), C(default) and C(lo) are refused as names and left out where a pattern matches them.
+      - A link whose own name contains one of C(*?[\=) can not be written in sysctl.d, where it would be a pattern or no key. It
+        is set where a pattern matches it, and has no line of its own.
       - Required with O(state=present). With O(state=absent) it has no meaning; all that belongs to O(path) is undone.
     type: list
     elements: str
@@ -64,7 +69,8 @@ options:
       - Whether C(net.ipv4.conf.all.rp_filter) may be changed when it makes O(mode) impossible.
       - It is lowered as far as O(mode) needs, after every other link, and C(net.ipv4.conf.default.rp_filter) for links to
         come, was raised to the value that it had by it. No other link's effective value changes.
-      - In the permanent plane the same is done to what other files set.
+      - In the permanent plane the same is done to what other files set. Warns of a line in a file that is read later and sets
+        less.
       - All of it is undone by O(state=absent), and by a call that does not need it any more.
     type: bool
     default: false
@@ -72,7 +78,8 @@ options:
     description:
       - The file of the permanent plane. Warns when a boot would not read it, as it reads files named C(*.conf) in
         C(/etc/sysctl.d) and its like.
-      - Also names the set of links that the call owns, without O(permanent) as well.
+      - Also names the set of links that the call owns, without O(permanent) as well. So another path is another set, and
+        O(state=absent) undoes that of O(path) alone.
       - A file that this collection did not write is not overwritten; the run is refused.
     type: path
     default: /etc/sysctl.d/90-kubenode-rp-filter.conf
@@ -160,6 +167,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model import na
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
     HEADING,
     MODES,
+    RP_FILTER,
     Wish,
     sysctl_text,
 )
@@ -171,7 +179,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources impor
     reverse_path_guards,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
@@ -195,7 +206,7 @@ def main() -> None:
         edge, files = Sysctl(), Files()
         # In another root the links are the builder's, not the node's.
         links = edge.links() if kernel.is_own_root() else {}
-        found = configuration()
+        found = configuration(module.warn)
         others = {name: text for name, text in found.items() if name != path}
         text = sysctl_text(wish, links, others) if wish else None
 
@@ -205,16 +216,18 @@ def main() -> None:
         resources: list[Resource] = [live, placed] if wish else [placed, live]
         if links and not module.params["immediate"]:
             resources.insert(0, boot_record.BootRecord(live, placed))
-        chosen: list[Guard] = []
-        if wish and module.params["immediate"]:
-            chosen.append(
-                reverse_path_guards.ReversePathLinks(wish, links, path if module.params["permanent"] else None)
-            )
+        chosen: list[Guard] = [reverse_path_guards.UnreadableRecord(files, RECORDS[RP_FILTER])] if links else []
+        if wish and links:
+            later = path if module.params["permanent"] else None
+            chosen.append(reverse_path_guards.ReversePathLinks(wish, links, later, module.params["immediate"]))
         if wish and text and module.params["permanent"]:
             chosen.append(reverse_path_guards.BootOrder(wish, path, {**others, path: text}))
 
-        interfaces = live.foresee(live.observe(), module.params["immediate"]) if links else {}
         outcome = module.converge(resources, chosen, Checkpoint)
+        interfaces = outcome.report(live)
+        if interfaces is None:  # the running kernel is left alone: before and after are the same
+            settings = live.observe().settings if links else None
+            interfaces = live.report(settings, settings) if settings else {}
         result.update(module.report(outcome), interfaces=interfaces)
 
 

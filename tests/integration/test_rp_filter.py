@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import socket
 import time
 from typing import Any
@@ -218,6 +219,9 @@ def test_runs_at_once_end_right(node: NamespaceNode) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda options: run(node, **options), calls * 2))
     assert [result["changed"] for result in results].count(True) == 2
+    for result in results:
+        ((_name, report),) = result["interfaces"].items()
+        assert result["changed"] is (report["before"] != report["after"])
     assert not any(run(node, **options)["changed"] for options in calls)
     assert (value(node, "eth0"), value(node, "eth1")) == (2, 1) and not node.exists(LOCK)
 
@@ -245,6 +249,30 @@ def test_a_link_to_come_is_set_by_the_pattern(node: NamespaceNode, tool: str) ->
     node.ip(["link add eni5 type veth peer name veth7"])
     node.run(["sh", "-c", tool])
     assert effective(node) == {**before, "eni5": 2, "veth7": 2}
+
+
+def test_a_pattern_that_another_file_says_too_is_for_links_to_come_at_boot_and_by_udev(node: NamespaceNode) -> None:
+    node.write("/etc/sysctl.d/50-x.conf", "net.ipv4.conf.eni*.rp_filter = 2\nnet.ipv4.conf.e*.rp_filter = 1\n")
+    assert not [one for one in warnings(loose(node, "eni*")) if PATH in one.partition(";")[0]]
+    node.ip(["link add eni5 type veth peer name eth5"])
+    for prefix in ([], ["--prefix=/net/ipv4/conf/eni5"]):
+        node.set_sysctls({"net.ipv4.conf.eni5.rp_filter": 0})
+        node.run([SYSTEMD_SYSCTL, *prefix])
+        assert value(node, "eni5") == 2
+    assert value(node, "eth5") == 1
+
+
+@pytest.mark.parametrize("tool", [SYSTEMD_SYSCTL, "sysctl -q --system"])
+def test_a_link_called_like_a_pattern_does_not_stand_for_others(node: NamespaceNode, tool: str) -> None:
+    node.ip(["link add x* type veth peer name xyz", "link add xa type veth peer name y"])
+    before = effective(node)
+    done = four_steps(node, interfaces=["x?"], mode="loose")
+    assert [*done["interfaces"]] == ["x*", "xa"]
+    wanted = {**before, "x*": 2, "xa": 2}
+    assert effective(node) == wanted
+    write(node, **{"x*": 0, "xa": 0})
+    node.run(["sh", "-c", tool])
+    assert effective(node) == wanted
 
 
 def boot(node: NamespaceNode) -> Steps:
@@ -334,7 +362,11 @@ def test_what_is_not_there_is_warned_of_and_written_for_the_boot(node: Namespace
     assert [warning.partition(",")[0] for warning in found] == ["There is no link eth9", "No link matches eni*"]
     assert all(f"{PATH} sets it when it appears" in warning for warning in found)
     assert "net/ipv4/conf/eth9/rp_filter = 2" in node.read(PATH)
-    assert not warnings(loose(node, "eth9", "eni*", immediate=False))
+
+
+def test_a_name_that_is_no_link_is_warned_of_without_the_immediate_plane_too(node: NamespaceNode) -> None:
+    (warning,) = warnings(loose(node, "eht0", "eth0", "eni*", immediate=False))
+    assert warning == f"There is no link eht0; {PATH} sets it when it appears. If eth0 is meant, correct interfaces."
 
 
 def test_a_line_that_wins_at_the_next_boot_is_warned_of(node: NamespaceNode) -> None:
@@ -374,7 +406,7 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
     error = node.module("rp_filter", options, through=["chroot", "/mnt"])
     assert error["failed"] and "this root is not process 1's" in error["msg"] and node.snapshot() == before
     done = node.module("rp_filter", {**options, "immediate": False}, through=["chroot", "/mnt"])
-    assert done["changed"] and done["interfaces"] == {} and value(node, "eth0") == 0
+    assert done["changed"] and done["interfaces"] == {} and not warnings(done) and value(node, "eth0") == 0
     assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: the links here are not the image's
 
 
@@ -417,6 +449,18 @@ def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any])
     inject = [f"--inject={call}:signal=SIGKILL:when={number}", *(f"--trace-path={path}" for path in paths)]
     result = node.module("rp_filter", options, through=["strace", "-qq", "-o", "/dev/null", *inject])
     return bool(result["failed"])
+
+
+def test_an_odd_record_is_warned_of_and_locks_nobody_out(node: NamespaceNode) -> None:
+    clean = node.snapshot()
+    loose(node, "eth0")
+    node.write(
+        RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n"
+    )
+    (warning,) = warnings(run(node, check=True, state="absent"))
+    assert f"{RECORD}, line 3: expected is an entry as this collection writes it" in warning
+    assert run(node, state="absent")["changed"] and node.snapshot() == clean
+    assert not warnings(run(node, state="absent"))
 
 
 @pytest.mark.parametrize("folder", ["/proc/sys", "/etc/sysctl.d", "/run"])

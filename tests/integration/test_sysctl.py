@@ -28,7 +28,7 @@ mount -t tmpfs tmpfs /usr/local/lib
 _WORD = st.sampled_from([*NAMES, "nolink", "*", "e*", "eth*", "eth0*", "et[!x]0", "[!al]*", "*.100", "?o", "[el]*"])
 _VALUE = st.sampled_from(["= 0", "=1", " = 2", "=2 ; x", "= 02", "=x", "", " "])
 _OTHER = st.sampled_from(["", "# net/ipv4/conf/all/rp_filter=1", "; x", "rubbish"])
-_SPELLINGS = ["{}net/ipv4/conf/{}/rp_filter", "{}net.ipv4.conf.{}.rp_filter"]
+_SPELLINGS = ["{}net/ipv4/conf/{}/rp_filter", "{}net.ipv4.conf.{}.rp_filter", "{}net/ipv4/con[f]/{}/rp_filter"]
 # procps takes it for another key.
 _OF_SYSTEMD = [" {} /net/ipv4/conf/{}//rp_filter"]
 _FOLDER = st.sampled_from(sysctl.FOLDERS[:4])

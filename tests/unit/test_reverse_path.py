@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -24,7 +25,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     Wish,
     key,
     overriding,
+    record_from,
+    record_text,
     sysctl_text,
+    unreadable,
     wish_in,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
@@ -32,9 +36,15 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_
     LiveReversePath,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import HEADING
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import (
+    BootOrder,
+    ReversePathLinks,
+    UnreadableRecord,
+)
 from unit.fakes import FakeSysctl, RootedFiles
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
+BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
@@ -50,7 +60,7 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("mode", {"mode": None}),
     *((f"interfaces[{index}]", {"interfaces": ["eth0"] * index + [name]}) for index, name in enumerate((
         "", " ", "a b", "a/b", "eth0\n", "a=b", "a:b", "ethö", "a" * 16, "?" * 16, ".", "..", "all", "default", "lo",
-        "l[o]", "[a]ll", "defaul[t]", "[", "eth[0", "eth]", "[]", "[a", "{a,b}", "*/x",
+        "l[o]", "[a]ll", "defaul[t]", "[", "eth[0", "eth]", "[]", "[a", "{a,b}", "*/x", "eth[9-0]", "eth[!", "eth!",
     ))),
 ]  # fmt: skip
 
@@ -104,6 +114,13 @@ def test_a_link_that_another_file_names_is_named_in_ours_too() -> None:
     assert "ens7" not in sysctl_text(wish("eth*"), [], others)
 
 
+@pytest.mark.parametrize("name", ["x*", "x?", "x[", "x=", "x\\"])
+def test_a_link_whose_name_no_line_can_say_is_left_to_the_pattern(name: str) -> None:
+    assert sysctl_text(wish("x?"), ["xz", name], {}) == (
+        "# Reverse-path filtering loose on: x?\n-net/ipv4/conf/x?/rp_filter = 2\nnet/ipv4/conf/xz/rp_filter = 2\n"
+    )
+
+
 @pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
 def test_a_pattern_for_everything_leaves_the_reserved_names_alone(read: t.Callable[..., sysctl.Configuration]) -> None:
     configuration = read({PATH: sysctl_text(wish("*"), ["eth0"], {})})
@@ -111,6 +128,18 @@ def test_a_pattern_for_everything_leaves_the_reserved_names_alone(read: t.Callab
         name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")
     }
     assert values == {"all": None, "default": None, "lo": None, "a": 2, "alle": 2, "lo0": 2, "eth9": 2, "d": 2}
+
+
+def test_a_pattern_that_another_file_says_keeps_its_place_there() -> None:
+    others = {BEFORE_OURS: f"{key('eth*')} = 2\n{key('*')} = 1\n", AFTER_OURS: f"{key('eni*')} = 0\n"}
+    texts = {**others, PATH: sysctl_text(wish("eth*"), [], others)}
+    assert "\n-net/ipv4/con[f]/eth*/rp_filter = 2\n" in texts[PATH]
+    assignments = [(one.path, one.key.split("/")[3]) for one in sysctl.by_systemd(texts).assignments]
+    assert assignments == [(BEFORE_OURS, "eth*"), (BEFORE_OURS, "*"), (PATH, "eth*"), (AFTER_OURS, "eni*")]
+    other = "/etc/sysctl.d/91-x.conf"
+    assert "/con[ff]/eth*/" in sysctl_text(wish("eth*"), [], texts)
+    texts[other] = HEADING + sysctl_text(wish("eth*"), [], texts)
+    assert sysctl_text(wish("eth*"), [], {**others, other: texts[other]}) == texts[PATH]
 
 
 RAISING = {
@@ -163,6 +192,74 @@ def test_lines_that_win_over_ours_are_found(case: str) -> None:
     assert [(override.name, override.line.line) for override in found] == expected
 
 
+@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+@pytest.mark.parametrize("other", ["/etc/sysctl.d/80-x.conf", "/etc/sysctl.d/99-z.conf"])
+def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
+    other: str, read: t.Callable[..., sysctl.Configuration]
+) -> None:
+    files = {BEFORE_OURS: f"{key('all')} = 2\n{key('*')} = 0\n"}
+    first, second = wish("eni*", "veth7", mode="strict"), wish("eth0", mode="off", raise_all=True)
+    for _run in range(3):
+        files[other] = HEADING + sysctl_text(first, [], {**files, other: ""})
+        files[PATH] = HEADING + sysctl_text(second, [], {**files, PATH: ""})
+    configuration = read(files)
+    values = {name: configuration.value(key(name)) for name in ("all", "default", "eth0", "eni5", "veth7", "veth1")}
+    assert values == {"all": 0, "default": 2, "eth0": 0, "eni5": 1, "veth7": 1, "veth1": 2}
+    assert not list(overriding(second, PATH, files, read))
+    assert HEADING + sysctl_text(first, [], {**files, other: ""}) == files[other]
+
+
+@pytest.mark.parametrize("interfaces", ["a/b", "[9-0]", "all", "x" * 16])
+def test_a_heading_of_another_program_tells_no_wish(interfaces: str) -> None:
+    text = f"# Reverse-path filtering loose on: {interfaces}\n"
+    assert wish_in(text) is None
+    assert key("all") in sysctl_text(
+        wish("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
+    )
+
+
+LOWER = {
+    "conf/default": (f"{key('all')} = 1", f"{key('default')} = 0", [("default", 0, 1)]),
+    "a name": (f"{key('all')} = 2", f"{key('eni1')} = 1", [("eni1", 1, 2)]),
+    "a pattern": (f"{key('all')} = 1", f"{key('eni*')} = 0\n{key('v*')} = 2", [("eni*", 0, 1)]),
+    "a pattern of links that are wished for": (f"{key('all')} = 1", f"{key('eth*')} = 0\n{key('eth5*')} = 0", []),
+    "a pattern that no link can match": (f"{key('all')} = 1", f"{key('?' * 16)} = 0\n{key('*a' * 600)} = 0", []),
+}
+
+
+@pytest.mark.parametrize("case", LOWER)
+def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_found(case: str) -> None:
+    early, late, expected = LOWER[case]
+    one, others = wish("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
+    files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
+    found = [(over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl.by_systemd)]
+    assert found == expected
+    warnings = BootOrder(one, PATH, files).inspect()
+    assert all(
+        f"; at least {number} is expected. Remove" in text for text, (_name, _line, number) in zip(warnings, expected)
+    )
+
+
+LINKS_THERE = {
+    "a name that is none": ("eht0", True, "There is no link eht0, so there is nothing to set in the running kernel;"),
+    "the same without the immediate plane": ("eht0", False, "There is no link eht0; PATH sets it when it appears."),
+    "the nearest": ("eht0", False, "PATH sets it when it appears. If eth0 is meant, correct interfaces."),
+    "nothing near": ("wlan7", False, "There is no link wlan7; PATH sets it when it appears."),
+    "the loopback is never meant": ("l0", False, "There is no link l0; PATH sets it when it appears."),
+    "a pattern that matches none": ("eni*", True, "No link matches eni*, so there is nothing to set in the running"),
+    "the same, for links to come": ("eni*", False, ""),
+    "a link": ("eth0", True, ""),
+}
+
+
+@pytest.mark.parametrize("case", LINKS_THERE)
+def test_names_that_are_no_link_are_warned_of(case: str) -> None:
+    word, is_immediate, expected = LINKS_THERE[case]
+    found = " ".join(ReversePathLinks(wish(word), ["lo", "eth0", "docker0"], "PATH", is_immediate).inspect())
+    assert expected in found and bool(expected) == bool(found)
+    assert ("is meant" in found) is (word == "eht0")
+
+
 # The running kernel
 
 
@@ -212,6 +309,53 @@ def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
     assert machine.hold(wish("eth0", mode="off")) == ["eth0"]
     assert machine.hold(None) == ["eth0"] and machine.hold(None) == []
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
+
+
+GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "wished": True}
+ODD = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
+
+
+def unfit() -> list[str]:
+    """Lines that are no entry: each of its values replaced by each odd one that the kernel or a link could not have."""
+    fits = {
+        "value": [None],
+        "next": [None],
+        "wished": [True],
+        "name": ["1", "", "\ud800"],
+        "holder": ["1", "", "\ud800"],
+    }
+    changed = [{**GOOD, key: odd} for key in GOOD for odd in ODD if not any(odd is one for one in fits.get(key, []))]
+    lines = [json.dumps(entry) for entry in changed]
+    missing = [json.dumps({key: GOOD[key] for key in GOOD if key != left_out}) for left_out in ("name", "before")]
+    return [*lines, *missing, json.dumps({**GOOD, "more": 1}), "", "x", "null", "5", "[]", "[" * 100_000, "{" * 100_000]
+
+
+@needs_root
+@pytest.mark.parametrize("line", unfit(), ids=lambda line: line[:120])
+def test_an_odd_record_is_told_of_and_locks_nobody_out(machine: Machine, tmp_path: Path, line: str) -> None:
+    machine.kernel.write("eth0", 1)
+    machine.hold(wish("eth0"))
+    record = tmp_path / RECORDS["rp_filter"][1:]
+    record.write_text(f"{line}\n{record.read_text()}{line}\n")
+    (warning,) = UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()
+    assert f"{RECORDS['rp_filter']}, lines 1, 4: expected is an entry" in warning
+    assert machine.hold(wish("eth0")) == [] and machine.hold(None) == ["eth0"]
+    assert machine.kernel.values["eth0"] == 1 and machine.files == set()
+    assert not [*UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()]
+
+
+@needs_root
+@pytest.mark.parametrize("text", ["", "\0", json.dumps({**GOOD, "before": "1"})])
+def test_a_record_without_an_entry_goes_with_absent(machine: Machine, tmp_path: Path, text: str) -> None:
+    record = tmp_path / RECORDS["rp_filter"][1:]
+    record.parent.mkdir()
+    record.write_text(text)
+    assert machine.hold(None) == [] and not record.exists()
+
+
+def test_the_record_of_a_run_reads_back_as_it_was_written() -> None:
+    record = record_from(json.dumps(GOOD))
+    assert record and record_from(record_text(record) or "") == record and not unreadable(record_text(record) or "")
 
 
 @needs_root
@@ -361,6 +505,19 @@ def test_a_record_that_can_not_be_read_is_no_record(machine: Machine, tmp_path: 
 
 
 @needs_root
+def test_the_report_is_of_what_was_observed_and_reads_nothing_more(tmp_path: Path) -> None:
+    machine, one = Machine(tmp_path, "eth0", "eth1", all_=1), wish("eth0", mode="off", raise_all=True)
+    resource = machine.resource(one)
+    before, after = {"value": 0, "all": 1, "effective": 1}, {"value": 0, "all": 0, "effective": 0}
+    observed = resource.observe()
+    machine.hold(one)
+    reading = machine.resource(one).observe()
+    machine.kernel.read = lambda _key: pytest.fail("read again")  # type: ignore[method-assign]
+    assert resource.plan(observed).report == {"eth0": {"before": before, "after": after}}
+    assert resource.plan(reading).report == {"eth0": {"before": after, "after": after}}
+
+
+@needs_root
 def test_a_pinning_write_shows_in_the_diff(machine: Machine) -> None:
     machine.kernel.write("default", 2)
     (entry,) = converge([machine.resource(wish("eth0"))], {Plane.IMMEDIATE}, check=True).diff()
@@ -374,7 +531,7 @@ LINKS = ("eth0", "eth1", "eni1")
 MODE = st.sampled_from([*MODES])
 WISH = st.builds(
     lambda words, mode, raise_all: wish(*words, mode=mode, raise_all=raise_all),
-    st.lists(st.sampled_from([*LINKS, "eth*", "*1"]), min_size=1, max_size=2),
+    st.lists(st.sampled_from([*LINKS, "eth*", "*1", "e*", "*"]), min_size=1, max_size=2),
     MODE,
     st.booleans(),
 )
@@ -445,17 +602,17 @@ def test_a_killed_run_is_mended_by_the_next(
 
 OTHERS = st.lists(
     st.builds(
-        "{}{} = {}".format,
+        "{}{}{}".format,
         st.sampled_from(["", "-"]),
-        st.sampled_from([key(name) for name in ("all", "default", "lo", *LINKS, "*", "eth*", "e*")]),
-        NUMBER,
+        st.sampled_from([key(name) for name in ("all", "default", "lo", *LINKS, "*", "eth*", "e*", "*1", "[!l]*")]),
+        st.one_of(NUMBER.map(" = {}".format), st.sampled_from(["", " = 02", " = x"])),
     ),
     max_size=4,
 ).map("\n".join)
-BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
+UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
 
 
-def written(one: Wish, others: dict[str, str], links: t.Collection[str] = LINKS) -> dict[str, str]:
+def written(one: Wish, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
     """All files, with ours for the wish."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
@@ -467,25 +624,43 @@ def test_the_files_heading_tells_the_wish(one: Wish) -> None:
 
 @needs_root
 @settings(max_examples=200, deadline=None)
-@given(one=WISH, early=OTHERS, late=OTHERS)
+@given(one=WISH, early=OTHERS, late=OTHERS, last=OTHERS)
 @example(  # what gives the old value of conf/all to other links is itself overridden
     one=wish("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1",
     late="net/ipv4/conf/eth*/rp_filter = 0\nnet/ipv4/conf/*/rp_filter = 1",
+    last="",
+)
+@example(  # a pattern that another file says before and after ours
+    one=wish("eth0", mode="off", raise_all=True),
+    early="net/ipv4/conf/eth*/rp_filter = 2",
+    late="net/ipv4/conf/*/rp_filter = 1\nnet/ipv4/conf/eth*/rp_filter = 2",
+    last="",
+)
+@example(  # a pattern that is wished for, and is for the loopback too
+    one=wish("*", mode="off", raise_all=True),
+    early="net/ipv4/conf/all/rp_filter = 1\nnet/ipv4/conf/*/rp_filter = 0",
+    late="net/ipv4/conf/*/rp_filter = 0",
+    last="",
 )
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
-    one: Wish, early: str, late: str
+    one: Wish, early: str, late: str, last: str
 ) -> None:
-    others = {BEFORE_OURS: early, AFTER_OURS: late}
+    others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl.LAST_OF_PROCPS: last}
     files = written(one, others)
     with tempfile.TemporaryDirectory() as root:
-        machine = Machine(Path(root), *LINKS)
+        machine = Machine(Path(root), *LINKS, UNSAYABLE)
         machine.boot(others)
         values, effective = dict(machine.kernel.values), machine.kernel.effective()
         machine.boot(files)
         wins = not list(overriding(one, PATH, files, sysctl.by_systemd))
         if wins and (one.raise_all or machine.kernel.values["all"] <= one.mode):
+            assert machine.kernel.effective() == {
+                link: max(one.mode, machine.kernel.values["all"]) if one.covers(link) else before
+                for link, before in effective.items()
+            }
             assert machine.hold(one) == [] and machine.files == set()
+        assert not held(machine, one) or machine.hold(one) == []
         machine.hold(None)
         assert machine.kernel.effective() == effective
         assert {**values, **machine.kernel.values} == machine.kernel.values

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
+import typing as t
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_a_pattern_matches_what_the_shell_matches(pattern: str) -> None:
     known = pattern.replace("[^", "[!")
     expected = {word for word in WORDS if fnmatch.fnmatchcase(word, known)}
     expected = {word for word in expected if not word.startswith(".") or pattern.startswith(".")}
-    assert {word for word in WORDS if glob.matches(glob.parse(pattern), word)} == expected
+    assert {word for word in WORDS if glob.matches(pattern, word)} == expected
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -56,10 +57,16 @@ def test_a_pattern_reads_back_from_its_text(pattern: str) -> None:
 @pytest.mark.parametrize("names", [("al",), ("al", "a", "l"), ("", "all"), ("lala", "la")])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_without_names_matches_all_else(pattern: str, names: tuple[str, ...]) -> None:
-    whole, parts = glob.parse(pattern), glob.without(glob.parse(pattern), names)
+    parts = glob.without(glob.parse(pattern), names)
     for word in WORDS:
         if not word.startswith("."):  # a part may begin with a class where the whole began with a star
-            assert any(glob.matches(part, word) for part in parts) == (glob.matches(whole, word) and word not in names)
+            is_left = glob.matches(pattern, word) and word not in names
+            assert any(glob._matches(part, word) for part in parts) == is_left
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "?*" * 15 + "b", "*" * 2000, "[" * 2000])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    assert glob.matches(pattern, "a" * 15) is (set(pattern) == {"*"})
 
 
 @pytest.mark.parametrize("one", PATTERNS)
@@ -128,6 +135,12 @@ PRECEDENCE = {
     "an excluded glob excludes nothing": ({"/etc/sysctl.d/1.conf": "-e*\n*=1"}, 1, 1),
     "rubbish keeps globs away": ({"/etc/sysctl.d/1.conf": "eth0=x\n*=1"}, None, None),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+def test_a_link_called_like_a_pattern_has_no_line_of_its_own(read: t.Callable[..., sysctl.Configuration]) -> None:
+    text = "net/ipv4/conf/x*/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1\n"
+    assert read({"/etc/sysctl.d/1.conf": text}).value("net/ipv4/conf/x*/rp_filter") == 1
 
 
 @pytest.mark.parametrize("case", PRECEDENCE)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Shell patterns as glob(7) has them, for one name (no ``/`` in it): as values that can be matched, met and cut."""
+"""Shell patterns as glob(7) has them, for one name (no ``/`` in it)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ class OneOf(t.NamedTuple):
     characters: frozenset[str]
     negated: bool = False
 
-    def takes(self, character: str) -> bool:
-        return (character in self.characters) is not self.negated
-
     def without(self, characters: frozenset[str]) -> OneOf:
-        if self.negated:
-            return OneOf(self.characters | characters, True)
-        return OneOf(self.characters - characters)
+        return OneOf(self.characters | characters if self.negated else self.characters - characters, self.negated)
 
     def meets(self, other: OneOf) -> bool:
-        if self.negated and other.negated:
-            return True  # there are more characters than two sets name
-        named, rest = (other, self) if self.negated else (self, other)
-        return any(rest.takes(character) for character in named.characters)
+        """Whether both take some character: two negated ones do, as there are more characters than they name."""
+        left = self.without(other.characters)  # what only ``self`` takes, or both do where ``other`` is negated
+        return not left.is_empty() if other.negated else left != self
+
+    def is_empty(self) -> bool:
+        return not (self.characters or self.negated)
 
     def text(self) -> str:
         if not self.negated and len(self.characters) == 1:
@@ -40,17 +37,16 @@ class OneOf(t.NamedTuple):
         characters = "".join(sorted(self.characters, key=lambda one: (one == "-", one)))  # a final - is no range
         return f"[{'!' if self.negated else ''}{characters}]" if characters else "?"
 
-
-class Star(t.NamedTuple):
-    """Any characters, or none."""
-
-    def text(self) -> str:
-        return "*"
+    def expression(self) -> str:
+        """The same in a regular expression. NUL, which no name has, is there because ``[]`` and ``[^]`` mean nothing."""
+        return f"[{'^' if self.negated else ''}\0{re.escape(''.join(sorted(self.characters)))}]"
 
 
-Glob = tuple[t.Union[OneOf, Star], ...]
+STAR = None  # any characters, or none
+Glob = tuple[t.Optional[OneOf], ...]
 ANY_CHARACTER = OneOf(frozenset(), True)
-_CLASS = re.compile(r"\[([!^]?)(\][^\]]*|[^\]]+)\]")
+# A class, or a character that may be quoted. A ``[`` that no ``]`` closes stands for itself.
+_PART = re.compile(r"\[([!^]?)(\][^\]]*|[^\]]+)\]|(\\(?=.))?(.)", re.S)
 
 
 def is_glob(word: str) -> bool:
@@ -59,75 +55,44 @@ def is_glob(word: str) -> bool:
 
 @functools.cache
 def parse(text: str) -> Glob:
-    """A ``[`` that no ``]`` closes stands for itself, as in glob(7)."""
-    parts: list[OneOf | Star] = []
-    position = 0
-    while position < len(text):
-        character, bracket = text[position], _CLASS.match(text, position)
-        if bracket:
-            parts.append(OneOf(_expanded(bracket.group(2)), bool(bracket.group(1))))
-            position = bracket.end()
-            continue
-        if character == "\\" and position + 1 < len(text):
-            position += 1
-            character = text[position]
-            parts.append(OneOf(frozenset(character)))
+    parts: list[OneOf | None] = []
+    for negation, members, quote, character in _PART.findall(text):
+        if members:
+            parts.append(OneOf(_expanded(members), bool(negation)))
+        elif character == "*" and not quote:
+            parts += [STAR] if parts[-1:] != [STAR] else []
         else:
-            parts.append(
-                Star() if character == "*" else ANY_CHARACTER if character == "?" else OneOf(frozenset(character))
-            )
-        position += 1
+            parts.append(ANY_CHARACTER if character == "?" and not quote else OneOf(frozenset(character)))
     return tuple(parts)
 
 
-def _expanded(characters: str) -> frozenset[str]:
+def _expanded(members: str) -> frozenset[str]:
     """A class with its ranges written out."""
     found: set[str] = set()
-    for first, last, single in re.findall(r"(.)-(.)|(.)", characters, re.S):
+    for first, last, single in re.findall(r"(.)-(.)|(.)", members, re.S):
         found.update(single or (chr(code) for code in range(ord(first), ord(last) + 1)))
     return frozenset(found)
 
 
 def text(glob: Glob) -> str:
-    return "".join(part.text() for part in glob)
+    return "".join(part.text() if part else "*" for part in glob)
 
 
-def matches(glob: Glob, name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
     """Whether ``name`` matches. As in glob(7), a leading dot is matched by a dot alone."""
-    if name.startswith(".") and glob and glob[0] != OneOf(frozenset(".")):
-        return False
-    return _matches(glob, name)
+    if not is_glob(pattern):
+        return pattern == name
+    glob = parse(pattern)
+    return (not name.startswith(".") or glob[0] == OneOf(frozenset("."))) and _matches(glob, name)
 
 
 def _matches(glob: Glob, name: str) -> bool:
-    """By the set of positions in ``glob`` that may come next: no pattern takes longer than its length times the name's."""
-    positions = _past_stars(glob, {0})
-    for character in name:
-        stay = {position for position in positions if position < len(glob) and isinstance(glob[position], Star)}
-        step = {position + 1 for position in positions if position < len(glob) and _takes(glob[position], character)}
-        positions = _past_stars(glob, stay | step)
-    return len(glob) in positions
+    return bool(_expression(glob).fullmatch(name))
 
 
-def _takes(part: OneOf | Star, character: str) -> bool:
-    return isinstance(part, OneOf) and part.takes(character)
-
-
-def _past_stars(glob: Glob, positions: set[int]) -> set[int]:
-    reached = set(positions)
-    for position, part in enumerate(glob):
-        if position in reached and isinstance(part, Star):
-            reached.add(position + 1)
-    return reached
-
-
-def overlap(one: Glob, other: Glob) -> bool:
-    """Whether some name matches both."""
-    if not one or not other:
-        return all(isinstance(part, Star) for part in one + other)
-    if isinstance(one[0], Star) or isinstance(other[0], Star):
-        return overlap(one[1:], other) or overlap(one, other[1:])
-    return one[0].meets(other[0]) and overlap(one[1:], other[1:])
+@functools.cache
+def _expression(glob: Glob) -> re.Pattern[str]:
+    return re.compile("".join(part.expression() if part else ".*" for part in glob), re.S)
 
 
 def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
@@ -138,12 +103,22 @@ def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
     if not glob:
         return []
     first, rest = glob[0], glob[1:]
-    if isinstance(first, Star):
+    if first is STAR:
         return [*without(rest, names), *without((ANY_CHARACTER, *glob), names)]
     starts = frozenset(name[0] for name in names)
     others = first.without(starts)
-    left = [(others, *rest)] if others.negated or others.characters else []
+    left = [] if others.is_empty() else [(others, *rest)]
     for start in sorted(starts):
         tails = without(rest, [name[1:] for name in names if name[0] == start])
         left += [(OneOf(frozenset(start)), *tail) for tail in tails]
     return left
+
+
+@functools.cache
+def overlap(one: Glob, other: Glob) -> bool:
+    """Whether some name matches both."""
+    if not one or not other:
+        return all(part is STAR for part in one + other)
+    if one[0] is STAR or other[0] is STAR:
+        return overlap(one[1:], other) or overlap(one, other[1:])
+    return one[0].meets(other[0]) and overlap(one[1:], other[1:])

@@ -16,6 +16,7 @@ this boot, by the link's index.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import typing as t
@@ -32,6 +33,10 @@ RESERVED = (ALL, DEFAULT, "lo")
 
 # The first line of a file of ours in sysctl.d(5).
 HEADING = "# Reverse-path filtering"
+
+# A link's name in an option, or a pattern of such; and what makes a name one that no line of sysctl.d(5) can say.
+_WORD = re.compile(r"([A-Za-z0-9_.+@~*?-]|\[!?[A-Za-z0-9_.+@~-]+\])+")
+UNSAYABLE = {*glob.CHARACTERS, "\\", "="}
 
 
 # What a link has two numbers for, of which the larger counts: the mode, and whether a packet's mark has a say in it
@@ -80,7 +85,12 @@ class Wish(t.NamedTuple):
     def covers(self, link: str) -> bool:
         if link in RESERVED:
             return False
-        return link in self.names or any(glob.matches(glob.parse(pattern), link) for pattern in self.patterns)
+        return link in self.names or any(glob.matches(pattern, link) for pattern in self.patterns)
+
+    def contains(self, word: str) -> bool:
+        """Whether it covers a name, or surely all that a pattern may match."""
+        is_within = (one == word or (one[-1] == "*" and word.startswith(one[:-1])) for one in self.patterns)
+        return any(is_within) if glob.is_glob(word) else self.covers(word)
 
     def globs(self) -> dict[str, list[str]]:
         """By pattern, what it comes to without the reserved words, which a pattern in a file would set as well."""
@@ -89,18 +99,20 @@ class Wish(t.NamedTuple):
 
 
 def _word(option: str, given: str) -> str:
-    allowed = f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
-    # Not "=": sysctl.d(5) has no way to write it in a key.
-    if not re.fullmatch(r"[A-Za-z0-9_.+@~*?\[\]!-]+", given) or given in (".", ".."):
+    if not _WORD.fullmatch(given) or given in (".", "..") or not _can_match(given):
+        allowed = (
+            f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
+        )
         raise Invalid(option, given, allowed)
-    parts = glob.parse(given)
-    singles = [part for part in parts if isinstance(part, glob.OneOf)]
-    characters = {character for part in singles for character in part.characters}
-    if len(singles) > INTERFACE_LENGTH or characters & set("[]!*?"):
-        raise Invalid(option, given, allowed)
-    if not glob.without(parts, RESERVED):
+    if not glob.without(glob.parse(given), RESERVED):
         raise Invalid(option, given, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
     return given
+
+
+def _can_match(word: str) -> bool:
+    """Whether a link may be called so: the word is not too long, and has no class without members."""
+    singles = [part for part in glob.parse(word) if part is not glob.STAR]
+    return len(singles) <= INTERFACE_LENGTH and not any(part.is_empty() for part in singles)
 
 
 # The permanent plane
@@ -111,15 +123,16 @@ def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str
 
     links: those that are there. others: the texts of all files that are read besides, by path.
     A link has an explicit line where it has a name by now: such a line is stronger than any glob, in whichever file that
-    stands. A glob is for links to come; its dash has tools that know no globs pass over it.
+    stands. A glob is for links to come and for names that no line can say; its dash has tools that know no globs pass over
+    it.
     """
-    configurations = (sysctl.by_systemd(others), sysctl.by_procps(others))
-    lines = _raised(wish, configurations) if wish.raise_all else []
-    explicit = {*wish.names, *filter(wish.covers, links)}
-    explicit.update(name for one in configurations for name in _explicit(one) if wish.covers(name))
+    rest = sysctl.by_systemd(others)
+    lines = _raised(wish, rest, {path for path, text in others.items() if wish_in(text)}) if wish.raise_all else []
+    named = {_name(one) for one in rest.assignments if not one.is_glob}
+    explicit = {*wish.names, *(name for name in {*links, *named} if wish.covers(name) and not UNSAYABLE & {*name})}
     for pattern, globs in wish.globs().items():
         lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
-        lines += [_glob_line(key(one), wish.mode, configurations[0]) for one in globs]
+        lines += [_glob_line(one, wish.mode, rest) for one in globs]
     lines += [f"{key(name)} = {wish.mode}" for name in sorted(explicit)]
     wished = " ".join((*wish.names, *wish.patterns))
     return "\n".join((f"{HEADING} {wish.mode_name} on: {wished}", *lines, ""))
@@ -128,49 +141,52 @@ def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str
 def wish_in(text: str) -> Wish | None:
     """The wish that a file's text was made for, but for raise_all; None where it is not of sysctl_text()."""
     found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
-    options = {"mode": found[1], "interfaces": found[2].split(), "raise_all": False} if found else None
-    return Wish.from_options(options) if options else None
+    try:
+        return found and Wish.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
+    except Invalid:
+        return None
 
 
-def _glob_line(setting: str, value: int, others: sysctl.Configuration) -> str:
-    """A glob that comes after those of ``others``.
+def _name(one: sysctl.Assignment) -> str:
+    """The name or pattern in a line on rp_filter of links; empty where the line is on something else."""
+    parts = one.key.split("/")
+    name = parts.pop(3) if len(parts) == 5 else ""
+    return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
 
-    systemd-sysctl leaves it at an earlier place if it stands there with the same value; in octal, it is another value.
+
+def _glob_line(pattern: str, value: int, others: sysctl.Configuration) -> str:
+    """A line that stands behind all globs of ``others`` that are read before it, and leaves each of those its place.
+
+    systemd-sysctl holds one line for each spelling of a key: where the same is said again, the line keeps its first place or
+    loses it, by the values. So ours is spelled as no other line is.
     """
-    is_said = any((one.key, one.value) == (setting, str(value)) for one in others.assignments)
-    return f"-{setting} = {'0' if is_said else ''}{value}"
+    taken = {one.key for one in others.assignments}
+    words = (f"con[{'f' * times}]" if times else "conf" for times in itertools.count())
+    spellings = (key(pattern).replace("conf", word, 1) for word in words)
+    return f"-{next(one for one in spellings if one not in taken)} = {value}"
 
 
-def _explicit(configuration: sysctl.Configuration) -> set[str]:
-    """The names that files set by name."""
-    keys = {one.key.split("/")[3] for one in _of_rp_filter(configuration) if not one.is_glob}
-    return keys - {*RESERVED}
+def _raised(wish: Wish, rest: sysctl.Configuration, ours: t.Collection[str]) -> list[str]:
+    """Lines that lower conf/all, where other files set it too high for the wish, and that give its old value to all else.
 
-
-def _of_rp_filter(configuration: sysctl.Configuration) -> list[sysctl.Assignment]:
-    return [one for one in configuration.assignments if _is_of_rp_filter(one.key)]
-
-
-def _is_of_rp_filter(path: str) -> bool:
-    parts = path.split("/")
-    return len(parts) == 5 and (*parts[:3], parts[4]) == ("net", "ipv4", "conf", "rp_filter")
-
-
-def _raised(wish: Wish, configurations: t.Sequence[sysctl.Configuration]) -> list[str]:
-    """Lines that lower conf/all, where files set it too high for the wish, and that give its old value to all else."""
-    found = max(one.value(key(ALL)) or 0 for one in configurations)
+    ours: paths of other sets. What they say is meant with the lower value, and its globs stay where they are among others.
+    """
+    found = rest.value(key(ALL)) or 0
     if found <= wish.mode:
         return []
-    lines = {}
-    for configuration in configurations:
-        for one in _of_rp_filter(configuration):
-            name, value = one.key.split("/")[3], max(found, one.number or 0)
-            if one.value is None or name in (ALL, DEFAULT) or wish.covers(name):
-                continue
-            is_glob = one.is_glob
-            lines[one.key] = _glob_line(one.key, value, configurations[0]) if is_glob else f"{one.key} = {value}"
-    default = max(found, *(one.value(key(DEFAULT)) or 0 for one in configurations))
-    return [*lines.values(), f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {wish.mode}"]
+    lines = []
+    for one in rest.assignments:
+        name, is_ours = _name(one), one.path in ours
+        if one.number is None or name in ("", *RESERVED) or wish.contains(name):
+            continue
+        value = one.number if is_ours else max(found, one.number)
+        if one.is_glob:
+            lines.append(_glob_line(name, value, rest))
+        elif not is_ours:
+            lines.append(f"{key(name)} = {value}")
+    lo, default = rest.value(key("lo")), max(found, rest.value(key(DEFAULT)) or 0)
+    lines += [f"{key('lo')} = {max(found, lo)}"] if lo is not None else []  # else it follows conf/default
+    return [*lines, f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {wish.mode}"]
 
 
 class Overriding(t.NamedTuple):
@@ -190,27 +206,26 @@ def overriding(
 ) -> t.Iterator[Overriding]:
     """The lines that win over the wish's own file at ``path``, as the tool does it whose ``read`` is."""
     ours, both = read({path: files[path]}), read(files)
-    reserved = {key(name, setting) for name in RESERVED}
     for one in ours.assignments:
-        winner = both.winner(one.key)
-        if one.key not in reserved and winner and winner.number != one.number:
+        winner = None if one.is_glob or one.key == key(ALL, setting) else both.winner(one.key)
+        if winner and winner.number != one.number:
             yield Overriding(one.key.split("/")[3], winner, one.number or 0)
-    for pattern, globs in wish.globs().items():
-        later = [one for part in globs for one in _later_globs(key(part), both)]
-        yield from (Overriding(pattern, one, wish.mode) for one in dict.fromkeys(later) if one.number != wish.mode)
+    globs = [one for one in both.assignments if one.is_glob and one.number is not None and _name(one)]
+    later = globs[max((place for place, one in enumerate(globs, 1) if one.path == path), default=len(globs)) :]
+    for pattern, parts in wish.globs().items():
+        rivals = (one for one in later if one.number != wish.mode and _overlaps(_name(one), parts))
+        yield from (Overriding(pattern, one, wish.mode) for one in rivals)
+    raised = {_name(one): one.number or 0 for one in ours.assignments if one.is_glob}
+    for one in later:
+        if (one.number or 0) < raised.get(_name(one), 0) > wish.mode:
+            yield Overriding(_name(one), one, raised[_name(one)])
     winner = both.winner(key(ALL, setting))
     if winner and (winner.number or 0) > wish.mode:
         yield Overriding(ALL, winner, wish.mode)
 
 
-def _later_globs(setting: str, configuration: sysctl.Configuration) -> list[sysctl.Assignment]:
-    """Globs that share a name with ``setting`` and stand after it."""
-    assignments = configuration.assignments
-    places = [place for place, one in enumerate(assignments) if one.key == setting]
-    later = assignments[places[-1] + 1 :] if places else ()
-    parsed = glob.parse(setting.split("/")[3])
-    globs = (one for one in later if one.is_glob and one.value is not None and _is_of_rp_filter(one.key))
-    return [one for one in globs if glob.overlap(glob.parse(one.key.split("/")[3]), parsed)]
+def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
+    return any(glob.overlap(glob.parse(pattern), glob.parse(other)) for other in others)
 
 
 # The immediate plane
@@ -249,14 +264,29 @@ def record_text(record: t.Iterable[Entry]) -> str | None:
 
 
 def record_from(text: str) -> Record:
-    """The record in a text; what is no entry is passed over, so that the settings are written and recorded anew."""
-    entries = []
-    for line in text.splitlines():
-        try:
-            entries.append(Entry(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return tuple(entries)
+    """The entries of a record's text; a line that is none is passed over, so that absent goes on without it."""
+    return tuple(entry for entry in map(_entry_from, text.splitlines()) if entry)
+
+
+def unreadable(text: str) -> list[int]:
+    """The numbers of the lines in a record's text that are neither an entry nor a comment."""
+    lines = enumerate(text.splitlines(), 1)
+    return [number for number, line in lines if not line.startswith("#") and _entry_from(line) is None]
+
+
+def _entry_from(line: str) -> Entry | None:
+    try:
+        entry = Entry(**json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    are_words = isinstance(entry.name, str) and isinstance(entry.holder, str) and isinstance(entry.wished, bool)
+    numbers = [number for number in (entry.value, entry.next) if number is not None]
+    return entry if are_words and all(map(_is_int, (entry.ifindex, entry.before, *numbers))) else None
+
+
+def _is_int(value: object) -> bool:
+    """Whether the kernel takes it for an ``int``."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
 
 
 class Settings(t.NamedTuple):

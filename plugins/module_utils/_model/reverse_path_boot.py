@@ -17,31 +17,27 @@ from .reverse_path import ALL, DEFAULT, Entry, Record, Settings, key, wish_in
 
 
 class Line(t.NamedTuple):
-    """A line of ours for ``name``; and the ``winner`` of all files: a line that says the same, or that wins because of ours."""
+    """The line of all files that decides on ``name``, and says what our file ``path`` does."""
 
     name: str
-    ours: sysctl.Assignment
+    path: str
     winner: sysctl.Assignment
 
 
 def holding(
     names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]
 ) -> tuple[Line, ...]:
-    """The lines of our files that decide on settings. files: texts by path; ours: paths of those that are ours.
-
-    A line of ours may also move one of others behind or before its like, as a repeated one keeps its place.
-    """
+    """The lines that decide on settings as our files do. files: texts by path; ours: paths of those that are ours."""
     if not ours:
         return ()
+    everything = sysctl.by_systemd(files)
+    winners = {name: everything.winner(key(name, setting)) for name in names}
     lines = []
-    all_read, rest = sysctl.by_systemd(files), _without(files, ours)
     for path in ours:
         alone = sysctl.by_systemd({path: files[path]})
-        for name in names:
-            mine = alone.winner(key(name, setting))
-            winner = mine and all_read.winner(key(name, setting))
-            if mine and winner and (winner.number == mine.number or winner.number != rest.value(key(name, setting))):
-                lines.append(Line(name, mine, winner))
+        for name, winner in winners.items():
+            if winner and winner.number is not None and winner.number == alone.value(key(name, setting)):
+                lines.append(Line(name, path, winner))
     return tuple(lines)
 
 
@@ -55,14 +51,14 @@ def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collecti
     What they replaced is what a node without our files has.
     """
     rest = _without(files, ours)
-    wishes = {path: wish_in(files[path]) for path in {line.ours.path for line in lines}}
+    wishes = {path: wish_in(files[path]) for path in {line.path for line in lines}}
     is_default_ours = any(line.name == DEFAULT for line in lines)
     entries = []
-    for name, line, winner in lines:
+    for name, path, winner in lines:
         if settings.values.get(name) == winner.number:
-            before, wish = _before(name, rest, is_default_ours, settings), wishes[line.path]
-            is_wished = winner.number == line.number and (wish is None or wish.covers(name))
-            entries.append(Entry(name, settings.ifindex(name), line.path, before, winner.number, None, is_wished))
+            before, wish = _before(name, rest, is_default_ours, settings), wishes[path]
+            is_wished = wish is None or wish.covers(name)
+            entries.append(Entry(name, settings.ifindex(name), path, before, winner.number, None, is_wished))
     return tuple(entries)
 
 

@@ -44,7 +44,7 @@ class Assignment(t.NamedTuple):
     def covers(self, key: str) -> bool:
         """Whether the line's key is ``key`` or a glob that it matches."""
         mine, others = self.key.split("/"), key.split("/")
-        return len(mine) == len(others) and all(glob.matches(glob.parse(one), two) for one, two in zip(mine, others))
+        return len(mine) == len(others) and all(map(glob.matches, mine, others))
 
 
 class Configuration:
@@ -55,7 +55,8 @@ class Configuration:
         self._globs = [one for one in self.assignments if one.is_glob and one.value is not None]
         self._explicit: dict[str, list[Assignment]] = {}
         for one in self.assignments:
-            self._explicit.setdefault(one.key, []).append(one)
+            if not one.is_glob:  # a link may be called x*, but no line can say so
+                self._explicit.setdefault(one.key, []).append(one)
 
     def winner(self, key: str) -> Assignment | None:
         """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does.

@@ -19,6 +19,9 @@ from . import managed_files
 # /run is emptied by a boot, as is the kernel's memory of what was written.
 RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
 
+# By link, "before" and "after", each what Settings.shown() tells.
+Interfaces = dict[str, dict[str, dict[str, int]]]
+
 
 class Observed(t.NamedTuple):
     """The settings, and the file that holds our record of them, what it holds.
@@ -98,13 +101,10 @@ class LiveReversePath:
     def _concerns(self, link: str) -> bool:
         return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
 
-    def foresee(self, observed: Observed, is_selected: bool) -> dict[str, dict[str, dict[str, int]]]:
-        """The links that the wish is about, as they are and as they will be; the same where the plane is not selected."""
-        before = after = observed.settings
-        if is_selected:
-            after = reverse_path.difference(self._wish, self._holder, before).after(before)
+    def report(self, before: Settings, after: Settings) -> Interfaces:
+        """The links that the wish is about, as they are and as they will be. Pure: nothing is read or planned for it."""
         held = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
-        links = {link for link in before.links if (self._wish.covers(link) if self._wish else link in held)}
+        links = (link for link in before.links if (self._wish.covers(link) if self._wish else link in held))
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
 
     def plan(self, observed: Observed) -> Plan:
@@ -118,11 +118,12 @@ class LiveReversePath:
         steps = (
             *announcing.plan(observed.file).steps,
             *writes,
-            *settling.plan(announcing.reached(observed.file)).steps,
+            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
         )
         after = difference.after(settings)
         before_text = reverse_path.lines(settings, difference, is_after=False)
-        return Plan(steps, before_text, reverse_path.lines(after, difference, is_after=True))
+        after_text = reverse_path.lines(after, difference, is_after=True)
+        return Plan(steps, before_text, after_text, self.report(settings, after))
 
     def remember(self, observed: Observed) -> Plan:
         """Nothing but that the record takes over what files of ours have written."""
@@ -130,7 +131,8 @@ class LiveReversePath:
 
     def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:
         entry = managed_files.text(self._record, reverse_path.record_text(record))
-        return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(self._record,))
+        instead = "set immediate to false"
+        return managed_files.ManagedFiles(self._files, [entry], "immediate", instead, claimed=(self._record,))
 
     def _write(self, change: Change) -> Step:
         path = key(change.name, self._setting)

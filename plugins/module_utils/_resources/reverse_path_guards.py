@@ -3,31 +3,64 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What keeps reverse-path filtering from being as wished: links that are not there, and other files that win at boot."""
+"""What keeps reverse-path filtering from being as desired: missing links, a damaged record, other files that win at boot."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._model import glob, reverse_path, sysctl
+from .._system import files
 
 
 class ReversePathLinks:
-    """Warns of names and patterns that mean no link yet."""
+    """Warns of names that are no link of the running node, and of patterns that match none where it is to be set now.
 
-    def __init__(self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None) -> None:
+    path: the file that the next boot reads, None where there is none. is_immediate: whether the running kernel is to be set.
+    """
+
+    def __init__(
+        self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
+    ) -> None:
         self._wish = wish
         self._links = links
         self._path = path
+        self._is_immediate = is_immediate
 
     def inspect(self) -> t.Iterable[str]:
+        so = ", so there is nothing to set in the running kernel" if self._is_immediate else ""
         then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
         for name in self._wish.names:
             if name not in self._links:
-                yield f"There is no link {name}, so there is nothing to set in the running kernel; {then}."
-        for pattern in self._wish.patterns:
+                yield f"There is no link {name}{so}; {then}.{self._advice(name)}"
+        for pattern in self._wish.patterns if self._is_immediate else ():
             if not any(self._wish._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
-                yield f"No link matches {pattern}, so there is nothing to set in the running kernel; {then}."
+                yield f"No link matches {pattern}{so}; {then}."
+
+    def _advice(self, name: str) -> str:
+        import difflib  # of no use to other runs
+
+        nearest = difflib.get_close_matches(name, [link for link in self._links if link != "lo"], 1)
+        return f" If {nearest[0]} is meant, correct interfaces." if nearest else ""
+
+
+class UnreadableRecord:
+    """Warns of lines in the record at ``path`` that no run has written. Such a line is passed over."""
+
+    def __init__(self, edge: files.Files, path: str) -> None:
+        self._edge = edge
+        self._path = path
+
+    def inspect(self) -> t.Iterable[str]:
+        found = self._edge.read(self._path)
+        numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
+        if numbers:
+            lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+            yield (
+                f"{self._path}, {lines}: expected is an entry as this collection writes it, and something else was found,"
+                " which is ignored. If it was the entry of a setting that this collection has changed, the former value is"
+                " not known any more and state absent leaves the present one. Compare the settings with what you expect."
+            )
 
 
 class BootOrder:
@@ -74,9 +107,13 @@ class BootOrder:
         expected, remedy = f"{one.expected} is expected", "Remove that line"
         if one.name == reverse_path.ALL:
             expected = f"at most {expected}"
-        if one.name == reverse_path.ALL and not self._wish.raise_all:
+        elif one.expected > self._wish.mode:  # what other links keep of conf/all
+            expected = f"at least {expected}"
+        if one.line.path == sysctl.LAST_OF_PROCPS:
+            pass  # nothing is read after it
+        elif one.name == reverse_path.ALL and not self._wish.raise_all:
             remedy = f"{remedy}, or set raise_all to true"
-        elif self._is_chosen and one.line.path != sysctl.LAST_OF_PROCPS:
+        elif self._is_chosen:
             remedy = f"{remedy}, or choose a path whose name sorts after it"
         return (
             f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .._model.problem import Failure, Left
 from .._model.sysctl import FOLDERS, LAST_OF_PROCPS
-from . import kernel
+from . import files, kernel
 
 DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
 
@@ -84,15 +84,31 @@ class Sysctl:
         finally:
             os.close(descriptor)
 
+    def verify(self, operation: Operation) -> list[str]:
+        """What is not as the operation should have left it; see _agent/rollback.py, Backend."""
+        found = self.read(operation.key)
+        if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
+            return []
+        return [f"{operation.key.translate(DOTTED)} is {found} and not {operation.value}"]
 
-def configuration() -> dict[str, str]:
-    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. One that can not be read has no say."""
+
+def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
+    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. One that can not be read has no say.
+
+    warn: takes a sentence on what is no file, and at which these programs may wait.
+    """
     paths = [path for folder in FOLDERS for path in sorted(Path(folder).glob("[!.]*.conf"))]
-    return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text(path)}
+    return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text(path, warn)}
 
 
-def _text(path: Path) -> t.Iterator[str]:
+def _text(path: Path, warn: t.Callable[[str], None]) -> t.Iterator[str]:
     try:
-        yield path.read_text(encoding="utf-8", errors="surrogateescape")
+        yield files.text(str(path), errors="surrogateescape")
+    except files.NotRegular as found:
+        if not path.is_dir():
+            warn(
+                f"{path} was not read: {found.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
+                " wait for it without end, or fail. Remove it."
+            )
     except OSError:
         return
