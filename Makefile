@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity unit integration molecule image clean
+.PHONY: help demo test bench lint sanity unit integration faults molecule image fuzz mutants clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -10,8 +10,8 @@ help:  ## this list
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
-test:  ## lint, sanity, unit, integration, molecule and image, with a summary at the end
-	@$(TOOLCHAIN) lint sanity unit integration molecule image
+test:  ## lint, sanity, unit, integration, a sample of faults, molecule and image, with a summary at the end
+	@$(TOOLCHAIN) lint sanity unit integration faults molecule image
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench
@@ -28,11 +28,20 @@ unit:  ## pure code, on the newest and on the oldest Python
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
 
+faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
+	@$(TOOLCHAIN) run python -m faults
+
 molecule:  ## each role on a node that boots, from nothing to absent (root)
 	@$(TOOLCHAIN) molecule
 
 image:  ## build a disk image by Packer, and boot it as a VM (root)
 	@$(TOOLCHAIN) image
+
+fuzz:  ## property tests with random seeds, MINUTES=5 of them (root: those on a real kernel too)
+	@$(TOOLCHAIN) fuzz
+
+mutants:  ## change the pure code in small ways, and see that a unit test notices; FILES="rule route" for some
+	@$(TOOLCHAIN) mutants
 
 clean:  ## remove what was built here; the cache in ~/.cache/kubenode-datapath stays
 	rm -rf .build .ansible

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 # Debian packages, by what they are for.
@@ -51,6 +51,13 @@ TOOLS = [
     "pytest-xdist==3.8.0",
     "ruff==0.17.5",
 ]
+
+# What `make fuzz` and `make mutants` need. mutmut brings libcst, with which, and with black, Hypothesis writes what it
+# found into the test as an example.
+PROBING = sorted(
+    ["black==26.10.1", "mutmut==3.8.1"]
+    + [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest")]
+)
 
 # Connection plugins that ansible-core lacks, and the package that has the collections which bring them.
 COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansible==14.5.0"
@@ -174,10 +181,10 @@ def connections() -> Path:
     return home
 
 
-def main_venv() -> Path:
-    """The environment of all tools, on the newest Python and with the newest ansible-core that runs there."""
+def main_venv(tools: Sequence[str] = tuple(TOOLS)) -> Path:
+    """The environment of these tools, on the newest Python and with the newest ansible-core that runs there."""
     pythons = interpreters()
     for core, (minors, _pip) in reversed(CORES.items()):
         for minor in sorted(pythons.keys() & set(minors), reverse=True):
-            return venv(pythons[minor], [f"ansible-core=={core}", *TOOLS])
+            return venv(pythons[minor], [f"ansible-core=={core}", *tools])
     raise NotInstalled("no Python from 3.11 to 3.14 was found; ansible-core needs one (Debian: python3)")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another, with a summary at the end.
 
-    toolchain.py lint sanity unit integration molecule image   run these parts
+    toolchain.py lint sanity unit integration faults molecule image   run these parts; fuzz and mutants are parts as well
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
@@ -48,6 +48,7 @@ def environment(tools: Path) -> dict[str, str]:
         "PATH": f"{tools}:{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",  # nft, where a shell lacks sbin
         "PYTHONPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONHASHSEED": "0",  # the order of sets: a test that fails must fail again
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
         "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
@@ -80,7 +81,7 @@ def lint() -> Iterator[Check]:
         {**env, "HOME": str(BUILD)},
     )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
-    packages = ["--package=ansible_collections.kubenode.datapath.plugins", "--package=lab"]
+    packages = ["--package=ansible_collections.kubenode.datapath.plugins", "--package=lab", "--package=faults"]
     yield Check("mypy", ["mypy", "--module=toolchain", *packages], env)
 
 
@@ -161,6 +162,12 @@ def integration() -> Iterator[Check]:
     yield from pytest("integration", installation.main_venv(), *halves, "--verbose", "--durations=20")
 
 
+def faults() -> Iterator[Check]:
+    """A sample; `make faults` strikes all."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    yield from pytest("faults", installation.main_venv(), "--numprocesses=2", "--verbose", "--durations=10")
+
+
 def molecule() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS)
     tools = installation.main_venv()
@@ -172,6 +179,18 @@ def image() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.IMAGES)
     tools = installation.main_venv()
     yield Check("image", [str(tools / "python"), "tests/image.py"], environment(tools))
+
+
+def fuzz() -> Iterator[Check]:
+    prepare(installation.PYTHON + installation.HOSTS)
+    tools = installation.main_venv(installation.PROBING)
+    yield Check("fuzz", [str(tools / "python"), "tests/fuzz.py"], environment(tools))
+
+
+def mutants() -> Iterator[Check]:
+    prepare(installation.PYTHON)
+    tools = installation.main_venv(installation.PROBING)
+    yield Check("mutants", [str(tools / "python"), "tests/mutants.py"], environment(tools))
 
 
 def pytest(folder: str, tools: Path, *options: str) -> Iterator[Check]:
@@ -222,7 +241,7 @@ def run_parts(names: list[str]) -> int:
     return 1 if failures else 0
 
 
-PARTS = {"lint": lint, "sanity": sanity, "unit": unit, "integration": integration, "molecule": molecule, "image": image}
+PARTS = {part.__name__: part for part in (lint, sanity, unit, integration, faults, molecule, image, fuzz, mutants)}
 
 
 def main(arguments: list[str]) -> int:

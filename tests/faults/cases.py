@@ -1,0 +1,246 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules of the collection, their options, and what their nodes have: data.
+
+Options that name another set beside the first (``table``, ``protocol``, ``backup``, ``path`` of rp_filter) are left out of the
+changes: a node with both is right. So is ``checkpoint``, whose kills are in tests/integration/test_checkpoint.py.
+nftables_package installs packages, and these nodes share /usr with their host: see tests/integration/test_nftables_package.py.
+node_mode runs on the controller, and looks at the node by other modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lab import Lab, azure_vnet
+from lab.azure_bridge import enslave
+from lab.azure_vnet import AzurePod
+from lab.node import NamespaceNode
+
+Options = Mapping[str, Any]
+Change = tuple[Options, Options]
+"""The options before and after, beside those of the case."""
+
+ABSENT = {"state": "absent"}
+PLANES: dict[str, Change] = {
+    "immediate": ({"immediate": False}, {"immediate": True}),
+    "permanent": ({"permanent": False}, {"permanent": True}),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A module.
+
+    prepare: gives the node what the module needs. options: of present. changes: what *update* changes, by option.
+    absent: the options of the way back; None where there is none, and each run gets a new node.
+    varies: a file whose text is another in each run, as it tells when and in what order things were found.
+    lists: options without which absent means all of ours. is_reader: the module changes nothing.
+    """
+
+    module: str
+    options: Options = dataclasses.field(default_factory=dict)
+    changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
+    absent: Options | None = dataclasses.field(default_factory=lambda: ABSENT)
+    prepare: Callable[[Lab, NamespaceNode], None] = lambda lab, node: None
+    varies: str = ""
+    lists: tuple[str, ...] = ()
+    is_reader: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """One run that is struck.
+
+    before: the options of the run that makes the state from which it starts; None for a node without anything of ours.
+    after: those of the run itself. backs: those of the runs that must give the first snapshot back afterwards.
+    """
+
+    case: Case
+    name: str
+    before: Options | None
+    after: Options
+    backs: tuple[Options, ...]
+
+    def __str__(self) -> str:
+        return f"{self.case.module}, {self.name}"
+
+
+def operations() -> Iterator[Operation]:
+    for case in CASES:
+        yield from _operations(case)
+
+
+def _operations(case: Case) -> Iterator[Operation]:
+    if case.is_reader:
+        yield Operation(case, "read", None, case.options, ())
+        return
+    if case.absent is None:
+        yield Operation(case, "absent", None, case.options, ())
+        yield Operation(case, "absent again", case.options, case.options, ())
+        return
+    backs = _backs(case, case.options)
+    yield Operation(case, "present", None, case.options, backs)
+    yield Operation(case, "present again", case.options, case.options, backs)
+    for option, (before, after) in case.changes.items():
+        target = {**case.options, **after}
+        yield Operation(case, f"update {option}", {**case.options, **before}, target, _backs(case, target))
+    yield Operation(case, "absent", case.options, case.absent, (case.absent,))
+
+
+def _backs(case: Case, options: Options) -> tuple[Options, ...]:
+    """With the options of the run, where that means the same, and without any."""
+    assert case.absent is not None
+    narrow = ("immediate", "permanent", *case.lists)
+    own = {name: value for name, value in options.items() if name not in narrow} | dict(case.absent)
+    return (case.absent,) if own == case.absent else (own, case.absent)
+
+
+# What nodes have
+
+
+def _links(_lab: Lab, node: NamespaceNode) -> None:
+    """A second interface with an address, and a link that has neither."""
+    for number, (name, peer) in enumerate((("eth1", "peer1"), ("eth2", "peer2")), 1):
+        macs = node.place.mac(number), node.place.mac(number + 16)
+        node.ip([f"link add {name} address {macs[0]} type veth peer name {peer} address {macs[1]}"])
+        node.set_sysctls({f"net/ipv6/conf/{one}/addr_gen_mode".replace("/", "."): 1 for one in (name, peer)})
+        node.ip([f"link set {peer} up", f"link set {name} up"])
+    node.ip(["address add 10.0.1.254/24 dev eth1"])
+
+
+def _filtering_links(lab: Lab, node: NamespaceNode) -> None:
+    """Strict by conf/all, as sysctl.conf of some distributions has it."""
+    _links(lab, node)
+    node.set_sysctls({"net.ipv4.conf.all.rp_filter": 1})
+
+
+def _foreign_table(lab: Lab, node: NamespaceNode) -> None:
+    _links(lab, node)
+    node.run_from_host(
+        ["nft", "-f", "-"], "table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }\n"
+    )
+
+
+GONE = [AzurePod(number) for number in range(1, 4)]
+MOVED = AzurePod(9)  # nothing tells that it is gone
+LIVING = AzurePod(0)
+
+
+def _azure_past(lab: Lab, node: NamespaceNode) -> None:
+    azure_vnet.past(node, node.place.mac(), [LIVING, *GONE])
+    azure_vnet.ebtables(node, azure_vnet.pod_rules("10.99.0.1", MOVED.mac))
+    azure_vnet.attach(node, LIVING, lab.pod("pod1").pid)
+    node.ip([f"link set {LIVING.host_link} address {node.place.mac(32)}"])  # the same on each node that is built
+    lab.pod("pod1").ip(["link set eth1 up", f"address add {LIVING.address}/16 dev eth1"])
+    node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
+
+
+def _azure_bridge(_lab: Lab, node: NamespaceNode) -> None:
+    enslave(node)
+
+
+_RULES = [
+    {"priority": 700, "to": "10.0.1.5", "table": "main"},
+    {"priority": 701, "from": "10.0.1.5", "table": 1003},
+    {"priority": 701, "from": "10.0.1.5", "iif": "eth1", "action": "prohibit"},
+    {"priority": 690, "fwmark": "0x80/0x80", "table": "main", "family": "ipv6"},
+]
+_OTHER_RULES = [_RULES[1], _RULES[0], _RULES[2], {"priority": 701, "to": "10.0.1.6", "table": 1004}]
+_ROUTES = [
+    {"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1"},
+    {"table": 1003, "to": "10.0.1.1", "dev": "eth1"},
+    {"table": 1003, "to": "10.8.0.0/16", "type": "blackhole"},
+]
+_OTHER_ROUTES = [
+    {"table": 1003, "to": "default", "via": "10.0.1.2", "dev": "eth1", "mtu": 1400},
+    {"table": 1004, "to": "default", "via": "10.0.1.1", "dev": "eth1"},
+]
+_ADDRESSES = [
+    {"dev": "eth1", "address": "10.0.1.10"},
+    {"dev": "eth2", "address": "2001:db8:1::10"},
+    {"dev": "eth2", "address": "10.0.2.10"},
+]
+_OTHER_ADDRESSES = [{"dev": "eth1", "address": "10.0.1.11"}, {"dev": "eth1", "address": "10.0.1.10"}]
+
+CASES = (
+    Case("azure_vnet_bridge", absent=None, prepare=_azure_bridge),
+    Case("cni_info", prepare=_azure_past, is_reader=True),
+    Case(
+        "ebtables_cleanup",
+        changes={
+            "addresses": ({}, {"addresses": ["10.99.0.0/16"]}),
+            "backend": ({"backend": "legacy"}, {}),
+            "neighbors": ({"neighbors": False}, {}),
+            "routes": ({"routes": False}, {}),
+        },
+        absent={"state": "restored"},
+        prepare=_azure_past,
+        varies="/var/lib/kubenode/backup/azure_vnet.json",
+    ),
+    Case("imds_info", {"cloud": "azure", "timeout": 2, "retries": 1}, is_reader=True),
+    Case(
+        "link_addresses",
+        {"addresses": _ADDRESSES},
+        changes={"addresses": ({}, {"addresses": _OTHER_ADDRESSES}), **PLANES},
+        prepare=_links,
+        lists=("addresses",),
+    ),
+    Case("network_daemons", changes={"restart": ({}, {"restart": False})}),
+    Case(
+        "nftables_connmark",
+        {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},
+        changes={
+            "primary_interface": ({}, {"primary_interface": "eth1"}),
+            "pod_interfaces": ({}, {"pod_interfaces": ["eni*", "veth-pod1"]}),
+            "mark": ({"mask": "0xff"}, {"mark": "0x40", "mask": "0xff"}),
+            "mask": ({}, {"mask": "0xf0"}),
+            "strict": ({}, {"strict": True}),
+            "strict off": ({"strict": True}, {}),
+            "path": ({"strict": True}, {"strict": True, "path": "/etc/kubenode/other.nft"}),
+            "path to another folder": ({}, {"path": "/etc/kubenode-other/return-path.nft"}),
+            **PLANES,
+        },
+        prepare=_foreign_table,
+    ),
+    Case(
+        "nftables_probe_snat",
+        changes={
+            "interface": ({}, {"interface": "eth1"}),
+            "priority": ({}, {"priority": -290}),
+            "probes": ({}, {"probes": [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]}),
+            "path": ({}, {"path": "/etc/kubenode/other.nft"}),
+            "path to another folder": ({}, {"path": "/etc/kubenode-other/probe-snat.nft"}),
+            "boot_condition": ({}, {"boot_condition": "address"}),
+            **PLANES,
+        },
+        prepare=_foreign_table,
+    ),
+    Case(
+        "policy_routes",
+        {"rules": _RULES, "routes": _ROUTES},
+        changes={
+            "rules": ({}, {"rules": _OTHER_RULES}),
+            "routes": ({}, {"routes": _OTHER_ROUTES}),
+            "path": ({}, {"path": "/etc/kubenode/other.json"}),
+            "path to another folder": ({}, {"path": "/etc/kubenode-other/routes.json"}),
+            **PLANES,
+        },
+        prepare=_links,
+        lists=("rules", "routes"),
+    ),
+    Case(
+        "rp_filter",
+        {"interfaces": ["eth0", "eth*"], "mode": "loose"},
+        changes={
+            "interfaces": ({}, {"interfaces": ["eth1"]}),
+            "mode": ({}, {"mode": "strict"}),
+            "raise_all": ({}, {"mode": "off", "raise_all": True}),
+            **PLANES,
+        },
+        prepare=_filtering_links,
+    ),
+)

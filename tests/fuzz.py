@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``make fuzz``: the property tests in rounds, each with a seed of its own, until MINUTES are over or one fails.
+
+A failing round is repeated by ``make fuzz SEED=...``. What it found is written into the test as an ``@example``, which
+every later run of the test tries first, whatever the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# Those of tests/integration need root, for the network namespaces in which they run.
+FOLDERS = ["tests/unit", "tests/integration"] if os.geteuid() == 0 else ["tests/unit"]
+PATCHES = Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]) / "patches"
+
+
+def main() -> None:
+    end = time.monotonic() + 60 * float(os.environ.get("MINUTES") or 5)
+    given = os.environ.get("SEED")
+    rounds = 0
+    while rounds == 0 or (time.monotonic() < end and not given):
+        seed = given or str(random.randrange(2**32))
+        print(f"=== round {rounds + 1}: seed {seed}", flush=True)
+        if found_failure(seed):
+            keep()
+            sys.exit(f"seed {seed} found a failure; `make fuzz SEED={seed}` repeats it")
+        rounds += 1
+    print(f"=== {rounds} rounds found nothing")
+
+
+def found_failure(seed: str) -> bool:
+    for patch in PATCHES.glob("*.patch"):
+        patch.unlink()
+    options = ["-m", "hypothesis", "--hypothesis-profile=fuzz", f"--hypothesis-seed={seed}"]
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", *options, *FOLDERS], env=env, check=False)
+    if done.returncode not in (0, 1):
+        sys.exit(f"pytest did not come to its end: status {done.returncode}")
+    return done.returncode == 1
+
+
+def keep() -> None:
+    """Hypothesis writes a patch, except for an example that Python can not read back from its text (``st.data()``)."""
+    patches = list(PATCHES.glob("*.patch"))
+    for patch in patches:
+        subprocess.run(["git", "apply", str(patch)], check=True)
+        print(f"Added to the tests as an example:\n{patch.read_text()}")
+        for name in re.findall(r"(?m)^\+\+\+ (.+)$", patch.read_text()):
+            import_example(Path(name))
+    if not patches:
+        print("Python can not read back the text of what was found: write an @example by hand, from the output above.")
+
+
+def import_example(path: Path) -> None:
+    def names(found: re.Match[str]) -> str:
+        return f"from hypothesis import {', '.join(sorted({'example', *found[1].split(', ')}))}"
+
+    path.write_text(re.sub(r"(?m)^from hypothesis import (.+)$", names, path.read_text(), count=1))
+
+
+if __name__ == "__main__":
+    main()

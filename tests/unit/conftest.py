@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all unit tests share."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+
+
+def contents(value: object) -> object:
+    """A copy of a value's containers, down to what is no container, which stays the same object."""
+    if isinstance(value, dict):
+        return {key: contents(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [contents(one) for one in value]
+    return set(value) if isinstance(value, (set, frozenset)) else value
+
+
+def shared(module: types.ModuleType) -> dict[str, object]:
+    """The constants of a test module, and the tables that its tests are parametrized by."""
+    values = dict(vars(module))
+    tables = {name: [mark.args for mark in getattr(value, "pytestmark", ())] for name, value in values.items()}
+    constants = {name: value for name, value in values.items() if not name.startswith("__")}
+    return {name: contents([value, tables[name]]) for name, value in constants.items()}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cases_stay_as_they_are(request: pytest.FixtureRequest) -> t.Iterator[None]:
+    """A test that changes what a later one starts from would have that one prove nothing."""
+    before = shared(request.module)
+    yield
+    after = shared(request.module)
+    changed = [name for name in before if after.get(name) != before[name]]
+    assert not changed, f"tests of this file change what they share: {', '.join(changed)}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tables first: who stops at the first failure, as `make mutants` does for each mutant, has it soon."""
+    items.sort(key=lambda item: "hypothesis" in item.keywords)
