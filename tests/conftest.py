@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import signal
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-# A busy machine is no defect: no test fails by the time that it takes.
-settings.register_profile("kubenode", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no defect: no test fails by the time that it takes. Nor does one by luck: each run tries the same
+# examples. `make fuzz` looks for others.
+settings.register_profile("kubenode", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", settings.get_profile("kubenode"), derandomize=False, database=None)
+# To kill a mutant any example will do, the first too.
+settings.register_profile(
+    "mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("kubenode")
 
 # A shell starts what it runs in the background with interrupts ignored, and programs hand that on: some are interrupted here.

@@ -129,7 +129,7 @@ def main() -> None:
         dissolved = DissolvedBridge(LinkMessages(), Resolved(module.run), Sysctl(), bridge, interface)
         guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
         outcome = module.converge([dissolved], guards, Checkpoint)
-        result.update(module.report(outcome), **dissolved.report())
+        result.update(module.report(outcome), **outcome.report(dissolved))
 
 
 if __name__ == "__main__":

@@ -254,14 +254,15 @@ def _clean_up(module: Module, edges: LeftoverEdges, kept: BackupFile) -> dict[st
     leftovers = AzureVnetLeftovers(edges, wish, kept)
     guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
     outcome = module.converge([leftovers], guards)
-    for trouble in leftovers.troubles:
+    findings = outcome.report(leftovers)
+    for trouble in findings.troubles:
         module.warn(trouble)
     return {
         **module.report(outcome),
-        "removed": [one.report() for one in leftovers.rules if one.verdict.is_leftover],
-        "kept": [one.report() for one in leftovers.rules if not one.verdict.is_leftover],
-        "neighbors": [str(one) for one in leftovers.neighbours],
-        "routes": [str(route) for route, _protocol in leftovers.routes],
+        "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
+        "kept": [one.report() for one in findings.rules if not one.verdict.is_leftover],
+        "neighbors": [str(one) for one in findings.neighbours],
+        "routes": [str(route) for route, _protocol in findings.routes],
     }
 
 
@@ -279,7 +280,7 @@ def _restore(module: Module, edges: LeftoverEdges, kept: BackupFile) -> dict[str
             )
         )
     outcome = module.converge(resources, [ON_THE_NODE])
-    back = leftovers.back
+    back = outcome.report(leftovers)
     for difference in back.differences:
         module.warn(f"Not as it was: {difference}.")
     reason = "it is in the backup"

@@ -116,12 +116,15 @@ interfaces:
       type: str
       sample: 00:0d:3a:f8:06:ec
     ipv4:
-      description: Its IPv4 addresses, the first one the primary; may be empty.
+      description: Its global unicast IPv4 addresses, private ones included, the first one the primary; may be empty.
       type: list
       elements: str
       sample: [10.224.0.4]
     ipv6:
-      description: Its IPv6 addresses; empty where it has no IPv6.
+      description:
+        - Its global unicast IPv6 addresses, unique local ones included; empty where it has no IPv6.
+        - What the metadata says of link-local, loopback, multicast or unspecified addresses, or of addresses with a scope id
+          (C(%eth0)), does not count as IPv6.
       type: list
       elements: str
       sample: ["fd12:3456:789a::4"]

@@ -129,7 +129,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import C
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_link_addresses import BootLinkAddresses
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_record import BootRecord
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_link_addresses import LiveLinkAddresses
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_link_addresses import (
+    Changes,
+    LiveLinkAddresses,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.network_daemon_guards import LinksOfNetworkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
@@ -171,7 +174,7 @@ def main() -> None:
             else []
         )
         outcome = module.converge(resources, guards, Checkpoint)
-        result.update(module.report(outcome), addresses=live.changes.report())
+        result.update(module.report(outcome), addresses=(outcome.report(live) or Changes()).report())
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ options:
   table:
     description:
       - Name of the table, 1 to 128 letters, digits and C(_.-), starting with a letter or C(_).
+      - Words of nft's language, as C(accept) or C(counter), are refused. Each version of nft has others; a word counts if 0.9.8,
+        1.0.6 or 1.1.3 takes it for itself.
       - A table of this name and family C(inet) is this module's, whoever made it.
     type: str
     default: kubenodeReturnPath
@@ -83,7 +85,7 @@ options:
       - The file of the permanent plane, absolute, of letters, digits and C(_.=+@~:,-).
       - Its folder is made when the folder's parent is there, and removed by O(state=absent) when it was made so and is empty.
       - A file that this module did not write for O(table) is not overwritten; the run is refused.
-      - When another path was in use before, its file goes.
+      - When another path was in use before, its file goes. O(state=absent) finds the file of O(table) at any path.
     type: path
     default: /etc/kubenode/return-path.nft
 seealso:
@@ -163,14 +165,20 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import C
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_record import BootRecord
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import LiveReversePath
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import (
     MarkRule,
     PrimaryInterface,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import BootOrder
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import (
+    BootOrder,
+    UnreadableRecord,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
@@ -194,10 +202,10 @@ OPTIONS = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        table = names.table("table", module.params["table"])
+        table = names.table("table", module.params["table"], module.is_present)
         path = names.path("path", module.params["path"])
         wish = ReturnPath.from_options(module.params) if module.is_present else None
-        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
+        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         boot = BootTable(files, units, FAMILY, table, path)
@@ -206,18 +214,16 @@ def main() -> None:
         entry = text(sysctl_path, setting, return_path.sysctl_heading(table))
         placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
         changing = placed if module.params["permanent"] else None
-        validation, found = wish.validation() if wish else None, configuration()
+        validation, found = wish.validation() if wish else None, configuration(module.warn)
         valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
-        resources: list[Resource] = [
-            LiveTable(nft, FAMILY, table, wish.table() if wish else None),
-            valid,
-            *boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"]),
-            placed,
-        ]
-        resources = resources if wish else resources[::-1]
+        live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
+        booted = boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"])
+        resources: list[Resource] = [live, valid, *booted, placed] if wish else [placed, *booted, valid, live]
         if kernel.is_own_root() and not module.params["immediate"]:
             resources.insert(0, BootRecord(valid, placed))
-        guards: list[Guard] = [PrimaryInterface(wish.primary_interface)] if wish else []
+        guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
+        if wish:
+            guards.append(PrimaryInterface(wish.primary_interface))
         if wish and module.params["immediate"]:
             guards.append(MarkRule(wish))
         if validation and setting and module.params["permanent"]:

@@ -27,7 +27,11 @@ requirements:
   - nftables 0.9.8 or newer on the node, unless in check mode
 notes:
   - The permanent plane is the file O(path) and the unit C(kubenode-nft-ip6-TABLE.service), enabled, which loads the file
-    before kubelet is up. Where systemd runs, a unit that is placed is started too, so that stopping it removes the table.
+    before kubelet is up. Where systemd runs, and with O(immediate=true), the unit is started too where it is not active, and
+    the run waits until it is active or was skipped by O(boot_condition). A unit that fails fails the run, with the last lines
+    of its journal. While the node still boots, a start that systemd has queued is not waited for; a warning says so.
+  - While a run moves or removes the file, C(kubenode-nft-ip6-TABLE.service.files) beside the unit names the paths that are
+    concerned. A run that was killed leaves this record, and the next run completes or undoes what it had begun.
   - C(nftables.service), where it is in use, flushes every table of the node when it is started, stopped or reloaded. A drop-in
     for it, C(nftables.service.d/kubenode-nft-ip6-TABLE.conf), has the table loaded again after each of these. This module
     never starts, stops or reloads C(nftables.service).
@@ -47,11 +51,13 @@ options:
   table:
     description:
       - Name of the table, 1 to 128 letters, digits and C(_.-), starting with a letter or C(_).
+      - Words of nft's language, as C(accept) or C(counter), are refused. Each version of nft has others; a word counts if 0.9.8,
+        1.0.6 or 1.1.3 takes it for itself.
       - A table of this name and family C(ip6) is this module's, whoever made it.
     type: str
     default: azureSLBProbe
   interface:
-    description: The link by which probes come in, 1 to 15 letters, digits and C(_.=+@~-). It need not be there yet.
+    description: The link by which probes come in, 1 to 15 letters, digits and C(_.=+@~-), not C(lo). It need not be there yet.
     type: str
     default: eth0
   priority:
@@ -85,7 +91,7 @@ options:
       - The file of the permanent plane, absolute, of letters, digits and C(_.=+@~:,-).
       - Its folder is made when the folder's parent is there, and removed by O(state=absent) when it was made so and is empty.
       - A file that this module did not write for O(table) is not overwritten; the run is refused.
-      - When another path was in use before, its file goes.
+      - When another path was in use before, its file goes. O(state=absent) finds the file of O(table) at any path.
     type: path
     default: /etc/kubenode/probe-snat.nft
   boot_condition:
@@ -97,7 +103,9 @@ options:
         systemd tries again after 10 seconds.
       - With V(address), the addresses of O(interface); the table is loaded as soon as it has a global IPv6 address, and not
         loaded where it has none after 30 seconds.
-      - The program that asks is O(path) with C(.pyz) appended. It needs Python on the node and nothing else.
+      - The program that asks is O(path) with C(.pyz) appended. It needs Python 3.9 or newer on the node and nothing else. The
+        unit names the Python that runs this module, if it will be there at boot, or else another of the node's; a run that
+        changes anything of this rehearses the program with it.
       - A run of this module loads the table without asking; M(kubenode.datapath.imds_info) tells what a boot would find.
     type: str
     choices: [imds, address, none]
@@ -169,7 +177,6 @@ if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import BootCondition
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import (
     AZURE_SOURCE,
@@ -182,7 +189,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_
 from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import find
 from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 FAMILY = "ip6"
@@ -205,17 +211,18 @@ OPTIONS = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        table = names.table("table", module.params["table"])
+        table = names.table("table", module.params["table"], module.is_present)
         path = names.path("path", module.params["path"])
         wish = ProbeSnat.from_options(module.params) if module.is_present else None
-        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run)
+        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
         owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         is_placed = wish is not None and owner is None
         live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
         boot = BootTable(files, units, FAMILY, table, path)
-        condition = _condition(module.params, boot.program) if is_placed else None
+        is_asking = is_placed and module.params["permanent"] and module.params["boot_condition"] != "none"
+        condition = boot.condition(module.params["boot_condition"], module.params["interface"]) if is_asking else None
         placed = boot.resources(
             ruleset if is_placed else None,
             accept=nft,
@@ -223,18 +230,12 @@ def main() -> None:
             condition=condition,
             program=_archive() if condition else None,
         )
-        resources: list[Resource] = [live, *placed] if wish else [*reversed(placed), live]
+        resources: list[Resource] = [live, *placed] if wish else [*placed, live]
         if wish is None and owner and table == ProbeSnat().name:
             resources.remove(live)  # it is the owner's
 
         outcome = module.converge(resources, _guards(wish, owner, module.params["immediate"]))
         result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)
-
-
-def _condition(options: dict[str, t.Any], program: str) -> BootCondition | None:
-    if options["boot_condition"] == "none":
-        return None
-    return BootCondition(options["boot_condition"], options["interface"], find("python3") or "python3", program)
 
 
 def _archive() -> str:

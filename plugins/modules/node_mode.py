@@ -16,8 +16,9 @@ description:
     the kernel is the builder's. This action tells which of the two it is, and says why.
   - With O(mode=auto), it is an image where the connection is C(chroot) or C(buildah), of whatever collection, or where Packer's
     variables C(packer_build_name) or C(packer_builder_type) are there. Then the node is not looked at.
-  - Otherwise one shell command asks the node. It is a running one where C(systemctl is-system-running) prints anything but
-    C(offline), which it does in a chroot and where systemd is not process 1.
+  - Otherwise one shell command asks the node. It is a running one where C(systemctl is-system-running) prints a state of a
+    systemd that answers, which are C(initializing), C(starting), C(running), C(degraded), C(maintenance) and C(stopping).
+    It prints C(offline) in a chroot and where systemd is not process 1; a stub that stands in for it prints nothing.
   - A container that shares the network, the processes and the host name of process 1 and has another IPC or cgroup namespace is
     a pod of a DaemonSet, and its node a running one, if that runs systemd.
   - All else is an image.

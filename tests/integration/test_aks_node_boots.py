@@ -181,7 +181,7 @@ def shorten(node: SystemdNode, seconds: int) -> None:
     """Another deadline, for this boot's sake; the next run puts it right."""
     unit = f"/etc/systemd/system/{UNIT}"
     text = node.read(unit)
-    node.write(unit, text.replace(" eth0 60;", f" eth0 {seconds};"))
+    node.write(unit, text.replace(" eth0 60\n", f" eth0 {seconds}\n"))
     assert node.read(unit) != text
 
 

@@ -573,3 +573,13 @@ def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: Namespace
 @pytest.mark.parametrize("folder", ["/run/kubenode-backup", "/etc/cni/net.d"])
 def test_a_backup_is_not_kept_where_a_boot_or_a_runtime_finds_it(steps: Steps, folder: str) -> None:
     assert "backup must be outside /run" in steps.refused(backup=folder)
+
+
+def test_a_folder_for_a_backup_that_a_killed_run_did_not_write_goes(node: NamespaceNode, steps: Steps) -> None:
+    before = state(node)
+    node.write(f"{os.path.dirname(BACKUP)}/.kubenode", "")
+    node.write("/var/lib/kubenode/.kubenode", "")
+    node.write("/var/lib/kubenode/.backup.kubenode/.kubenode", "")
+    assert steps.run(state="restored")["changed"]
+    assert state(node) == before
+    assert not steps.run(state="restored")["changed"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -261,11 +262,39 @@ def test_an_image_is_not_built_without_a_profile_that_was_asked_for(tmp_path: Pa
     assert built.failed and "known are aks_dual_stack, eni_policy_routing and" in built.output
 
 
-def run_own(folder: Path, text: str, inventory: str) -> dict[str, Any]:
+TAGGED = """- hosts: all
+  connection: local
+  gather_facts: true
+  vars: {kubenode_report: REPORT, ansible_python_interpreter: PYTHON}
+  tasks:
+    - {ansible.builtin.debug: {msg: begin}, tags: [always]}
+    - {ansible.builtin.debug: {msg: work}, tags: [work], when: inventory_hostname == 'node1'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("selection", "state"),
+    [
+        ((), "ok"),
+        (("--tags", "work"), "ok"),
+        (("--tags", "foo"), "no task ran"),
+        (("--skip-tags", "work"), "no task ran"),
+    ],
+    ids=["all", "its tag", "another tag", "without its tag"],
+)
+def test_a_node_on_which_no_task_ran_is_not_ok(tmp_path: Path, selection: Sequence[str], state: str) -> None:
+    """That a condition skips a task is a verdict on the node; that the user has not selected it is none."""
+    report = run_own(tmp_path, TAGGED.replace("PYTHON", sys.executable), "node1,node2,", *selection)
+    assert {name: node["state"] for name, node in report["nodes"].items()} == {"node1": state, "node2": state}
+    assert report["totals"] == {state: 2}
+
+
+def run_own(folder: Path, text: str, inventory: str, *arguments: str) -> dict[str, Any]:
     """The report of a play of one's own."""
     path = folder / "play.yml"
     path.write_text(text.replace("REPORT", str(folder / "report.json")))
-    playbook.play(Path(inventory), str(path), environment={"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"})
+    enabled = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
+    playbook.play(Path(inventory), str(path), *arguments, environment=enabled)
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
 

@@ -38,7 +38,8 @@ def node(lab: Lab) -> NamespaceNode:
         node.ip([f"link add {link} type veth peer name {peer}"])
         node.run(["sysctl", "-qw", *(f"net/ipv6/conf/{one}/addr_gen_mode=1" for one in (link, peer))])
         node.ip([f"link set {peer} up", f"link set {link} up"])
-    assert eventually(lambda: node.run_from_host(["ip", "-o", "link"]).count(" state UP ") >= 2 * len(LINKS))
+    # The links of the lab, eth0 and a pod's, are up as well.
+    assert eventually(lambda: node.run_from_host(["ip", "-o", "link"]).count(" state UP ") >= 2 * len(LINKS) + 2)
     return node
 
 
@@ -157,7 +158,8 @@ def test_a_change_under_a_checkpoint_is_taken_back_with_the_routes_that_went_wit
     before = node.snapshot()
     assert steps.run(addresses=ADDRESSES, checkpoint=60)["checkpoint_armed"]
     assert held(node) == ["10.0.1.10/32", "2001:db8:1::10/128"]
-    assert json.loads(node.run(["sh", COMMAND, "rollback"]).stdout)["state"] == "rolled back"
+    answer = json.loads(node.run(["sh", COMMAND, "rollback"]).stdout)
+    assert answer["state"] == "rolled back" and "Could not be undone" not in answer["told"]
     node.run(["rm", "-r", "/run/kubenode-checkpoint"])
     assert node.snapshot() == before
     node.ip(["route delete default table 1003"])
@@ -239,3 +241,16 @@ def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> N
     node.ip(["link set eth1 name ens7"])
     assert steps.four(state="absent")["addresses"]["removed"] == ["10.0.1.10/32 dev ens7"]
     assert not any("10.0.1.10" in line for line in held(node, "ens7"))
+
+
+def test_what_a_killed_run_left_of_a_unit_or_of_the_record_goes(node: NamespaceNode, steps: Steps) -> None:
+    """An address in the record that the run has removed would make another program's one ours."""
+    steps.run(addresses=[*one("10.0.1.10"), *one("10.0.1.20")])
+    longer = node.read(RECORD)
+    steps.run(addresses=one("10.0.1.10"))
+    settled = node.snapshot()
+    node.write(RECORD, longer)
+    node.write(UNIT.format("eth9").replace("/kubenode", "/.kubenode") + ".kubenode", "[Un")
+    assert steps.run(addresses=one("10.0.1.10"))["changed"]
+    assert node.snapshot() == settled
+    assert not steps.run(addresses=one("10.0.1.10"))["changed"]

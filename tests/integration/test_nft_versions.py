@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
-from lab import Eni, EniLab, Lab, nft_versions
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
+from lab import Eni, EniLab, Lab, images, nft_versions
 from lab.eni import PRIMARY
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -145,3 +147,37 @@ def test_an_nft_that_dies_of_a_newer_ones_set_is_named(node: NamespaceNode, suit
     else:
         assert result["failed"] and "nft was killed by signal 11" in result["msg"]
         assert not node.exists("/etc/kubenode")
+
+
+# Names of tables
+
+WORD = re.compile(rb"(?<![\w.-])[a-z][a-z0-9-]{1,19}(?![\w.-])")
+DECLARATION = "table ip6 {0} {{ }}\n"
+
+
+def words_in(suite: str) -> set[str]:
+    """All that looks like a word in nft's library, in which its parser names each word of its language."""
+    (library,) = images.root(suite).glob("usr/lib/*-linux-gnu/libnftables.so.1.*")
+    return {word.decode() for word in WORD.findall(library.read_bytes())}
+
+
+def refused_by(node: NamespaceNode, words: Iterable[str]) -> set[str]:
+    """nft says in which line it does not understand a script, for the first ten of them."""
+    rest, refused = sorted(words), set[str]()
+    while True:
+        done = node.run(["nft", "-c", "-f", "-"], "".join(map(DECLARATION.format, rest)), check=False)
+        lines = {int(line) - 1 for line in re.findall(r":(\d+):\d+-\d+: Error: syntax error", done.stderr)}
+        if not lines:
+            assert done.returncode == 0, done.stderr
+            return refused
+        refused |= {rest[line] for line in lines}
+        rest = [word for number, word in enumerate(rest) if number not in lines]
+
+
+def test_each_word_that_a_version_takes_for_itself_is_known_and_no_other(lab: Lab) -> None:
+    node = lab.node("node1")
+    known, refused = set(names.NFT_WORDS.split()), set[str]()
+    for suite in nft_versions.SUITES:
+        with node.replace_program(NFT, nft_versions.wrapper(suite)):
+            refused |= refused_by(node, known | words_in(suite))
+    assert refused == known

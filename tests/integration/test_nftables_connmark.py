@@ -410,7 +410,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("primary_interface must be a link's name", {"primary_interface": None}),
     ("primary_interface must be a link's name", {"primary_interface": 'eth0" accept'}),
     ("primary_interface must be a link's name", {"primary_interface": "averylonglinkname"}),
-    ("primary_interface must be the link by which requests enter", {"primary_interface": "lo"}),
+    ("primary_interface must be the name of one network interface", {"primary_interface": "lo"}),
     ("pod_interfaces must be a list of at least one", {"pod_interfaces": None}),
     ("pod_interfaces must be a list of at least one", {"pod_interfaces": []}),
     ("pod_interfaces[0] must be a pattern that primary_interface eth0 does not match", {"pod_interfaces": ["eth*"]}),

@@ -44,10 +44,10 @@ class Site:
         self.node: EniNode = lab.node("node1")
         self._inventory = inventory
 
-    def play(self, *arguments: str, **variables: Any) -> Played:
+    def play(self, *arguments: str, environment: dict[str, str] | None = None, **variables: Any) -> Played:
         """Run it; the namespace node has no systemd of its own and would be taken for an image."""
         given = {f"eni_policy_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
-        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given)
+        return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given, environment=environment)
 
     def is_node_port_answered(self) -> bool:
         return self.lab.client.fetch(PRIMARY.address, NODE_PORT, timeout=0.5) is not None
@@ -262,3 +262,15 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(aws: Site, variables: di
     failed = aws.play(**variables)
     assert failed.failed and told in failed.output
     assert aws.node.snapshot() == before
+
+
+@pytest.mark.parametrize("arguments", [["--check"], []], ids=["check", "run"])
+def test_without_pyroute2_on_either_side_check_and_run_fail_before_the_first_change(
+    aws: Site, tmp_path: Path, arguments: list[str]
+) -> None:
+    if aws.node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
+        pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
+    before = aws.node.snapshot()
+    failed = aws.play(*arguments, environment=playbook.without_library(tmp_path, "pyroute2"), **AWS)
+    assert failed.failed and "pyroute2 is needed on the node for this change" in failed.output
+    assert (failed.changed, aws.node.snapshot()) == (0, before)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
     files,
     packages,
@@ -47,31 +48,168 @@ class RootedFiles(files.Files):
         super().perform(operation._replace(path=self._at(operation.path)))
 
 
-class FakeUnits:
-    """systemd, or a root without it. ``loaded`` is what it knows: the files that were there at the last reload."""
+class FakeSystemd:
+    """A service manager in memory, as far as systemctl and journalctl reach it. It is a runner for units.Units.
+
+    It knows the unit files and drop-ins below ``root`` as they were at the last reload. What a start comes to is told by the
+    unit itself, by the last ExecStart= and ExecCondition= after the last empty one:
+
+    /bin/false      fails; as the condition, skips the unit
+    /bin/sleep      does not end
+    anything else   succeeds
+
+    is_booting: systemd starts the node's units; jobs wait until ``boot`` is called.
+    asked: the command lines, each without the program, that changed anything.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._texts: dict[str, str] = {}
+        self._queue: dict[str, str] = {}
+        self._journal: list[str] = []
+        self.loaded: set[str] = set()
+        self.states: dict[str, UnitState] = {}
+        self.is_booting = False
+        self.asked: list[str] = []
+
+    def __call__(self, argv: t.Sequence[str], stdin: str | None = None) -> process.Completed:
+        program, words = Path(argv[0]).name, [word for word in argv[1:] if not word.startswith("--no-block")]
+        if program == "journalctl":
+            lines = [line for line in self._journal if f"--unit={line.split(':')[0]}" in words]
+            return process.Completed(0, "".join(f"{line}\n" for line in lines), "")
+        verb, *rest = words
+        if verb == "show":
+            return process.Completed(0, self._show(*rest), "")
+        self.asked.append(" ".join(words))
+        verbs = {
+            "daemon-reload": self._reload, "start": self._start, "restart": self._restart,
+            "stop": self._stop, "reset-failed": self._reset_failed,
+        }  # fmt: skip
+        complaint = verbs[verb](*rest)
+        return process.Completed(1 if complaint else 0, "", complaint)
+
+    def boot(self) -> None:
+        """Systemd is done with the units that the queued jobs come after."""
+        self.is_booting = False
+        for unit in list(self._queue):
+            self._run(unit)
+
+    def state(self, unit: str) -> UnitState:
+        found = self.states.get(unit, UnitState("inactive", "dead", "success", "0"))
+        return found._replace(job="7") if unit in self._queue else found
+
+    def _show(self, properties: str, unit: str = "") -> str:
+        state = self.state(unit)
+        found = {
+            "ActiveState": state.active, "SubState": state.sub, "Result": state.result, "Job": state.job,
+            "SystemState": "starting" if self.is_booting else "running",
+        }  # fmt: skip
+        return "".join(f"{name}={found[name]}\n" for name in properties.partition("=")[2].split(","))
+
+    def _reload(self) -> str:
+        folders = [self._root / folder for folder in ("run/systemd/system", "etc/systemd/system")]
+        found = [path for folder in folders for path in sorted(folder.glob("*.service")) if path.is_file()]
+        self._texts = {path.name: path.read_text() for path in found}
+        drop_ins = [path for folder in folders for path in sorted(folder.glob("*.service.d/*.conf"))]
+        for path in drop_ins:
+            name = path.parent.name[: -len(".d")]
+            if name in self._texts:
+                self._texts[name] += path.read_text()
+        self.loaded = {f"/{path.relative_to(self._root)}" for path in drop_ins}
+        return ""
+
+    def _start(self, unit: str) -> str:
+        if unit not in self._texts:
+            return f"Failed to start {unit}: Unit {unit} not found."
+        if self.state(unit).active == "active":
+            return ""
+        self._queue[unit] = "start"
+        if not self.is_booting:
+            self._run(unit)
+        return ""  # --no-block: what it comes to is told by its state
+
+    def _restart(self, unit: str) -> str:
+        if unit in self._texts:
+            self.states.pop(unit, None)
+        return self._start(unit)
+
+    def _run(self, unit: str) -> None:
+        del self._queue[unit]
+        text = self._texts[unit]
+        if self._command(text, "ExecCondition") == "/bin/false":
+            self.states[unit] = UnitState("inactive", "dead", "exec-condition", "0")
+            return
+        command = self._command(text, "ExecStart")
+        if command == "/bin/false":
+            again = UnitState("activating", "auto-restart", "exit-code", "0")
+            self.states[unit] = again if "\nRestart=" in text else UnitState("failed", "failed", "exit-code", "0")
+            self._journal.append(f"{unit}: Main process exited, code=exited, status=1/FAILURE")
+        elif command == "/bin/sleep":
+            self.states[unit] = UnitState("activating", "start", "success", "0")
+        else:
+            is_left = "\nRemainAfterExit=yes" in text
+            self.states[unit] = UnitState("active", "exited" if is_left else "running", "success", "0")
+
+    def _command(self, text: str, setting: str) -> str:
+        found = [line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{setting}=")]
+        return (found[-1].split() or [""])[0] if found else ""
+
+    def _stop(self, unit: str) -> str:
+        self._queue.pop(unit, None)
+        if unit not in self._texts and unit not in self.states:
+            return f"Failed to stop {unit}: Unit {unit} not loaded."
+        if self.state(unit).active != "failed":
+            self.states.pop(unit, None)
+        return ""
+
+    def _reset_failed(self, unit: str) -> str:
+        if unit not in self._texts and unit not in self.states:
+            return f"Failed to reset failed state of unit {unit}: Unit {unit} not loaded."
+        if self.state(unit).active == "failed":
+            del self.states[unit]
+        return ""
+
+
+class FakeUnits(units.Units):
+    """The real edge on a FakeSystemd, or on a root without one.
+
+    enabled, active: units of the node besides those below ``root``. warnings: what the operator was warned of.
+    """
 
     def __init__(self, root: Path, is_running: bool = True) -> None:
+        self.systemd = FakeSystemd(root)
+        self.warnings: list[str] = []
+        super().__init__(self.systemd, self.warnings.append, patience=0.05)
         self._root = root
         self._is_running = is_running
         self.enabled: set[str] = set()
         self.active: set[str] = set()
-        self.loaded: set[str] = set()
+
+    @property
+    def loaded(self) -> set[str]:
+        """The drop-ins that systemd knows: those that were there at the last reload."""
+        return self.systemd.loaded
 
     def is_running(self) -> bool:
         return self._is_running
 
     def is_enabled(self, unit: str) -> bool:
-        return unit in self.enabled
+        return unit in self.enabled or any(self._root.glob(f"etc/systemd/system/*.wants/{unit}"))
 
     def named(self, pattern: str) -> set[str]:
         return {path.name for path in self._root.glob(f"etc/systemd/system/{pattern}")}
 
     def is_active(self, unit: str) -> bool:
-        return unit in self.active
+        state = self.systemd.state(unit)
+        return unit in self.active or (state.active in ("active", "activating") and not state.waits_to_try_again)
+
+    def _get(self, names: t.Sequence[str], *unit: str) -> list[str]:
+        """Never by the socket, which would be that of the machine that runs the tests."""
+        return self._show(names, *unit)
 
     def perform(self, operation: units.Operation) -> None:
-        assert isinstance(operation, units.Reload)
-        self.loaded = {f"/{path.relative_to(self._root)}" for path in self._root.glob("run/systemd/system/*/*.conf")}
+        assert self._is_running, f"{operation} where systemd does not run"
+        super().perform(operation)
 
 
 class FakePackages:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.ebtables import Held, Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import ebtables as edge
 
 # A rule as azure-vnet writes it, and as tools list it: ebtables-nft 1.8.7 to 1.8.11, ebtables-legacy 2.0.11 with --Lmac2 and
 # without, and what azure-cnimonitor looked for.
@@ -228,10 +232,9 @@ def test_rules_come_back_beside_their_neighbours(
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from("abcdefgh")), st.data())
-def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], data: st.DataObject) -> None:
+@given(st.lists(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
+def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
     """Rules with equal texts go together, as they get the same verdict."""
-    doomed = data.draw(st.sets(st.sampled_from("abcdefgh")))
     removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
     merge = ebtables.put_back([Rule(text) for text in removed.left], removed)
     assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
@@ -245,3 +248,93 @@ def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> N
     stayed = [rule.text for position, rule in enumerate(merge.rules) if position not in merge.added]
     assert stayed == now
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
+
+
+def test_the_lock_of_another_program_is_waited_for_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    monkeypatch.setattr(edge, "LOCK", str(path))
+    monkeypatch.setattr(edge, "PATIENCE", 0.1)
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match=f"{path}, the lock of ebtables-legacy, was held"), edge._lock():
+            pytest.fail("two hold it")
+    with edge._lock():
+        pass
+
+
+def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> None:
+    removed = taken(list("aXbYc"), {1, 3})
+    assert removed.without([]) == removed
+    assert removed.without({0, 3}) == taken(list("Xbc"), {0})
+    assert removed.without({1, 3}) == taken(list("abc"), set())
+
+
+def test_a_rule_is_put_at_its_position_with_its_counters() -> None:
+    assert ebtables.inserted("FORWARD", 7, Rule("-p ARP -j DROP", (3, 252))) == "-I FORWARD 7 -p ARP -j DROP -c 3 252"
+
+
+# What the kernel's encoding must contain for a rule to be taken for a listed one.
+V6 = bytes.fromhex("fd00") + bytes(13) + b"\x20"
+NEEDLES = {
+    "-p IPv4 --ip-dst 10.240.0.4 -j DROP": {bytes((10, 240, 0, 4))},
+    "-p IPv4 --ip-dst 10.240.0.4/255.255.255.255 -j DROP": {bytes((10, 240, 0, 4))},
+    "-p IPv4 --ip-src 10.240.0.4/31 -j DROP": set(),
+    "-p IPv4 --ip-src 10.0.0.0/8 --ip-dst 10.240.0.5 -j DROP": {bytes((10, 240, 0, 5))},
+    "-p IPv6 --ip6-dst fd00::20 -j DROP": {V6},
+    "-p IPv6 --ip6-src fd00::/32 -j DROP": set(),  # as long as an IPv4 address
+    "-p ARP --arp-ip-dst ! 10.240.0.4 -j DROP": {bytes((10, 240, 0, 4))},
+    "-s 0:d:3a:1:2:3 -j DROP": {bytes.fromhex("000d3a010203")},
+    "-s Unicast -j DROP": set(),
+    "-d 01:00:5e:00:00:00/ff:ff:ff:80:00:00 -j DROP": set(),
+    "-j dnat --to-dst a2:96:88:20:cb:c6": {bytes.fromhex("a2968820cbc6")},
+    "-i eth0 -o az+ -j ACCEPT": {b"eth0", b"az"},
+    "--log-prefix 10.240.0.4/32 -j CONTINUE": set(),
+    "-p IPv4 --mark 0x1 --comment 00:0d:3a:01:02:03 -j ACCEPT": set(),
+}
+
+
+@pytest.mark.parametrize("text", NEEDLES)
+def test_whole_addresses_and_names_of_links_tell_a_rule(text: str) -> None:
+    assert set(ebtables.needles(text)) == NEEDLES[text]
+
+
+def test_rules_that_differ_in_one_address_are_not_taken_for_each_other() -> None:
+    rules = [Rule(f"-p IPv4 --ip-dst 10.240.0.{last} -j DROP") for last in (4, 5)]
+    kernel = [Held(7, b"\0" + bytes((10, 240, 0, 5)) + b"\0")]
+    assert ebtables.pair(rules, kernel) == [None, 7]
+
+
+PREFIXES = {
+    "10.0.0.1": ("10.0.0.1/32", (bytes((10, 0, 0, 1)), 32)),
+    "10.0.0.1/8": ("10.0.0.0/8", (bytes((10, 0, 0, 0)), 8)),
+    "10.0.0.0/255.128.0.0": ("10.0.0.0/9", (bytes((10, 0, 0, 0)), 9)),
+    "FD00::20": ("fd00::20/128", (V6, 128)),
+    "fd00::20/ffff::": ("fd00::/16", (bytes.fromhex("fd00") + bytes(14), 16)),
+}
+
+
+@pytest.mark.parametrize("given", PREFIXES)
+def test_a_prefix_has_one_form_and_is_bytes_and_a_length(given: str) -> None:
+    normal, parts = PREFIXES[given]
+    assert ebtables.normal_prefix(given) == normal and ebtables.prefix(normal) == parts
+
+
+@pytest.mark.parametrize("given", ["", "x", "10.0.0.0/255.0.255.0", "10.0.0.0/33", "10.0.0.0/ffff::"])
+def test_what_is_no_prefix_stays_as_it_is(given: str) -> None:
+    assert ebtables.normal_prefix(given) == given
+
+
+def test_what_stands_around_the_rules_of_a_listing_is_no_rule() -> None:
+    text = "# a comment\nBridge table: nat\n\nBridge chain: IN:OUT, entries: 1, policy: ACCEPT\n# another\n-j DROP  \n"
+    assert ebtables.from_save("legacy", text) == {Place("legacy", "nat", "IN:OUT"): (Rule("-j DROP"),)}
+    assert ebtables.from_save("nft", "rubbish\n*nat\nrubbish too\n:OUTPUT ACCEPT\n") == {
+        Place("nft", "nat", "OUTPUT"): ()
+    }
+
+
+def test_a_rule_without_words_and_one_of_a_chain_that_is_not_listed_are_rules() -> None:
+    place = Place("nft", "nat", "MINE")
+    for text in ("*nat\n-A MINE\n-A MINE -j DROP -c 7 8\n", "*nat\n[0:0] -A MINE\n[7:8] -A MINE -j DROP\n"):
+        assert ebtables.from_save("nft", text) == {place: (Rule(""), Rule("-j DROP", (7, 8)))}

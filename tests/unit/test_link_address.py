@@ -29,7 +29,12 @@ def test_a_record_reads_back(record: set[Given]) -> None:
     assert link_address.record_from(link_address.record_text(record) or "") == record
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '[[1, "eth1"]]', '[[1, "eth1", "10.0.0"]]', "7", '{"a": 1}'])
+ODD = ['"1", "eth1", "10.0.0.1"', 'true, "eth1", "10.0.0.1"', '1, 2, "10.0.0.1"', '1, "eth1", 7', '1, "eth1", "10.0.0"']
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '[[1, "eth1"]]', "7", "null", '{"a": 1}', "[" * 100_000, *(f"[[{odd}]]" for odd in ODD)]
+)
 def test_what_is_no_record_makes_nothing_ours(text: str) -> None:
     assert not link_address.record_from(text)
 

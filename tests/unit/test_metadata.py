@@ -172,6 +172,37 @@ def test_alibabas_interfaces_are_read() -> None:
     )
 
 
+SPECIAL6 = ["::", "::1", "fe80::1", "fe80::1%eth0", "2001:db8::5%eth0", "febf::1", "ff02::1", "::ffff:10.0.0.4"]
+SPECIAL4 = ["0.0.0.0", "0.1.2.3", "127.0.0.1", "169.254.1.1", "224.0.0.1", "255.255.255.255"]
+
+
+@pytest.mark.parametrize("address", SPECIAL6 + SPECIAL4)
+def test_only_global_unicast_addresses_count(address: str) -> None:
+    family = "ipv6" if ":" in address else "ipv4"
+    nic = azure_nic("000D3AF806EC", "10.0.0.4", "10.0.0.0", ipv6=ipv6("fd12::4"))
+    nic[family]["ipAddress"].insert(0, {"privateIpAddress": address})
+    (found,) = metadata.azure(json.dumps([nic]))
+    assert (found.ipv4, found.ipv6, found.subnets) == (("10.0.0.4",), ("fd12::4",), ("10.0.0.0/16", "fd12::/64"))
+    file = {"ipv4": "private-ipv4s", "ipv6": "ipv6s"}[family]
+    files = {**ALIBABA_FILES, file: f"[{address}, {ALIBABA_FILES[file][1:]}"}
+    (beside,) = metadata.tree("alibaba", {"00:16:3e:0f:12:34": files}, "00:16:3e:0f:12:34")
+    (without,) = metadata.tree("alibaba", {"00:16:3e:0f:12:34": ALIBABA_FILES}, "00:16:3e:0f:12:34")
+    assert beside == without
+
+
+@pytest.mark.parametrize(
+    ("address", "gateway"),
+    [
+        ("fe80::eeff:ffff:feff:ffff", "fe80::eeff:ffff:feff:ffff"),
+        *((one, None) for one in ("::", "ff02::2", "fe80::1%eth0")),
+    ],
+)
+def test_a_router_may_have_a_link_local_address(address: str, gateway: str | None) -> None:
+    files = {**ALIBABA_FILES, "ipv6-gateway": address}
+    (nic,) = metadata.tree("alibaba", {"00:16:3e:0f:12:34": files}, "00:16:3e:0f:12:34")
+    assert nic.gateway.ipv6 == gateway
+
+
 @pytest.mark.parametrize("text", ["", "[]", "\n"])
 def test_an_empty_file_of_a_tree_is_an_empty_list(text: str) -> None:
     (nic,) = metadata.tree("alibaba", {"00:16:3e:0f:12:34": {**ALIBABA_FILES, "ipv6s": text}}, "00:16:3e:0f:12:34")
@@ -369,6 +400,13 @@ def test_pauses_double_up_to_a_second() -> None:
     service = Service(*[Unreachable(REQUEST, "Connection refused")] * 5, "hello")
     assert service.ask(retries=5) == "hello"
     assert service.pauses == [0.25, 0.5, 1, 1, 1]
+
+
+def test_an_hour_of_retries_ends_as_one_retry_does() -> None:
+    service = Service(SILENT)
+    with pytest.raises(Silent, match=r"It was asked 3601 times\.$"):
+        service.ask(retries=3600)
+    assert set(service.pauses[2:]) == {1}
 
 
 def test_retries_come_to_an_end() -> None:

@@ -44,6 +44,10 @@ def seen(state: str | None, own: str = "", has_systemd: bool = True, unreadable:
 SYSTEMD = "A running node: systemd runs on it."
 CONTAINER = "A running node: this is a container in its namespaces, as a DaemonSet's pod is."
 NO_SYSTEMD = "An image: systemd does not run on it."
+NO_ANSWER = (
+    "An image: `systemctl is-system-running` said {}, which is no state of a running systemd. If this is a running node, set"
+    " mode to runtime."
+)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,11 @@ NO_SYSTEMD = "An image: systemd does not run on it."
         pytest.param(seen("running"), SYSTEMD, id="node"),
         pytest.param(seen("degraded"), SYSTEMD, id="node with a failed unit"),
         pytest.param(seen("starting"), SYSTEMD, id="node that boots"),
-        pytest.param(seen(""), SYSTEMD, id="node whose systemd does not answer"),
+        *(pytest.param(seen(state), SYSTEMD, id=state) for state in ("initializing", "maintenance", "stopping")),
+        pytest.param(seen(""), NO_ANSWER.format("nothing"), id="systemctl is a stub, as /bin/true"),
+        pytest.param(seen("ok"), NO_ANSWER.format("'ok'"), id="systemctl is a stub that is polite"),
+        pytest.param(seen("unknown"), NO_ANSWER.format("'unknown'"), id="systemd does not answer"),
+        pytest.param(seen("", "mnt ipc"), CONTAINER, id="privileged pod with a stub"),
         pytest.param(seen("running", unreadable=" ".join(KINDS)), SYSTEMD, id="node, not as root"),
         pytest.param(seen("running", "mnt ipc cgroup"), SYSTEMD, id="pod, after chroot to the node's root"),
         pytest.param(seen("offline", "mnt ipc"), CONTAINER, id="privileged pod"),

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
 
 import pytest
@@ -35,9 +34,11 @@ def link(direction: str) -> dict[str, t.Any]:
     return equals({"meta": {"key": direction}}, "eth0")
 
 
-COUNTER = {"counter": {"packets": 7, "bytes": 560}}
 SOURCE, TRANSLATED = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
-TYPES = {"set": ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert"]}
+
+
+def counter() -> dict[str, t.Any]:
+    return {"counter": {"packets": 7, "bytes": 560}}
 
 
 def rule(chain: str, handle: int, *expr: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -53,16 +54,19 @@ def listing() -> dict[str, t.Any]:
     """What nft 1.0.6 prints of the table that AgentBaker loads."""
     rewrite_in = {"mangle": {"key": payload("ip6", "saddr"), "value": TRANSLATED}}
     rewrite_out = {"mangle": {"key": payload("ip6", "daddr"), "value": SOURCE}}
-    types = equals(payload("icmpv6", "type"), copy.deepcopy(TYPES))
+    types = {"set": ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert"]}
+    discovery = equals(payload("icmpv6", "type"), types)
     return {
         "nftables": [
             {"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}},
             {"table": {"family": "ip6", "name": "azureSLBProbe", "handle": 3}},
             chain("prerouting", 1),
             chain("postrouting", 2),
-            rule("prerouting", 4, link("iifname"), types, COUNTER, {"accept": None}),
-            rule("prerouting", 5, link("iifname"), equals(payload("ip6", "saddr"), SOURCE), rewrite_in, COUNTER),
-            rule("postrouting", 6, link("oifname"), equals(payload("ip6", "daddr"), TRANSLATED), rewrite_out, COUNTER),
+            rule("prerouting", 4, link("iifname"), discovery, counter(), {"accept": None}),
+            rule("prerouting", 5, link("iifname"), equals(payload("ip6", "saddr"), SOURCE), rewrite_in, counter()),
+            rule(
+                "postrouting", 6, link("oifname"), equals(payload("ip6", "daddr"), TRANSLATED), rewrite_out, counter()
+            ),
         ]
     }
 
@@ -133,6 +137,16 @@ def test_a_listing_that_means_the_same_is_equal(alter: t.Callable[[dict[str, t.A
     assert nftables.from_listing(seen) == ProbeSnat().table()
 
 
+def test_each_case_alters_a_listing_of_its_own() -> None:
+    """Else a case would start from what an earlier one has altered, and prove nothing."""
+    whole = repr(listing())
+    for name, alter in {**SAME_MEANING, **OTHER_MEANING}.items():
+        seen = listing()
+        alter(seen)
+        assert (repr(seen) == whole) == (name == "as it is"), name
+        assert repr(listing()) == whole, name
+
+
 @pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
 def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
     seen = listing()
@@ -192,6 +206,9 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("interface", {"interface": "e/h"}),
     ("interface", {"interface": ".."}),
     ("interface", {"interface": "ethö"}),
+    ("interface", {"interface": "all"}),
+    ("interface", {"interface": "default"}),
+    ("interface", {"interface": "lo"}),
     ("priority", {"priority": 2**31}),
     ("priority", {"priority": -(2**31) - 1}),
     ("probes", {"probes": []}),
@@ -220,3 +237,41 @@ def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict
         ProbeSnat.from_options({**OPTIONS, **change})
     assert caught.value.option == option
     assert str(caught.value).startswith(f"{option} must be ")
+
+
+ADDRESS = "an IPv6 unicast address without prefix length and zone"
+SENTENCES: list[tuple[dict[str, t.Any], str]] = [
+    ({"priority": True}, "priority must be an integer from -2147483648 to 2147483647; True was given"),
+    ({"probes": []}, "probes must be a list of at least one probe with source and translated; [] was given"),
+    ({"probes": [probe(source="eth0")]}, f"probes[0].source must be {ADDRESS}; 'eth0' was given"),
+    ({"probes": [probe(translated="::")]}, f"probes[0].translated must be {ADDRESS}; '::' was given"),
+    (
+        {"probes": [probe(translated="fe80::2")]},
+        "probes[0].translated must be an address that a router forwards, not a link-local one; 'fe80::2' was given",
+    ),
+    (
+        {"probes": [probe(), probe(source="fe80::1", translated="2001:db8::1"), probe(source="fe80::1")]},
+        "probes[2].source must be an address that no other entry uses, for replies to find their way; probes[1].source has it;"
+        " 'fe80::1' was given",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), SENTENCES, ids=lambda one: one if isinstance(one, str) else "")
+def test_a_refusal_says_what_would_have_been_right_and_what_was_given(change: dict[str, t.Any], sentence: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        ProbeSnat.from_options({**OPTIONS, **change})
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("priority", [-(2**31), 2**31 - 1])
+def test_a_priority_may_be_as_far_as_the_kernel_takes_it(priority: int) -> None:
+    assert ProbeSnat.from_options({**OPTIONS, "priority": priority}).priority == priority
+
+
+def test_the_summary_names_all_that_may_differ() -> None:
+    one = ProbeSnat.from_options(
+        {**OPTIONS, "interface": "eth1", "probes": [probe(), probe(source="fe80::1", translated="2001:db8::1")]}
+    )
+    pairs = f"fe80::1 as 2001:db8::1, {SOURCE} as {TRANSLATED}"
+    assert one.summary() == f"table azureSLBProbe (interface eth1, priority -300, {pairs})"

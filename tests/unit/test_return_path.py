@@ -13,7 +13,8 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
 from ansible_collections.kubenode.datapath.plugins.module_utils._model import rule as policy_rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath, sysctl_path
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import Wish
 
 OPTIONS: dict[str, t.Any] = {
     "table": "kubenodeReturnPath",
@@ -133,6 +134,16 @@ def test_a_listing_that_means_the_same_is_equal(alter: Alter) -> None:
     assert nftables.from_listing({"nftables": seen}) == wish().table()
 
 
+def test_each_case_alters_a_listing_of_its_own() -> None:
+    """Else a case would start from what an earlier one has altered, and prove nothing."""
+    whole = repr(listing())
+    for name, alter in {**SAME_MEANING, **OTHER_MEANING}.items():
+        seen = listing()
+        alter(seen)
+        assert (repr(seen) == whole) == (name == "as it is"), name
+        assert repr(listing()) == whole, name
+
+
 @pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
 def test_a_listing_that_means_something_else_is_not_equal(alter: Alter) -> None:
     seen = listing()
@@ -246,6 +257,9 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("pod_interfaces[0]", {"pod_interfaces": ["eni1, eni2"]}),
     ("pod_interfaces[0]", {"pod_interfaces": ["a" * 16]}),
     ("pod_interfaces[0]", {"pod_interfaces": ["a" * 15 + "*"]}),
+    ("primary_interface", {"primary_interface": "all"}),
+    ("primary_interface", {"primary_interface": "default"}),
+    ("primary_interface", {"primary_interface": "lo"}),
     ("mark", {"mark": "0"}),
     ("mark", {"mark": "0x0"}),
     ("mark", {"mark": "-1"}),
@@ -269,3 +283,111 @@ def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict
     with pytest.raises(Invalid, match="must be .* was given") as caught:
         wish(**change)
     assert caught.value.option == option
+
+
+SENTENCES: list[tuple[dict[str, t.Any], str]] = [
+    (
+        {"primary_interface": "lo"},
+        "primary_interface must be the name of one network interface that leads to other machines, as eth0; 'lo' was given",
+    ),
+    ({"mark": "-1"}, "mark must be a number from 1 to 0xffffffff, as 128 or 0x80; '-1' was given"),
+    ({"mask": "0x100000000"}, "mask must be a number from 1 to 0xffffffff, as 128 or 0x80; '0x100000000' was given"),
+    (
+        {"mark": "0x81", "mask": "0x80"},
+        "mark must be within mask 0x00000080, as other bits are not ours; '0x81' was given",
+    ),
+    (
+        {"pod_interfaces": None},
+        "pod_interfaces must be a list of at least one link's name or pattern, as eni*; [] was given",
+    ),
+    (
+        {"pod_interfaces": ["eni*", "e*"]},
+        "pod_interfaces[1] must be a pattern that primary_interface eth0 does not match; 'e*' was given",
+    ),
+    (
+        {"pod_interfaces": ["eni+"]},
+        "pod_interfaces[0] must be a name, or eni* for names that begin so; 'eni+' was given",
+    ),
+    ({"pod_interfaces": ["lo"]}, "pod_interfaces[0] must be a pods' link; lo is always taken; 'lo' was given"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), SENTENCES, ids=lambda one: one if isinstance(one, str) else "")
+def test_a_refusal_says_what_would_have_been_right_and_what_was_given(change: dict[str, t.Any], sentence: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        wish(**change)
+    assert str(caught.value) == sentence
+
+
+WIDEST: list[tuple[str, str | None, int, int]] = [
+    ("1", None, 1, 1),
+    ("0xffffffff", None, 2**32 - 1, 2**32 - 1),
+    ("0x1", "0xffffffff", 1, 2**32 - 1),
+    ("0x80", "0x81", 0x80, 0x81),
+]
+
+
+@pytest.mark.parametrize(("mark", "mask", "number", "bits"), WIDEST)
+def test_marks_may_have_any_bits_of_32(mark: str, mask: str | None, number: int, bits: int) -> None:
+    one = wish(mark=mark, mask=mask)
+    assert (one.mark, one.mask) == (number, bits)
+
+
+def test_a_mask_of_all_bits_is_no_mask() -> None:
+    """As the kernel lists it: nothing of the mark is kept."""
+    text = wish(mark="0x80", mask="0xffffffff").table().text()
+    assert 'iifname "eni*" ct mark 0x00000080 meta mark set 0x00000080\n' in text
+    assert "ct direction original ct mark set 0x00000080\n" in text
+
+
+def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
+    assert " ct mark set ct mark | 0x00000080\n" in wish().table().text()
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_for_pods"),
+    [
+        ({"iif": "eni", "table": 101}, True),
+        ({"iif": "eni77", "table": 101}, True),
+        ({"iif": "en", "table": 101}, False),
+        ({"iif": "xeni", "table": 101}, False),
+        ({"iif": "veth1", "table": 101}, True),
+        ({"iif": "veth11", "table": 101}, False),
+        ({"from": "10.0.1.11", "table": 101, "fwmark": "0x40/0x40"}, False),
+        ({"from": "10.0.1.11", "table": 101, "not": True}, False),
+        ({"from": "10.0.1.11", "goto": 2000}, False),
+        ({"from": "10.0.1.11", "action": "prohibit"}, False),
+        ({"from": "10.0.1.11", "table": "local"}, False),
+    ],
+)
+def test_rules_by_which_pods_leave_elsewhere(entry: Body, is_for_pods: bool) -> None:
+    parsed = [policy_rule.from_options("rules", {"priority": 1000, **entry}, {"101": 101, "local": 255})]
+    assert (wish(pod_interfaces=["eni*", "veth1"]).routing(parsed).pods is not None) == is_for_pods
+
+
+def test_the_first_of_several_rules_is_named() -> None:
+    entries: list[Body] = [
+        {**FROM_POD, "priority": 10},
+        {**FROM_POD, "priority": 11},
+        MARKED,
+        {**MARKED, "priority": 2000},
+    ]
+    parsed = [policy_rule.from_options("rules", one, {"main": 254, "1001": 1001}) for one in entries]
+    assert wish().routing(parsed) == (parsed[2], parsed[0])
+
+
+def test_the_file_for_the_next_boot_is_named_after_the_table() -> None:
+    text = wish(strict=True).sysctl_text()
+    assert text == "# For table inet kubenodeReturnPath.\nnet/ipv4/conf/eth0/src_valid_mark = 1\n"
+    assert sysctl_path("kubenodeReturnPath") == "/etc/sysctl.d/90-kubenode-nft-inet-kubenodeReturnPath.conf"
+
+
+def test_a_rule_may_ask_for_some_of_the_bits() -> None:
+    asked = {"0x80/0xc0": True, "0x40/0xc0": False, "0x80/0xff": True, "0x80/0x180": False}
+    for mark, expected in asked.items():
+        parsed = [policy_rule.from_options("rules", {**MARKED, "fwmark": mark}, {"main": 254})]
+        assert (wish(mark="0x80", mask="0xff").routing(parsed).marked is not None) == expected, mark
+
+
+def test_strict_sets_valid_marks_to_1_on_the_primary_interface_alone() -> None:
+    assert wish(strict=True).validation() == Wish(1, ("eth0",), (), raise_all=False)

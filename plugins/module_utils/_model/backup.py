@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import typing as t
 
+from . import fields
 from . import route as routes
 from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 from .neighbour import Neighbour
 from .problem import Invalid
 from .route import Route
+
+T = t.TypeVar("T")
 
 # How the text begins: by it the file is known as ours.
 SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
@@ -85,20 +88,40 @@ def _packed(run: Run) -> dict[str, t.Any]:
 def _unpacked(run: dict[str, t.Any]) -> Run:
     return Run(
         tuple(map(_removed, run["chains"])),
-        tuple(File(one["path"], one["text"], one["mode"], (one["owner"][0], one["owner"][1])) for one in run["files"]),
-        tuple(Neighbour(**one) for one in run["neighbors"]),
+        tuple(map(_file, run["files"])),
+        tuple(map(_neighbour, run["neighbors"])),
         tuple(map(_route, run["routes"])),
     )
 
 
+def _is(kind: type[T], value: t.Any) -> T:
+    if not isinstance(value, kind) or isinstance(value, bool):  # True is no number
+        raise Damaged(f"{value!r} stands where a {kind.__name__} is expected")
+    return value
+
+
+def _file(one: dict[str, t.Any]) -> File:
+    owner, group = one["owner"]
+    if not _is(str, one["path"]).startswith("/"):
+        raise Damaged(f"{one['path']!r} is no path of a file")
+    return File(one["path"], _is(str, one["text"]), _is(int, one["mode"]), (_is(int, owner), _is(int, group)))
+
+
+def _neighbour(one: dict[str, t.Any]) -> Neighbour:
+    found = Neighbour(**one)
+    fields.address(found.address)
+    return Neighbour(_is(str, found.address), _is(str, found.link), _is(str, found.mac), _is(int, found.state))
+
+
 def _removed(chain: dict[str, t.Any]) -> Removed:
     counters = {int(number): (int(pair[0]), int(pair[1])) for number, pair in chain["removed"].items()}
-    rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(chain["rules"]))
+    texts = [_is(str, text) for text in _is(list, chain["rules"])]
+    rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
     if not counters.keys() <= set(range(len(rules))):
         raise Damaged("a chain has fewer rules than were removed from it")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is no table of ebtables")
-    return Removed(Place(chain["backend"], chain["table"], chain["chain"]), rules, frozenset(counters))
+    return Removed(Place(chain["backend"], chain["table"], _is(str, chain["chain"])), rules, frozenset(counters))
 
 
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:

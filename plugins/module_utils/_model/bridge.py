@@ -73,13 +73,19 @@ def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
             f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. Restart or move the pods behind these"
             " links first, as by draining the node, or remove links that nothing uses any more"
         )
-    if not candidates and _holds_something(scene, bridge):
-        raise Invalid("interface", name, f"given: no link is in bridge {bridge.name}, and its addresses need a place")
+    kept = {one.key for one in scene.addresses if one.link == bridge.number and not one.is_links_own}
+    if not candidates and kept:
+        candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
+        if len(candidates) != 1:
+            raise Invalid(
+                "interface", name, f"given: no link is in bridge {bridge.name}, and its addresses need a place"
+            )
     return candidates[0] if candidates else None
 
 
-def _holds_something(scene: Scene, bridge: Link) -> bool:
-    return any(one.link == bridge.number and not one.is_links_own for one in scene.addresses)
+def _keys(scene: Scene, link: Link) -> set[t.Any]:
+    """The link that a killed run took out of the bridge has the bridge's addresses already."""
+    return {one.key for one in scene.addresses if one.link == link.number}
 
 
 def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
@@ -119,7 +125,7 @@ def _arriving(
     any while it is a port; what answers goes to the bridge. Routes are appended, so that the bridge's go on being used.
     """
     there = {one.key(nic, nic) for one in scene.routes}
-    coming = [one for one in routes if one.key(nic, bridge) not in there]
+    coming = [one for one in routes if one.key(nic, bridge) not in there and not _has_both(one, bridge, nic)]
     for route in coming:
         if route.is_of_address:  # comes with it, and may stay when it goes: that of a temporary IPv6 address does
             yield Message(f"add {route} over {nic.name}", None, route.delete(nic, bridge))
@@ -135,6 +141,12 @@ def _arriving(
         if not route.is_of_address:
             summary = f"add {route} over {nic.name}"
             yield Message(summary, route.add(nic, bridge, APPEND), route.delete(nic, bridge))
+
+
+def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
+    """IPv6 lists a route of the NIC, which a killed run has added, as one more hop of the bridge's."""
+    moved = {(nic.number, via) for index, via in route.hops if index == bridge.number}
+    return route.family == IPV6 and moved <= {*route.hops}
 
 
 def _in_order(addresses: t.Sequence[Address]) -> list[Address]:

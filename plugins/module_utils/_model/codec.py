@@ -43,8 +43,10 @@ def decode(text: str, known: Vocabulary) -> t.Any:
     """What was encoded. Raises Unreadable."""
     try:
         return _rebuilt(json.loads(text), known)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise Unreadable(str(error)) from error
+    except Unreadable:
+        raise
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from error
 
 
 def _plain(value: t.Any, known: Vocabulary) -> t.Any:

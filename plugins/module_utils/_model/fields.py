@@ -92,6 +92,14 @@ def address(given: object) -> tuple[int, bytes]:
         raise Unfit("an IP address") from None
 
 
+def node(given: object) -> tuple[int, bytes]:
+    """The family of an address of one node, and itself. The kernel takes 0.0.0.0 for none given, and refuses the others."""
+    family, packed = address(given)
+    if not any(packed) or (family == IPV6 and packed[0] == 0xFF):
+        raise Unfit("an IP address of one node")
+    return family, packed
+
+
 def prefix(given: object) -> tuple[int, Prefix]:
     """Its family, 0 where it says none (``default``, ``all``), and itself; an address is a prefix of full length."""
     try:

@@ -119,6 +119,18 @@ def record_from(text: str) -> frozenset[Given]:
     """Empty for what is no record: nothing is ours then."""
     try:
         entries = json.loads(re.sub("^#.*", "", text) or "[]")
-        return frozenset(Given(ifindex, LinkAddress(dev, *_address(address))) for ifindex, dev, address in entries)
-    except (TypeError, ValueError):
+        return frozenset(_given(*entry) for entry in entries)
+    except (TypeError, ValueError, RecursionError):
         return frozenset()
+
+
+def _given(ifindex: t.Any, dev: t.Any, address: t.Any) -> Given:
+    """Raises ValueError for an entry of another shape."""
+    if (
+        not isinstance(ifindex, int)
+        or isinstance(ifindex, bool)
+        or not isinstance(dev, str)
+        or not isinstance(address, str)
+    ):
+        raise ValueError("not written by record_text()")
+    return Given(ifindex, LinkAddress(dev, *_address(address)))

@@ -32,6 +32,11 @@ AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
 # Azure's subnets of IPv6 have this length, and no other (Azure Virtual Network FAQ).
 AZURE_IPV6_PREFIX = 64
 
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+ADDRESSES: dict[int, t.Callable[[str], Address]] = {4: ipaddress.IPv4Address, 6: ipaddress.IPv6Address}
+THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")  # RFC 1122, section 3.2.1.3
+T = t.TypeVar("T")
+
 SYNTHETIC = "hv_netvsc"  # Hyper-V's driver: the link that stands for an interface of Azure, with or without a VF below
 
 
@@ -115,7 +120,10 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Nic:
-    """A network interface as the cloud knows it. Addresses are in their canonical form, in the metadata's order."""
+    """A network interface as the cloud knows it.
+
+    ipv4, ipv6: its global unicast addresses, in their canonical form and in the metadata's order.
+    """
 
     mac: str
     ipv4: tuple[str, ...] = ()
@@ -277,7 +285,7 @@ def _azure_nic(what: str, one: object, primary: bool) -> Nic:
     def addresses(family: str, version: int) -> tuple[str, ...]:
         entries = _entries(what, one, family, "ipAddress")
         texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
-        return _addresses(f"{what}.{family}.ipAddress", version, filter(None, texts))
+        return _hosts(f"{what}.{family}.ipAddress", version, filter(None, texts))
 
     ipv4, ipv6 = addresses("ipv4", 4), addresses("ipv6", 6)
     bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, one, "ipv4", "subnet"))
@@ -324,9 +332,9 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     ) -> tuple[str, ...]:
         return parse(f"{folder}/{file}", version, _words(files.get(file, "")))
 
-    ipv4, ipv6 = read(_addresses, names.ipv4, 4), read(_addresses, names.ipv6, 6)
+    ipv4, ipv6 = read(_hosts, names.ipv4, 4), read(_hosts, names.ipv6, 6)
     subnets4, subnets6 = read(_networks, names.subnet4, 4), read(_networks, names.subnet6, 6)
-    routers4, routers6 = read(_addresses, names.gateway4, 4), read(_addresses, names.gateway6, 6)
+    routers4, routers6 = read(_routers, names.gateway4, 4), read(_routers, names.gateway6, 6)
     router4 = next(iter(routers4), None) if names.gateway4 else _first_host(subnets4)
     mac = _mac("the list of interfaces", folder)
     gateway = Gateway(router4, next(iter(routers6), None))
@@ -354,24 +362,39 @@ def _mac(what: str, given: object) -> str:
     return ":".join(re.findall("[0-9a-f]{2}", given.lower()))
 
 
-def _addresses(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
-    kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address
-    return tuple(_parsed(what, f"an IPv{version} address", kind, text) for text in given)
+def _hosts(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """Those that packets from elsewhere reach: global unicast addresses (RFC 4291, section 2.4), private ones included."""
+    return tuple(str(one) for one in _unicast(what, version, given) if not one.is_link_local)
+
+
+def _routers(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """A router's address may be link-local."""
+    return tuple(str(one) for one in _unicast(what, version, given))
+
+
+def _unicast(what: str, version: int, given: t.Iterable[str]) -> t.Iterator[Address]:
+    """Addresses of interfaces, which all programs of a node mean alike: without those that name one of its links (%eth0)."""
+    for text in given:
+        one = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
+        is_special = one.is_unspecified or one.is_loopback or one.is_multicast
+        if isinstance(one, ipaddress.IPv6Address):
+            is_special |= one.scope_id is not None or one.ipv4_mapped is not None
+        else:
+            is_special |= one.is_reserved or one in THIS_NETWORK
+        if not is_special:
+            yield one
 
 
 def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
     """Each subnet once. A base with host bits is taken for the subnet that it is in."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
-    return tuple(
-        dict.fromkeys(
-            _parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given
-        )
-    )
+    found = (_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
+    return tuple(dict.fromkeys(map(str, found)))
 
 
-def _parsed(what: str, expected: str, parse: t.Callable[[str], object], text: str) -> str:
+def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) -> T:
     try:
-        return str(parse(text))
+        return parse(text)
     except ValueError:
         raise Garbled(what, expected, text) from None
 

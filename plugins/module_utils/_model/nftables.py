@@ -103,7 +103,7 @@ class Chain(t.NamedTuple):
 
     def text(self) -> str:
         priority = PRIORITY_NAMES.get(self.priority or 0, str(self.priority))
-        lines = [f"type {self.type} hook {self.hook} priority {priority}; policy {self.policy};"]
+        lines = [f"type {self.type} hook {self.hook} priority {priority}; policy {self.policy};"] if self.hook else []
         lines += [" ".join(statement.text() for statement in rule) for rule in self.rules]
         return "".join([f"\tchain {self.name} {{\n", *(f"\t\t{line}\n" for line in lines), "\t}\n"])
 
@@ -134,11 +134,15 @@ def replacement(family: str, name: str, table_text: str) -> str:
     return f"table {family} {name} {{}}\ndelete table {family} {name}\n{table_text}"
 
 
-def from_listing(listing: t.Mapping[str, t.Any]) -> Table:
-    """The table that ``nft -j list table`` printed.
+def from_listing(listing: t.Any) -> Table:
+    """The table that ``nft -j list table`` printed. Raises ValueError for what is no listing of one table."""
+    try:
+        return _from_listing(listing)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"it is no listing of a table ({type(error).__name__}: {error})") from error
 
-    Raises ValueError where the listing holds no table.
-    """
+
+def _from_listing(listing: t.Mapping[str, t.Any]) -> Table:
     objects = [item for entry in listing["nftables"] for item in entry.items()]
     tables = [body for kind, body in objects if kind == "table"]
     if len(tables) != 1:
@@ -147,8 +151,9 @@ def from_listing(listing: t.Mapping[str, t.Any]) -> Table:
     for kind, body in objects:
         if kind == "rule":
             rules.setdefault(body["chain"], []).append(tuple(map(_statement, body.get("expr", ()))))
-    chains = (_chain(body, tuple(rules.get(body["name"], ()))) for kind, body in objects if kind == "chain")
+    chains = [_chain(body, tuple(rules.pop(body["name"], ()))) for kind, body in objects if kind == "chain"]
     others = [_foreign({kind: body}) for kind, body in objects if kind not in ("metainfo", "table", "chain", "rule")]
+    others += [_foreign({"rules of": name}) for name in rules]  # of a chain that is not listed
     others += [FLAGGED] if "flags" in tables[0] else []
     return Table(tables[0]["family"], tables[0]["name"], frozenset(chains), frozenset(others))
 
@@ -161,8 +166,15 @@ def _chain(body: t.Mapping[str, t.Any], rules: tuple[Rule, ...]) -> Chain:
     return Chain(body["name"], body.get("type"), body.get("hook"), priority, rules, body.get("policy", "accept"))
 
 
-def _statement(body: t.Mapping[str, t.Any]) -> Statement:
-    """One statement of a rule's ``expr``; what does not read as one of ours is Foreign."""
+def _statement(body: t.Any) -> Statement:
+    """One statement of a rule's ``expr``; what does not read as one of ours is Foreign, whatever its shape."""
+    try:
+        return _own_statement(body) or _foreign(body)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return _foreign(body)
+
+
+def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
     ((kind, value),) = body.items()
     if kind == "counter" and not isinstance(value, str):  # a string names a counter object
         return Counter()
@@ -177,7 +189,7 @@ def _statement(body: t.Mapping[str, t.Any]) -> Statement:
         computed = _expression(value["value"])
         if expression and (computed or len(values) == 1):
             return Mangle(expression, computed or canonical(expression, values[0]))
-    return _foreign(body)
+    return None
 
 
 def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]:
@@ -243,7 +255,7 @@ def mark_text(number: int) -> str:
     return f"0x{number:08x}"
 
 
-def _foreign(body: t.Mapping[str, t.Any]) -> Foreign:
+def _foreign(body: t.Any) -> Foreign:
     """Handles tell objects of one listing apart; as they change with every load they say nothing of meaning."""
     return Foreign(json.dumps(_without_handles(body), sort_keys=True))
 

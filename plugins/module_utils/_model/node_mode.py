@@ -25,6 +25,10 @@ SHARED = frozenset({"net", "pid", "uts"})
 # What a runtime gives such a pod nevertheless, and nobody a chroot: one of these at least.
 APART = frozenset({"cgroup", "ipc"})
 
+# What systemctl(1) prints under is-system-running where systemd answers it. "offline" is said where systemd is not asked,
+# "unknown" where it does not answer, and a stub of an image build, as /bin/true, says nothing.
+ANSWERS = frozenset({"initializing", "starting", "running", "degraded", "maintenance", "stopping"})
+
 KINDS = (*sorted(APART | SHARED), "mnt")
 
 ASK = f"""\
@@ -44,7 +48,7 @@ class Verdict(t.NamedTuple):
 class Seen(t.NamedTuple):
     """What the node answered to ASK.
 
-    state: systemd's, as ``systemctl is-system-running`` prints it; None where there is no systemctl.
+    state: what ``systemctl is-system-running`` prints; None where there is no systemctl.
     has_proc: whether there is a /proc, without which systemctl can not tell a chroot.
     shared, own: kinds of namespaces that are process 1's, or others. Where process 1's can not be read, they are in neither.
     has_systemd: whether process 1 is systemd, or next to it: in its root is the folder by which sd_booted(3) tells.
@@ -74,12 +78,19 @@ def by_node(seen: Seen, transport: str) -> Verdict:
     """What the node's systemd and namespaces tell."""
     if not seen.has_proc:
         return Verdict(True, "An image: it has no /proc.")
-    if seen.state not in (None, "offline"):
+    if seen.state in ANSWERS:
         through = f", entered by {transport}" if ENTERS.search(transport) else ""
         return Verdict(False, f"A running node{through}: systemd runs on it.")
     if seen.has_systemd and seen.shared >= SHARED and seen.own & APART:
         return Verdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
-    return Verdict(True, "An image: systemd does not run on it.")
+    if seen.state in (None, "offline"):
+        return Verdict(True, "An image: systemd does not run on it.")
+    said = repr(seen.state) if seen.state else "nothing"
+    return Verdict(
+        True,
+        f"An image: `systemctl is-system-running` said {said}, which is no state of a running systemd. If this is a running"
+        " node, set mode to runtime.",
+    )
 
 
 def parse(answer: str) -> Seen:

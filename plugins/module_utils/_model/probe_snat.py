@@ -62,7 +62,7 @@ class ProbeSnat(t.NamedTuple):
             raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
         return cls(
             names.table("table", options["table"]),
-            names.interface("interface", options["interface"]),
+            names.network_interface("interface", options["interface"]),
             options["priority"],
             _probes(options["probes"]),
         )

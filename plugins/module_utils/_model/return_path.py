@@ -49,7 +49,7 @@ class ReturnPath(t.NamedTuple):
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
         """The wish in a module's options. Raises Invalid for the first option that can not be used."""
-        primary = names.interface("primary_interface", options["primary_interface"] or "")
+        primary = names.network_interface("primary_interface", options["primary_interface"] or "")
         if primary == "lo":
             raise Invalid("primary_interface", primary, "the link by which requests enter, as eth0")
         mark = _bits("mark", options["mark"])

@@ -39,13 +39,17 @@ class Wish(t.NamedTuple):
 
 
 class Observed(t.NamedTuple):
-    """files: those of azure-vnet's that would bring its rules back, by path. routes: with their protocols."""
+    """files: those of azure-vnet's that would bring its rules back, by path. routes: with their protocols.
+
+    troubles: files that could not be understood, each a sentence.
+    """
 
     chains: ebtables.Chains
     evidence: Evidence
     files: t.Mapping[str, files.Content]
     routes: tuple[tuple[Route, int], ...]
     backup: backup_file.Observed
+    troubles: tuple[str, ...]
 
 
 class Judged(t.NamedTuple):
@@ -60,25 +64,25 @@ class Judged(t.NamedTuple):
         return {**self.place._asdict(), "rule": self.text, "reason": str(self.verdict)}
 
 
-class AzureVnetLeftovers:
-    """Holds the node free of leftovers; what is removed is kept in a backup.
+class Findings(t.NamedTuple):
+    """What was found of azure-vnet's rules, and what is removed of the others. troubles: as observed."""
 
-    rules, neighbours, routes: what the run found of azure-vnet's rules, and what it removes or would remove of the others,
-    for the module's result. troubles: files that could not be understood, each a sentence.
-    """
+    rules: tuple[Judged, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[tuple[Route, int], ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+class AzureVnetLeftovers:
+    """Holds the node free of leftovers; what is removed is kept in a backup. Reports the findings."""
 
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
     def __init__(self, edges: LeftoverEdges, wish: Wish, kept: BackupFile) -> None:
-        self.rules: list[Judged] = []
-        self.neighbours: list[Neighbour] = []
-        self.routes: list[tuple[Route, int]] = []
-        self.troubles: list[str] = []
         self._edges = edges
         self._wish = wish
         self._backup = kept
-        self._is_planned = False
 
     def observe(self) -> Observed:
         kept = self._backup.observe()
@@ -100,15 +104,15 @@ class AzureVnetLeftovers:
         moved = [one for run in kept.runs for one in run.files]
         texts = [(path, one.text) for path, one in present.items()] + [(one.path, one.text) for one in moved]
         states = [(path, azure_vnet.state_from(text)) for path, text in texts if path == azure_vnet.STATE_FILE]
-        self.troubles = [
+        troubles = tuple(
             f"{path} {state.trouble}: that part of it is no evidence." for path, state in states if state.trouble
-        ]
+        )
         configurations = [one.content for one in configured.values()] + [
             azure_vnet.configuration_from(text) for path, text in texts if path.startswith(azure_vnet.CNI_FOLDER)
         ]
         routes = tuple(self._edges.links.routes())
         evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
-        return Observed(self._edges.tables.read(self._wish.backends), evidence, present, routes, kept)
+        return Observed(self._edges.tables.read(self._wish.backends), evidence, present, routes, kept, troubles)
 
     def _evidence(
         self,
@@ -140,15 +144,16 @@ class AzureVnetLeftovers:
 
     def plan(self, observed: Observed) -> Plan:
         judge = Judge(observed.evidence, observed.chains)
-        judged = list(_judged(judge, observed.chains))
+        judged = tuple(_judged(judge, observed.chains))
         removed = tuple(_removed(judged, observed.chains))
         neighbours = tuple(self._doomed_neighbours(judge, observed.evidence)) if self._wish.neighbours else ()
         routes = tuple(self._doomed_routes(judge, observed)) if self._wish.routes else ()
         moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
         run = Run(removed, moved, neighbours, routes)
-        if not run.is_empty or not self._is_planned:  # the proof of a run plans once more, and that is not what it did
-            self.rules, self.neighbours, self.routes, self._is_planned = judged, [*neighbours], [*routes], True
-        return Plan() if run.is_empty else Plan(tuple(self._steps(observed, run)), _shown(run))
+        findings = Findings(judged, neighbours, routes, observed.troubles)
+        if run.is_empty:
+            return Plan(report=findings)
+        return Plan(tuple(self._steps(observed, run)), _shown(run), report=findings)
 
     def _doomed_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
@@ -157,7 +162,7 @@ class AzureVnetLeftovers:
 
     def _doomed_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
-            if route.address and route.table == MAIN_TABLE and len(route.links) == 1:
+            if route.address and not route.unread and route.table == MAIN_TABLE and len(route.links) == 1:
                 (link,) = route.links
                 is_azures = link in observed.evidence.bridges or azure_vnet.HOST_LINK.fullmatch(link)
                 if is_azures and judge.route(route.address, link).is_leftover:

@@ -45,8 +45,7 @@ class Observed(t.NamedTuple):
 class DissolvedBridge:
     """Holds ``bridge`` away from the node; what it has of the node's is its NIC's.
 
-    bridge, interface: names; None for what is found.
-    found: what the run does, or would do, for the module's result.
+    bridge, interface: names; None for what is found. Reports the module's result.
     """
 
     plane = Plane.IMMEDIATE
@@ -55,7 +54,6 @@ class DissolvedBridge:
         self, edge: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None
     ) -> None:
         self.name = f"bridge {bridge or 'of azure-vnet'}"
-        self.found: Observed = Observed()
         self._edge = edge
         self._dns = dns
         self._sysctl = sysctl
@@ -91,15 +89,13 @@ class DissolvedBridge:
     def plan(self, observed: Observed) -> Plan:
         found = observed.found
         if found is None:
-            return Plan()
-        self.found = observed  # the proof of a run plans once more, and finds no bridge
+            return Plan(report=_report(observed))
         nic = f" dev {found.nic.name}" if found.nic else ""
         lines = [*(f"ip address {one}" for one in found.addresses), *found.routes, *_dns_lines(observed)]
         before = [f"ip link {found.bridge.name} type bridge", *(f"{line} dev {found.bridge.name}" for line in lines)]
         after = [f"{line}{nic}" for line in lines]
-        return Plan(
-            tuple(self._steps(observed, found)), *("".join(f"{one}\n" for one in text) for text in (before, after))
-        )
+        before_text, after_text = ("".join(f"{one}\n" for one in text) for text in (before, after))
+        return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))
 
     def _steps(self, observed: Observed, found: Dissolution) -> t.Iterator[Step]:
         """The gap in which the node can not be reached is inside the batch that takes the NIC out: it does nothing else."""
@@ -128,17 +124,6 @@ class DissolvedBridge:
             use, revert = resolved.Set(nic, observed.wished_dns), resolved.Set(nic, Dns())
             yield Step(f"have {nic} use the DNS of {bridge}", use, revert)
 
-    def report(self) -> dict[str, t.Any]:
-        """The module's result."""
-        found = self.found.found
-        return {
-            "bridge": found.bridge.name if found else "",
-            "interface": found.nic.name if found and found.nic else "",
-            "addresses": list(map(str, found.addresses)) if found else [],
-            "routes": list(found.routes) if found else [],
-            "dns": list(self.found.bridge_dns.servers) if self.found.moves_dns else [],
-        }
-
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, resolved.Set):
             self._dns.perform(operation)
@@ -146,6 +131,18 @@ class DissolvedBridge:
             self._sysctl.perform(operation)
         else:
             self._edge.perform(operation)
+
+
+def _report(observed: Observed) -> dict[str, t.Any]:
+    """The module's result."""
+    found = observed.found
+    return {
+        "bridge": found.bridge.name if found else "",
+        "interface": found.nic.name if found and found.nic else "",
+        "addresses": list(map(str, found.addresses)) if found else [],
+        "routes": list(found.routes) if found else [],
+        "dns": list(observed.bridge_dns.servers) if observed.moves_dns else [],
+    }
 
 
 def _step(summary: str, messages: tuple[Message, ...]) -> Step:

@@ -54,8 +54,7 @@ class Changes(t.NamedTuple):
 class LiveLinkAddresses:
     """Holds what is ours at ``wish``, with the option that gave each; with ``is_present`` false, those go, or all for None.
 
-    boot: what started units of ours have added is ours as well.
-    changes: what the run does, or would do, for the module's result.
+    boot: what started units of ours have added is ours as well. Reports the changes.
     """
 
     plane = Plane.IMMEDIATE
@@ -69,13 +68,11 @@ class LiveLinkAddresses:
         wish: t.Mapping[LinkAddress, str] | None,
         is_present: bool,
     ) -> None:
-        self.changes = Changes()
         self._edge = edge
         self._files = file_system
         self._boot = boot
         self._wish = wish
         self._is_present = is_present
-        self._is_planned = False
 
     def observe(self) -> Observed:
         scene = self._edge.scene()
@@ -105,20 +102,18 @@ class LiveLinkAddresses:
 
     def plan(self, observed: Observed) -> Plan:
         changes = self._changes(observed)
-        if changes.added or changes.removed or not self._is_planned:  # the proof of a run plans once more
-            self.changes, self._is_planned = changes, True
         added = {Given(observed.links[one.dev].number, one) for one in changes.added}
         left = frozenset({*changes.kept, *added})
-        if left and not (changes.added or changes.removed):
-            return Plan()  # what links that have gone leave in the record does no harm
+        if left and not (changes.added or changes.removed or _is_unsettled(observed, left)):
+            return Plan(report=changes)
         announcing, settling = self._record_file(left | observed.ours.keys()), self._record_file(left)
         steps = (
             *announcing.plan(observed.file).steps,
             *_applied(tuple(self._messages(changes, observed))),
-            *settling.plan(announcing.reached(observed.file)).steps,
+            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
         )
         before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
-        return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added))
+        return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)
 
     def _changes(self, observed: Observed) -> Changes:
         ours = {one.address: one for one in observed.ours}
@@ -160,6 +155,17 @@ class LiveLinkAddresses:
             self._edge.perform(operation)
         else:
             self._files.perform(operation)
+
+
+def _is_unsettled(observed: Observed, left: t.Collection[Given]) -> bool:
+    """True if a killed run did not get to the end of its record, which would make another program's address ours one day.
+
+    What links that have gone leave in the record does no harm.
+    """
+    links = {link.number for link in observed.links.values()}
+    ours = {(one.ifindex, one.address.prefix) for one in left}
+    recorded = {(one.ifindex, one.address.prefix) for one in observed.record if one.ifindex in links}
+    return bool(recorded - ours or observed.file.left_over)
 
 
 def _applied(messages: tuple[Message, ...]) -> t.Iterator[Step]:

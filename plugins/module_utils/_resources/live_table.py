@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from .._converge import Plan, Plane, Step
@@ -36,6 +35,8 @@ class LiveTable:
 
     def observe(self) -> Observed:
         table = self._edge.read(self._family, self._table)
+        if self._wish and table != self._wish:
+            self._edge.warn_without_nft(self._family, self._table)
         if table is None or table == self._wish:
             return Observed(table)
         return Observed(table, self._edge.text(self._family, self._table))
@@ -47,7 +48,7 @@ class LiveTable:
         verb = "remove" if self._wish is None else "add" if observed.table is None else "replace"
         return Plan(
             (Step(f"{verb} {self.name}", self._replacement(text), self._replacement(observed.text)),),
-            before=_without_readings(observed.text),
+            before=nft.without_readings(observed.text),
             after=text,
         )
 
@@ -56,8 +57,3 @@ class LiveTable:
 
     def perform(self, operation: nft.Replace) -> None:
         self._edge.replace(operation)
-
-
-def _without_readings(text: str) -> str:
-    """Counters' values change while one looks: they are no part of a difference."""
-    return re.sub(r"counter packets \d+ bytes \d+", "counter", text)

@@ -51,17 +51,15 @@ class Back(t.NamedTuple):
 class RestoredLeftovers:
     """Holds the node at what it was before the backup's runs, the last one undone first; the backup is used up.
 
-    back: what the run puts back or would put back, for the module's result.
+    Reports what is put back.
     """
 
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
     def __init__(self, edges: LeftoverEdges, kept: BackupFile) -> None:
-        self.back = Back()
         self._edges = edges
         self._backup = kept
-        self._is_planned = False
 
     def observe(self) -> Observed:
         kept = self._backup.observe()
@@ -78,11 +76,9 @@ class RestoredLeftovers:
 
     def plan(self, observed: Observed) -> Plan:
         if not observed.backup.runs:
-            return Plan()
+            return Plan(self._backup.steps(observed.backup, ()), report=Back())
         back = _back(observed)
-        if not self._is_planned:  # the proof of a run plans once more, and that is not what it did
-            self.back, self._is_planned = back, True
-        return Plan(tuple(self._steps(observed, back)), after=_shown(back))
+        return Plan(tuple(self._steps(observed, back)), after=_shown(back), report=back)
 
     def _steps(self, observed: Observed, back: Back) -> t.Iterator[Step]:
         if back.neighbours or back.routes:

@@ -44,7 +44,9 @@ class MarkRule:
     def inspect(self) -> t.Iterable[str]:
         if not kernel.is_own_root():
             return
-        held = [one for one, _protocol in Netlink().rules()]
+        held = [
+            one for one, _protocol in Netlink().rules() if not one.opaque
+        ]  # these may ask for more than we can read
         found = {
             name: self._wish.routing(one for one in held if one.family == family)
             for name, family in fields.FAMILIES.items()

@@ -12,7 +12,7 @@ import typing as t
 
 from .._model import azure_vnet
 from .._model import cni as model
-from . import processes
+from . import files, processes
 
 SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime looks at (containernetworking/cni, libcni/conf.go)
 # Names of processes; the kernel keeps 15 characters (TASK_COMM_LEN). Azure/azure-container-networking, cnms/service.
@@ -58,7 +58,6 @@ def monitors() -> dict[int, str]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return files.text(path)
     except OSError:
         return ""

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 import typing as t
 
 from .._model import ebtables
@@ -24,6 +25,7 @@ from .._model.problem import Failure, Uncertain
 from . import kernel, nfnetlink, process
 
 TRIES = 20  # looks at a table that another program keeps changing
+PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
 BRIDGE = "bridge"  # ebtables' family of nf_tables
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
@@ -85,23 +87,38 @@ class _Nft:
         return self._seen.chains
 
     def _look(self) -> _Look:
-        """Without a rule there is nothing to list, and no process is started."""
+        """Without a rule there is nothing to list, and no process is started.
+
+        Raises Failure where a table that has rules is not listed.
+        """
         before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
-        return _Look(before, self._list() if before else {})
+        tool = self._tool() if before else None
+        if tool is None:
+            return _Look(before, {})
+        chains = self._list(tool)
+        unlisted = {table for table, _handle in before} - {place.table for place in chains}
+        if any(rules for table, rules in self._rules().items() if table in unlisted):  # they are still there
+            raise Failure(
+                f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, as there are rules, and did not."
+                " Nothing was changed. See what it answers, and install package iptables again if that is no listing"
+            )
+        return _Look(before, chains)
 
     def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
         if not kernel.is_ready("nf_tables"):
             return {}
         return {table: nfnetlink.rules(BRIDGE, table) for table in TABLES}
 
-    def _list(self) -> dict[Place, tuple[Rule, ...]]:
+    def _tool(self) -> str | None:
         tool = process.find("ebtables-nft-save")
         if tool is None:
             self._warn(
                 "Tables of the bridge family have rules, but ebtables-nft-save (package iptables) is not installed: they"
                 " were not looked at."
             )
-            return {}
+        return tool
+
+    def _list(self, tool: str) -> dict[Place, tuple[Rule, ...]]:
         done = self._run([tool, "-c"], None)
         if done.rc != 0:
             raise Failure(f"ebtables-nft-save could not list the rules: {done.stderr.strip() or done.rc}")
@@ -146,6 +163,9 @@ class _Nft:
         done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
         if done.rc != 0:
             raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
+        missing = _script(_lines(_merged(self.read(), removed)))
+        if missing:
+            raise Uncertain(f"ebtables-nft-restore reported success, but these rules are not there: {missing!r}")
 
 
 class _Legacy:
@@ -176,7 +196,10 @@ class _Legacy:
         done = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
         if done.rc != 0:
             raise Failure(f"ebtables-legacy could not list table {table}: {done.stderr.strip() or done.rc}")
-        return ebtables.from_save(LEGACY, done.stdout)
+        chains = ebtables.from_save(LEGACY, done.stdout)
+        if not chains:
+            raise Failure(f"ebtables-legacy should list table {table}, and answered {done.stdout[:80]!r}")
+        return chains
 
     def take(self, removed: t.Sequence[Removed]) -> None:
         wanted = _wanted(removed)
@@ -221,9 +244,9 @@ class _Legacy:
             if not lines:
                 return
             done = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
-            if done.rc == 0:
+            if done.rc == 0 and not edits(table, self._list(table)):
                 return
-            said = done.stderr.strip() or str(done.rc)
+            said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
         raise Failure(f"ebtables-legacy-restore refused the changes of table {table} {TRIES} times: {said}")
 
 
@@ -233,12 +256,26 @@ def _lock() -> t.Iterator[None]:
     if not os.path.isdir(os.path.dirname(LOCK)):
         yield
         return
-    descriptor = os.open(LOCK, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(LOCK, os.O_CREAT | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _take(descriptor, time.monotonic() + PATIENCE)
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Failure(
+                    f"{LOCK}, the lock of ebtables-legacy, was held by another program for {PATIENCE:g} s. Wait for its end, or"
+                    " end it, then run again"
+                ) from None
+            time.sleep(PAUSE)
 
 
 def _wanted(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:

@@ -29,6 +29,7 @@ TOKEN_PATH = "/latest/api/token"
 TOKEN_LIFETIME = 300  # seconds; one reading is done long before
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each is twice the one before
+DOUBLINGS = 2  # until the pause is the longest
 SEARCH_LIMIT = (
     1.0  # seconds that one of several possible clouds gets to answer; a service on the host takes milliseconds
 )
@@ -107,7 +108,7 @@ def with_retries(
             return read(min(timeout, deadline - clock()))
         except NoMetadata as problem:
             problem.tries = tries
-            pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2 ** min(tries - 1, DOUBLINGS), LONGEST_PAUSE)
             if not problem.is_passing or tries > retries or clock() + pause >= deadline:
                 raise
         sleep(pause)

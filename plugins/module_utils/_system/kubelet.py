@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 
+from . import files
+
 # AKS writes KUBELET_NODE_LABELS to /etc/default/kubelet; kubeadm's drop-in and rpm distributions use the others.
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")
 DROP_INS = "etc/systemd/system/kubelet.service.d"
@@ -26,16 +28,16 @@ def has_label(label: str, root: str = "/") -> bool:
 
 
 def _sources(root: str) -> list[str]:
-    files = [root + name for name in CONFIGURATION]
-    files += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
-    files += [f"{process}/cmdline" for process in _processes(f"{root}proc")]
-    return [_text(file) for file in files]
+    paths = [root + name for name in CONFIGURATION]
+    paths += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
+    command_lines = [_line(f"{process}/cmdline") for process in _processes(f"{root}proc")]
+    return [*map(_text, paths), *command_lines]
 
 
 def _processes(proc: str) -> list[str]:
     """The folders of processes named kubelet."""
     numbers = (name for name in _names(proc) if name.isdigit())
-    return [f"{proc}/{number}" for number in numbers if _text(f"{proc}/{number}/comm") == "kubelet\n"]
+    return [f"{proc}/{number}" for number in numbers if _line(f"{proc}/{number}/comm") == "kubelet\n"]
 
 
 def _names(folder: str) -> list[str]:
@@ -45,9 +47,17 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _text(file: str) -> str:
+def _text(path: str) -> str:
     try:
-        with open(file, errors="replace") as lines:
-            return lines.read()
+        return files.text(path)
+    except OSError:
+        return ""
+
+
+def _line(path: str) -> str:
+    """Of a process. No other program can have placed it, and there are hundreds."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
     except OSError:
         return ""

@@ -35,6 +35,10 @@ class Load(t.NamedTuple):
 
     name: str
 
+    @property
+    def needs(self) -> str:
+        return self.name
+
 
 class Remove(t.NamedTuple):
     """Take a carried library away, and the folders that were made for it when nothing else is in them."""
@@ -43,6 +47,11 @@ class Remove(t.NamedTuple):
 
 
 Operation = t.Union[Load, Remove]
+
+
+def needed(operations: t.Iterable[t.Any]) -> list[str]:
+    """The libraries that performing the operations takes: an operation names its own as ``needs``."""
+    return sorted({one.needs for one in operations if getattr(one, "needs", "")})
 
 
 def is_there(name: str) -> bool:

@@ -19,7 +19,21 @@ import typing as t
 
 from .._model import fields, link_message
 from .._model.fields import IPV4, IPV6
-from .._model.link_message import DELETING, Message, Request, Scene
+from .._model.link_message import (
+    DELADDR,
+    DELETING,
+    DELLINK,
+    DELNEIGH,
+    DELROUTE,
+    NEWADDR,
+    NEWLINK,
+    NEWNEIGH,
+    NEWROUTE,
+    SETLINK,
+    Message,
+    Request,
+    Scene,
+)
 from .._model.problem import Failure
 from .._model.route import LOCAL
 from . import netlink
@@ -100,6 +114,65 @@ class LinkMessages:
             except Failure as trouble:
                 raise Failure(f"{error}. It could not be undone: {trouble}") from error
             raise
+
+    def verify(self, operation: Operation) -> list[str]:
+        """What is not as the operation should have left it; see _agent/rollback.py, Backend.
+
+        Neighbours, which the kernel forgets and learns by itself, and settings of a bridge's port are not compared.
+        """
+        if isinstance(operation, Await):
+            return []
+        scene = self.scene()
+        final = {_subject(message.do): message for message in operation.messages if message.do}  # the last one decides
+        return [
+            f"it does not read back: {message.summary}"
+            for message in final.values()
+            if message.do and not _holds(message.do, scene)
+        ]
+
+
+def _subject(request: Request) -> t.Any:
+    """What a message is about; another message may be about the same."""
+    if request.kind in (NEWADDR, DELADDR):
+        address = link_message.address_from(request.body)
+        return NEWADDR, address.link, address.key
+    route = link_message.route_from(request.body) if request.kind in (NEWROUTE, DELROUTE) else None
+    if route:
+        return NEWROUTE, route.family, route.table, route.dst, route.metric, route.hops
+    if request.kind in (NEWNEIGH, DELNEIGH):
+        neighbour = link_message.neighbour_from(request.body)
+        return NEWNEIGH, neighbour.family, neighbour.link, neighbour.address
+    return NEWLINK, request.kind == SETLINK, link_message.link_from(request.body).number
+
+
+def _holds(request: Request, scene: Scene) -> bool:
+    """Whether the kernel shows what a message asked for."""
+    if request.kind in (NEWADDR, DELADDR):
+        address = link_message.address_from(request.body)
+        is_there = any((one.link, one.key) == (address.link, address.key) for one in scene.addresses)
+    elif request.kind in (NEWROUTE, DELROUTE):
+        is_there = any(_subject(Request(NEWROUTE, 0, one.body)) == _subject(request) for one in scene.routes)
+        is_there = is_there or _is_one_of_several(request, scene)
+    elif request.kind in (NEWLINK, DELLINK, SETLINK):
+        link = link_message.link_from(request.body)
+        found = {one.number: one for one in scene.links}.get(link.number)
+        if request.kind == SETLINK:
+            return found is not None and found.master == link.master
+        is_there = found is not None
+    else:
+        return True
+    return is_there == (request.kind not in DELETING)
+
+
+def _is_one_of_several(request: Request, scene: Scene) -> bool:
+    """The kernel makes one IPv6 route of several with one key."""
+    route = link_message.route_from(request.body)
+    return route is not None and any(
+        (one.family, one.table, one.dst, one.metric) == (route.family, route.table, route.dst, route.metric)
+        and {*route.hops} <= {*one.hops}
+        for one in scene.routes
+        if one.family == IPV6
+    )
 
 
 def _bodies(kind: int) -> t.Iterator[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from . import files
 from .units import FOLDERS, Units
 
 _NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
@@ -64,5 +65,5 @@ def _winning(place: Path) -> str:
 
 def _text(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_text(errors="replace")
+        return files.text(str(path))
     return ""

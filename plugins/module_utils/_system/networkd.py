@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .._model import networkd
 from .._model.problem import Failure, Uncertain
-from . import process
+from . import files, process
 
 UNIT = "systemd-networkd.service"
 # The kernel keeps 15 bytes of a name (TASK_COMM_LEN).
@@ -62,7 +62,7 @@ class Networkd:
         return {path: file for path in paths for file in self._file(path)}
 
     def _file(self, path: str) -> t.Iterator[File]:
-        with contextlib.suppress(OSError), open(self._root / path[1:], errors="replace") as file:
+        with contextlib.suppress(OSError), files.regular(str(self._root / path[1:])) as file:
             yield File(file.read(), os.fstat(file.fileno()).st_ctime)
 
     def started(self) -> float | None:
@@ -130,7 +130,7 @@ def _managing(state: Path) -> t.Iterator[Path]:
 
 def _text(path: Path) -> t.Iterator[str]:
     with contextlib.suppress(OSError):
-        yield path.read_text(errors="replace")
+        yield files.text(str(path))
 
 
 def _name(pid: str) -> str:

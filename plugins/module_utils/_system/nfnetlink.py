@@ -111,7 +111,14 @@ def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
 
 
 def _dump(question: bytes) -> list[bytes] | None:
-    """None where something was changed while the kernel told us."""
+    """None where something was changed while the kernel told us. Raises Failure."""
+    try:
+        return _dumped(question)
+    except OSError as error:  # no answer in time, too
+        raise Failure(f"the kernel's netfilter socket: {error}") from error
+
+
+def _dumped(question: bytes) -> list[bytes] | None:
     bodies: list[bytes] = []
     is_whole = True
     with _socket() as netlink:

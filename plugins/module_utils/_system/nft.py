@@ -28,6 +28,9 @@ class Replace(t.NamedTuple):
     text: str
 
 
+# nft's own words; a loader that misses a library says the same of a file.
+NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
+
 # unshare without the right to a namespace; nft whose netlink the kernel does not speak.
 NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
 
@@ -53,7 +56,18 @@ class Nft:
             unread = nftables.Table(family, name, frozenset(), frozenset({nftables.UNREAD}))
             return unread if nfnetlink.has_table(family, name) else None
         listing = self._list(["-j"], family, name)
-        return _table(family, name, listing) if listing else None
+        if not listing:
+            return None
+        try:
+            return _table(family, name, listing)
+        except ValueError as error:
+            # nft before 1.1 prints the flags of a flagged table from stray memory, which at times ends the JSON there.
+            if re.match(rf"table {family} {re.escape(name)} {{.*\n\tflags ", self.text(family, name)):
+                return nftables.Table(family, name, frozenset(), frozenset({nftables.FLAGGED}))
+            raise Failure(
+                f"what {process.find('nft')} lists of table {family} {name} can not be read: {error}; found {_excerpt(listing)}."
+                " Install nftables again, or see what stands in its place"
+            ) from error
 
     def text(self, family: str, name: str) -> str:
         """nft's own text of the table; empty where there is none, or no nft."""
@@ -61,9 +75,9 @@ class Nft:
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
         done = self._nft([*flags, "list", "table", family, name])
-        if done.rc == 0:
+        if done.rc == 0 and done.stdout.strip():
             return done.stdout
-        if "No such file or directory" in done.stderr:
+        if done.rc != 0 and NO_TABLE.search(done.stderr):
             return ""
         raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
@@ -79,6 +93,27 @@ class Nft:
         if done.rc != 0:
             kind = Uncertain if _was_killed(done) else Failure
             raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+
+    def warn_without_nft(self, family: str, name: str) -> None:
+        """Warns where a table that is to be loaded can not be, as a run would fail by then."""
+        if process.find("nft") is None:
+            self._warn(
+                f"nft is not installed, so table {family} {name} can not be loaded: a run fails before it changes anything."
+                " Install it first, as kubenode.datapath.nftables_package does."
+            )
+
+    def perform(self, operation: Replace) -> None:
+        self.replace(operation)
+
+    def verify(self, operation: Replace) -> list[str]:
+        """What is not as the operation should have left it; see _agent/rollback.py, Backend."""
+        table = f"table {operation.family} {operation.name}"
+        if self.read(operation.family, operation.name) is None:
+            return [f"{table} is not there"] if operation.text else []
+        if not operation.text:
+            return [f"{table} is still there"]
+        found = self.text(operation.family, operation.name)
+        return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
 
     def check(self, script: str) -> None:
         """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables.
@@ -117,14 +152,23 @@ class Nft:
 
 
 def _table(family: str, name: str, listing: str) -> nftables.Table:
-    """The listing as a value.
-
-    nft before 1.1 prints the flags of a flagged table from stray memory, which at times ends the JSON there.
-    """
+    """The listing as a value. Raises ValueError where it is none of this table."""
     try:
-        return nftables.from_listing(json.loads(listing, strict=False))
-    except ValueError:
-        return nftables.Table(family, name, frozenset(), frozenset({nftables.FLAGGED}))
+        found = nftables.from_listing(json.loads(listing, strict=False))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if (found.family, found.name) != (family, name):
+        raise ValueError(f"it is of table {found.family} {found.name}")
+    return found
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:80]}...")
+
+
+def without_readings(text: str) -> str:
+    """Counters' values change while one looks: they are no part of a difference."""
+    return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
 
 
 def _was_killed(done: process.Completed) -> bool:
@@ -140,7 +184,7 @@ def _complaint(done: process.Completed) -> str:
             " program, as a container with a newer nft, has made a named set or map; upgrade nftables on the node"
         )
     lines = (line.strip() for line in done.stderr.splitlines())
-    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}"
+    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, without a word"
     if "Operation not permitted" in complaint:
         complaint += (
             ". Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"

@@ -71,3 +71,9 @@ class Resolved:
             if time.monotonic() > deadline:
                 raise Failure(f"resolvectl could not set the DNS of {link}: {trouble or 'it is not kept'}")
             time.sleep(PAUSE)
+
+    def verify(self, operation: Set) -> list[str]:
+        """What is not as the operation should have left it; see _agent/rollback.py, Backend."""
+        if operation.dns in (Dns(), self.read(operation.link)):
+            return []
+        return [f"the DNS of {operation.link} is not as it was"]

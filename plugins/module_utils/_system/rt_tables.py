@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .._model import rt_names
+from . import files
 
 # ip-route(8), /etc/iproute2 before /usr/share/iproute2 (iproute2 6.7 and newer; some distributions use /usr/lib).
 FOLDERS = ("/usr/lib/iproute2", "/usr/share/iproute2", "/etc/iproute2")
@@ -21,7 +22,7 @@ def tables() -> dict[str, int]:
     for folder in FOLDERS:
         for path in (Path(folder, "rt_tables"), *sorted(Path(folder, "rt_tables.d").glob("*.conf"))):
             try:
-                found.update(rt_names.parse(path.read_text(errors="replace")))
+                found.update(rt_names.parse(files.text(str(path))))
             except OSError:
                 continue
     return {**found, **rt_names.TABLES}

@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""JSON that is valid and has another shape: each reader says so in its own words, or passes it over. None dies of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import (
+    azure_vnet,
+    backup,
+    cni,
+    codec,
+    link_address,
+    metadata,
+    nftables,
+    policy,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from unit.test_backup import RUNS
+from unit.test_probe_snat import listing
+
+NESTED = "[" * 100_000
+OTHERS: list[t.Any] = [None, True, 1, -1.5, "x", "", [], [1], {}, {"x": 1}]
+
+
+def read_backup(text: str) -> object:
+    return backup.to_text(backup.from_text(text))
+
+
+def read_policy(text: str) -> object:
+    return policy.from_text(text, {}).text()
+
+
+def read_record(text: str) -> object:
+    return link_address.record_text(link_address.record_from(text))
+
+
+def read_listing(text: str) -> object:
+    try:
+        found = json.loads(text)
+    except (RecursionError, ValueError):  # as the edge does
+        raise ValueError("no JSON") from None
+    return nftables.from_listing(found).text()
+
+
+ROUTES = [{"table": "1005", "to": "default", "via": "10.0.1.1", "dev": "eth1"}]
+RULES = [{"priority": 700, "from": "10.0.1.5", "table": "1005"}]
+AZURE = [
+    {
+        "macAddress": "000D3AF806EC",
+        "ipv4": {
+            "ipAddress": [{"privateIpAddress": "10.0.0.4"}],
+            "subnet": [{"address": "10.0.0.0", "prefix": "16"}],
+        },
+    }
+]
+CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}
+ENTRY = {"_model.checkpoint.Entry": {"summary": "x", "undo": {"_system.files.Remove": {"path": "/x"}}}}
+
+# What reads, a good text as a value, and what may be raised.
+READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
+    "backup": (read_backup, json.loads(backup.to_text(RUNS)), (backup.Damaged,)),
+    "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
+    "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
+    "journal": (lambda text: codec.decode(text, rollback.KNOWN), ENTRY, (codec.Unreadable,)),
+    "metadata": (metadata.azure, AZURE, (metadata.Garbled,)),
+    "CNI": (cni.plugins_in, CONFIGURATION, ()),
+    "azure-vnet's CNI": (azure_vnet.configuration_from, CONFIGURATION, ()),
+    "nft": (read_listing, listing(), (ValueError,)),
+}
+
+
+def places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    """Where something stands in a value: the value itself, and all that is in it."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from places(one, (*path, key))
+
+
+def with_other(value: t.Any, path: tuple[t.Any, ...], other: t.Any) -> t.Any:
+    if not path:
+        return other
+    changed = copy.deepcopy(value)
+    holder = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = other
+    return changed
+
+
+@pytest.mark.parametrize(("read", "good", "allowed"), READERS.values(), ids=READERS.keys())
+def test_whatever_stands_in_a_values_place_is_told_or_passed_over(
+    read: t.Callable[[str], object], good: t.Any, allowed: tuple[type[Exception], ...]
+) -> None:
+    read(json.dumps(good))
+    for path in places(good):
+        for other in OTHERS:
+            try:
+                read(json.dumps(with_other(good, path, other)))
+            except allowed as told:
+                assert str(told)
+            except Exception as error:
+                pytest.fail(f"{other!r} at {path}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize(("read", "good", "allowed"), READERS.values(), ids=READERS.keys())
+def test_no_depth_is_too_much(
+    read: t.Callable[[str], object], good: t.Any, allowed: tuple[type[Exception], ...]
+) -> None:
+    for text in (NESTED, NESTED + "]" * len(NESTED)):
+        try:
+            read(text)
+        except allowed as told:
+            assert str(told)

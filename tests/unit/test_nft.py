@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What nft answers is understood, or is an error in words: it is never taken for a table that is not there, or is another."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import ProbeSnat
+from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import Completed
+
+TABLE = {"table": {"family": "ip6", "name": "mine", "handle": 1}}
+CHAIN = {"chain": {"family": "ip6", "table": "mine", "name": "a", "handle": 1}}
+
+
+@pytest.fixture(autouse=True)
+def _with_nft(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "is_ready", lambda _module: True)
+    monkeypatch.setattr(process, "find", lambda program: f"/usr/sbin/{program}")
+
+
+def read(json_listing: Completed, text_listing: Completed | None = None) -> nftables.Table | None:
+    def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
+        return json_listing if "-j" in argv else (text_listing or json_listing)
+
+    return Nft(run, pytest.fail).read("ip6", "mine")
+
+
+def listed(*objects: t.Any) -> str:
+    return json.dumps({"nftables": objects})
+
+
+UNREADABLE = {
+    "nothing": "",
+    "a blank line": "\n",
+    "words": "nftables v1.0.6",
+    "half of a listing": listed(TABLE, CHAIN)[:-9],
+    "a list": "[]",
+    "an object": "{}",
+    "a number for all": '{"nftables": 1}',
+    "numbers": listed(1, 2),
+    "a number for a table": listed({"table": 1}),
+    "no table": listed(CHAIN),
+    "two tables": listed(TABLE, TABLE),
+    "another table": listed({"table": {"family": "ip6", "name": "other"}}),
+    "another family": listed({"table": {"family": "ip", "name": "mine"}}),
+    "a number for a chain": listed(TABLE, {"chain": 1}),
+    "a chain without a name": listed(TABLE, {"chain": {}}),
+    "a list for a chain's name": listed(TABLE, {"chain": {"name": []}}),
+    "a priority that is no number": listed(TABLE, {"chain": {"name": "a", "prio": "early"}}),
+    "a rule without a chain": listed(TABLE, {"rule": {"expr": []}}),
+    "a number for a rule's expressions": listed(TABLE, CHAIN, {"rule": {"chain": "a", "expr": 1}}),
+    "brackets": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("listing", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_can_not_be_read_is_an_error_and_no_difference(listing: str) -> None:
+    with pytest.raises(
+        Failure, match=r"table ip6 mine.*(can not be read: .* found .*Install nftables again|without a word)"
+    ):
+        read(Completed(0, listing, ""))
+
+
+def test_a_flagged_table_is_known_by_its_text_where_its_json_ends_in_stray_memory() -> None:
+    listing, text = (
+        Completed(0, '{"nftables": [{"table": {"flags": "\x7f', ""),
+        "table ip6 mine {{\n\tflags dormant\n{}}}\n",
+    )
+    assert read(listing, Completed(0, text.format(""), "")) == nftables.Table(
+        "ip6", "mine", frozenset(), frozenset({nftables.FLAGGED})
+    )
+    for other in ("table ip6 mine {\n\tchain flags {\n\t}\n}\n", text.format("").replace("mine", "other")):
+        with pytest.raises(Failure, match="can not be read"):
+            read(listing, Completed(0, other, ""))
+
+
+MISSING = "Error: No such file or directory"
+
+
+@pytest.mark.parametrize("hint", ["", "; did you mean table 'mime' in family ip6?"])
+def test_only_nfts_own_words_say_that_there_is_no_table(hint: str) -> None:
+    assert read(Completed(1, "", f"{MISSING}{hint}\nlist table ip6 mine\n               ^^^^\n")) is None
+    loader = "nft: error while loading shared libraries: libnftables.so.1: cannot open shared object file"
+    with pytest.raises(Failure, match="nft could not list table ip6 mine: .*libnftables.so.1"):
+        read(Completed(127, "", f"{loader}: No such file or directory\n"))
+
+
+ODD_STATEMENTS: list[t.Any] = [
+    1,
+    "accept",
+    [],
+    {},
+    {"accept": None, "drop": None},
+    {"match": 1},
+    {"match": {"op": "=="}},
+    {"match": {"op": [], "left": {"&": 1}, "right": 1}},
+    {"mangle": {}},
+]
+
+
+@pytest.mark.parametrize("statement", ODD_STATEMENTS, ids=json.dumps)
+def test_a_statement_of_another_shape_is_foreign(statement: t.Any) -> None:
+    rule = {"rule": {"chain": "a", "expr": [{"accept": None}, statement]}}
+    found = read(Completed(0, listed(TABLE, CHAIN, rule), ""))
+    assert found is not None
+    ((accept, odd),) = next(iter(found.chains)).rules
+    assert accept == nftables.Verdict("accept") and isinstance(odd, nftables.Foreign)
+
+
+# A node without nft
+
+
+def survey(wish: nftables.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool) -> tuple[list[str], list[str]]:
+    """The warnings of a run, and its error."""
+
+    def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
+        raise AssertionError(argv)
+
+    monkeypatch.setattr(process, "find", lambda _program: None)
+    monkeypatch.setattr(kernel, "is_ready", lambda _module: False)
+    warnings: list[str] = []
+    live = LiveTable(Nft(run, warnings.append), "ip6", "azureSLBProbe", wish)
+    try:
+        converge([live], {Plane.IMMEDIATE}, check=check)
+    except Failure as failure:
+        return warnings, [str(failure)]
+    return warnings, []
+
+
+def test_without_nft_check_mode_says_that_a_run_fails_and_the_run_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warnings, errors = survey(ProbeSnat().table(), monkeypatch, check=True)
+    assert (
+        not errors
+        and all("a run fails before it changes anything. Install it first" in one for one in warnings)
+        and warnings
+    )
+    _warnings, (error,) = survey(ProbeSnat().table(), monkeypatch, check=False)
+    assert "nft is not installed" in error and "Nothing was changed" in error
+    assert survey(None, monkeypatch, check=False) == ([], [])  # to take a table away, it is not needed
