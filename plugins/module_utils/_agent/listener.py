@@ -11,7 +11,7 @@ file (``load 75 PATH``), which ends. It asks nobody and has no timer while nothi
 Where the set follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a card
 comes or goes, and some times more while something is missing (``ask 75 PATH``, ``_model/inquiry.py``).
 
-As ``rehearse 75 PATH`` it only tries what both processes need, each with its own Python.
+As ``rehearse 75 PATH`` it only tries what both processes need, each with the packages that it finds.
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ ADVICE = {
 def main(arguments: t.Sequence[str] = ()) -> int:
     *verb, protocol, path = arguments or sys.argv[1:]
     if verb == [REHEARSE]:
+        import site
+
         from . import rehearsal
 
         rehearsal.import_everything()
-        command = _loading("ready", protocol, path)
-        os.execv(command[0], command)
+        site.main()  # from here on as the other process: it finds libraries among the node's packages
+        verb = ["ready"]
     if verb:
         from . import routes  # all that a run is made of, for as long as it takes
 
