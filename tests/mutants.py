@@ -22,7 +22,7 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.stats import status_by_exit_code
 
 # Files without input and output.
-PURE = ("plugins/module_utils/_model/*.py", "plugins/module_utils/_converge.py")
+PURE = ("plugins/module_utils/_core/*.py",)
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTION = Path("ansible_collections/kubenode/datapath")

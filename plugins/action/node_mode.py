@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 
 
 class ActionModule(ActionBase):

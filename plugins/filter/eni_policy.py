@@ -132,8 +132,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import eni_layout
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 
 
 def eni_policy(enis: t.Any, layout: t.Any, mark: t.Any = None, priorities: t.Any = None) -> dict[str, t.Any]:

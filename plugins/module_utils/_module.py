@@ -14,10 +14,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
-from ._model.problem import Invalid, Missing, Problem, Refusal
-from ._resources.own_root import OwnRoot
-from ._system import process
+from ._core.converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
+from ._core.errors import Invalid, Missing, Problem, Refusal
+from ._platform import process
+from ._platform.own_root import OwnRoot
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -113,7 +113,7 @@ class Module(AnsibleModule):
         if self.params.get("immediate"):
             guards = [OwnRoot(), *guards]
         if under and self.params["checkpoint"]:
-            from ._model import checkpoint
+            from ._checkpoint import checkpoint
 
             self._checkpoint = under(checkpoint.seconds(self.params["checkpoint"]), self.name)
         if not self.check_mode and any(map(os.path.lexists, LEFT_IN_RUN)):
@@ -127,7 +127,7 @@ class Module(AnsibleModule):
             checkpoint=self._checkpoint,
         )
         if self.check_mode and outcome.changed:
-            from ._system import library
+            from ._platform import library
 
             self._lacking = [name for name in library.needed(outcome.operations()) if not library.is_there(name)]
         return outcome
@@ -160,10 +160,11 @@ class Module(AnsibleModule):
 @contextlib.contextmanager
 def _alone() -> t.Iterator[None]:
     """No other run on the node, and no change of one that is still open. A run that finds nothing to do needs none of it."""
-    from ._system import checkpoint, lock
+    from ._checkpoint import checkpoint_backend
+    from ._platform import lock
 
     with lock.exclusive() as descriptor, process.sharing(descriptor):
-        checkpoint.refuse_change()
+        checkpoint_backend.refuse_change()
         yield
 
 
@@ -172,10 +173,11 @@ def _wait_and_clear() -> None:
 
     A run that then finds nothing to do takes no lock: what it looks at must not be about to change.
     """
-    from ._system import checkpoint, lock
+    from ._checkpoint import checkpoint_backend
+    from ._platform import lock
 
     with lock.exclusive():
-        checkpoint.clear_unless_armed()
+        checkpoint_backend.clear_unless_armed()
 
 
 def _asked_for(problem: BaseException | None) -> dict[str, str]:

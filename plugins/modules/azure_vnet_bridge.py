@@ -97,18 +97,18 @@ diff:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_guards import BridgeUsers
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_resource import DissolvedBridge
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.resolved_backend import Resolved
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.bridge_guards import BridgeUsers
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.dissolved_bridge import DissolvedBridge
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.own_root import OwnRoot
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.link_messages import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.resolved import Resolved
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.own_root import OwnRoot
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent"], "default": "absent"},

@@ -91,12 +91,12 @@ neighbors:
   sample: [10.240.0.9 dev eth0 lladdr 12:34:56:78:9a:bc PERMANENT]
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import bridge as bridges
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import cni as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge as bridges
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import chains_backend, cni_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import chains, cni
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.link_messages import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 
 def main() -> None:
@@ -104,9 +104,9 @@ def main() -> None:
     with module.reporting() as result:
         links = LinkMessages().links()
         names = [link.name for link in links]
-        configurations = cni.plugins()
+        configurations = cni_backend.plugins()
         first = next((plugins for plugins in configurations.values() if plugins), ())
-        configured = {found.content.bridge for found in cni.configurations().values()} - {""}
+        configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
         bridge = bridges.bridge_of(links, None, configured)
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
         permanent = [
@@ -120,7 +120,7 @@ def main() -> None:
             pods=model.pods_by_owner(names),
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
-            others=model.others(chains.read(module.run), names),
+            others=model.others(chains_backend.read(module.run), names),
             neighbors=[str(one) for one in permanent],
         )
 

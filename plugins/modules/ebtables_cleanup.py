@@ -187,29 +187,27 @@ diff:
 import gc
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import ebtables, fields, names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.azure_vnet import CNI_FOLDER
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.azure_vnet_guards import (
-    AnotherCni,
-    NoMonitor,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.azure_vnet_leftovers import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup_resource import BackupFile
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables_backend import Ebtables
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_backends import LeftoverEdges
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_guards import AnotherCni, NoMonitor
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import CNI_FOLDER
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers_resource import (
     AzureVnetLeftovers,
     Wish,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.backup_file import BackupFile
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.leftover_edges import LeftoverEdges
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.own_root import OwnRoot
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.restored_leftovers import RestoredLeftovers
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.ebtables import Ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import PYROUTE2
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import RestoredLeftovers
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.own_root import OwnRoot
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},

@@ -184,10 +184,10 @@ has_ipv6:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import address_of
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import address_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis
 
 LONGEST_TIMEOUT = 3600
 
@@ -204,7 +204,7 @@ def main() -> None:
     with module.reporting() as result:
         _check(module.params)
         limits = {name: module.params[name] for name in ("timeout", "retries")}
-        cloud, interfaces = enis.read(module.params["cloud"], module.params["endpoint"], **limits)
+        cloud, interfaces = enis_backend.read(module.params["cloud"], module.params["endpoint"], **limits)
         result.update(
             changed=False,
             cloud=cloud,

@@ -122,23 +122,23 @@ diff:
 """
 
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import link_address
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_link_addresses import BootLinkAddresses
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_record import BootRecord
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_link_addresses import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.boot_link_addresses import BootLinkAddresses
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.live_link_addresses import (
     Changes,
     LiveLinkAddresses,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.network_daemon_guards import LinksOfNetworkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.link_messages import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.networkd import Networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import LinksOfNetworkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.boot_record import BootRecord
 
 OPTIONS = {
     **TWO_PLANES,

@@ -106,23 +106,26 @@ diff:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import network_daemons, networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.network_daemons import Daemon
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import managed_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.network_daemon_guards import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
+    daemons_backend,
+    known_daemons,
+    networkd,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import (
     LaterFile,
     NetworkDaemons,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.networkd_settings import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.known_daemons import Daemon
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_resource import (
     NetworkdSettings,
     has_read,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import network_agents
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.networkd import Networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import managed_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -144,10 +147,10 @@ def main() -> None:
         text = networkd.drop_in(version) if module.is_present and keys and _is_needed(texts, keys) else None
         settings = _settings(texts, text, keys)
 
-        daemons = network_daemons.of_agents(network_agents.read(units))
+        daemons = known_daemons.of_agents(daemons_backend.read(units))
         if edge.is_installed():
             in_force = restarts or started is None or has_read(configuration, keys, started)
-            daemons.insert(0, network_daemons.of_networkd(started is not None, version, settings, in_force))
+            daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, in_force))
         resource = NetworkdSettings(Files(), edge, text, keys if module.is_present else (), restarts)
         guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if module.is_present else []
 

@@ -156,34 +156,35 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, return_path
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import SRC_VALID_MARK
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_record import BootRecord
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.return_path_guards import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import return_path_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_guards import (
     MarkRule,
     PrimaryInterface,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl, configuration
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.boot_record import BootRecord
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import SRC_VALID_MARK
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
     BootOrder,
     UnreadableRecord,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
 
 FAMILY = "inet"
 OPTIONS = {
@@ -209,9 +210,9 @@ def main() -> None:
 
         ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
         boot = BootTable(files, units, FAMILY, table, path)
-        sysctl_path = return_path.sysctl_path(table)
+        sysctl_path = return_path_table.sysctl_path(table)
         setting = wish.sysctl_text() if wish else None
-        entry = text(sysctl_path, setting, return_path.sysctl_heading(table))
+        entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
         placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
         changing = placed if module.params["permanent"] else None
         validation, found = wish.validation() if wish else None, configuration(module.warn)

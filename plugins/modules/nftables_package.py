@@ -134,19 +134,15 @@ diff:
 import functools
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.masked_unit import Harmless, MaskedUnit, state_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.installed_package import InstalledPackage
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.masked_unit import (
-    Harmless,
-    MaskedUnit,
-    state_of,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.packages import Packages, os_release
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import InstalledPackage
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.packages import Packages, os_release
 
 SERVICE = "nftables.service"
 LONGEST_COMMAND = 86400

@@ -173,23 +173,23 @@ diff:
 import typing as t
 
 if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
-    from ansible_collections.kubenode.datapath.plugins.module_utils._agent import boot  # noqa: F401
+    from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import ipv6_program  # noqa: F401
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import probe_guards
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import (
     AZURE_SOURCE,
     AZURE_TRANSLATED,
     ProbeSnat,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import probe_guards
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
 
 FAMILY = "ip6"
 OPTIONS = {
@@ -240,9 +240,9 @@ def main() -> None:
 
 def _archive() -> str:
     """The boot program. What packs it is imported here, as a run that places none shall not pay for that."""
-    from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
+    from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 
-    return archive("boot")
+    return archive("_nftables.ipv6_program")
 
 
 def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:

@@ -372,21 +372,21 @@ diff:
 import gc
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Plane, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names, policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.layout_guards import CniLayouts
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_policy import BootPolicy
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.cni_layouts import CniLayouts
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState, Report
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import PYROUTE2
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_tables_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.boot_policy import BootPolicy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 OPTIONS = {
     **TWO_PLANES,
@@ -461,7 +461,11 @@ def main() -> None:
     gc.disable()  # nothing here refers to itself, and 20,000 rules would be looked through again and again
     module = Module(OPTIONS, long_lists=("rules", "routes"))
     with module.reporting() as result:
-        tables, systemd, is_permanent = rt_tables.tables(), Units(module.run, module.warn), module.params["permanent"]
+        tables, systemd, is_permanent = (
+            rt_tables_backend.tables(),
+            Units(module.run, module.warn),
+            module.params["permanent"],
+        )
         listed = _listed(module, tables)
         path = names.path("path", module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json")
 
@@ -504,8 +508,8 @@ def _listed(module: Module, tables: t.Mapping[str, int]) -> Policy:
 def _of_enis(module: Module, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
     """What the ENIs that the metadata names ask for. Raises NoMetadata, and Failure where it has not all of one of them."""
     # Imported here, as most sets are told, and then do not wait for it.
-    from ansible_collections.kubenode.datapath.plugins.module_utils._model import discovery
-    from ansible_collections.kubenode.datapath.plugins.module_utils._system import enis as edge
+    from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend as edge
+    from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
 
     enis, left_out = discovery.from_option(module.params["enis"]), listed.left_out
     if not module.is_present:

@@ -162,30 +162,26 @@ diff:
 """
 
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, managed_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl, configuration
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter import boot_record, reverse_path_guards
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     HEADING,
     MODES,
     RP_FILTER,
     Wish,
     sysctl_text,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import (
-    boot_files,
-    boot_record,
-    managed_files,
-    reverse_path_guards,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.checkpoint import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.sysctl import Sysctl, configuration
 
 OPTIONS = {
     **TWO_PLANES,

@@ -21,8 +21,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.checkpoint import seconds
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import seconds
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
 

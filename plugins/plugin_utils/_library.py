@@ -28,7 +28,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.library import FOLDER
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import FOLDER
 
 # Root's alone, and there whole or not at all, its folders as well. Of two runs at the same time the second finds its work done.
 UNPACK = """\

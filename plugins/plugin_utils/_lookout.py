@@ -25,7 +25,7 @@ import typing as t
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.checkpoint import COMMAND
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_backend import COMMAND
 
 CHECK = 1.0  # seconds; most runs have ended by then
 FIRST_LOOK = 5.0  # seconds from the start of the module

@@ -30,7 +30,8 @@ import typing as t
 from ansible.module_utils import basic
 
 from ansible_collections.kubenode.datapath.plugins import module_utils, modules
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import netlink, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 from faults import points
 from faults.kinds import HANGS, Fault
 from faults.points import Point, Stopped, Supervisor
@@ -224,7 +225,7 @@ def _become(module: str, arguments: dict[str, t.Any], fault: Fault | None, said:
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         _strike_children(fault)
         if module not in _AT_ONCE:
-            netlink.CHUNK = 1  # each message is a point
+            routing_backend.CHUNK = 1  # each message is a point
         basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
         basic._ANSIBLE_PROFILE = "legacy"
         main = importlib.import_module(f"{modules.__name__}.{module}").main
@@ -262,7 +263,7 @@ def _prepare() -> None:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)
     with contextlib.suppress(ImportError):
-        for name in netlink.MODULES:
+        for name in routing_backend.MODULES:
             importlib.import_module(f"pyroute2.{name}")
     gc.freeze()
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import imds_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import (
     Garbled,
     NoMetadata,
     Rejected,
     Silent,
     Unreachable,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import imds
 from lab import Lab, Node
 from lab.metadata import Behaviour, Fault, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY, NO_IPV6_KEY, Alibaba, Aws, Azure, Cloud, Nic
@@ -244,7 +244,7 @@ def test_an_answer_is_read_in_every_form_of_http(form: str, bytewise: bool) -> N
             connection.sendall(piece)
 
     with answering(answer) as endpoint:
-        (nic,) = imds.read("azure", endpoint, 2)
+        (nic,) = imds_backend.read("azure", endpoint, 2)
     assert nic.ipv6 == ("fd00::4",)
 
 
@@ -255,7 +255,7 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
 
     with answering(answer) as endpoint:
         start = time.monotonic()
-        imds.read("azure", endpoint, 2)
+        imds_backend.read("azure", endpoint, 2)
         assert time.monotonic() - start < 1
 
 
@@ -277,7 +277,7 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
 )
 def test_what_is_not_http_or_cut_off_is_garbled(answer: bytes) -> None:
     with answering(lambda connection: connection.sendall(answer)) as endpoint, pytest.raises(Garbled):
-        imds.read("azure", endpoint, 2)
+        imds_backend.read("azure", endpoint, 2)
 
 
 @pytest.mark.parametrize("pieces", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + b"["])
@@ -292,7 +292,7 @@ def test_a_service_that_dribbles_is_silent_after_the_time_limit(pieces: bytes) -
     with answering(answer) as endpoint:
         start = time.monotonic()
         with pytest.raises(Silent, match="bytes came, but not the end"):
-            imds.read("azure", endpoint, 0.4)
+            imds_backend.read("azure", endpoint, 0.4)
         assert 0.4 <= time.monotonic() - start < 0.6
 
 
@@ -309,7 +309,7 @@ def test_a_redirection_is_not_followed() -> None:
         answering(lambda connection: connection.sendall(moved)) as endpoint,
         pytest.raises(Rejected, match="302 Found") as error,
     ):
-        imds.read("azure", endpoint, 2)
+        imds_backend.read("azure", endpoint, 2)
     assert not error.value.is_passing
 
 
@@ -318,7 +318,7 @@ def test_a_connection_that_is_cut_is_unreachable() -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() sends a reset
 
     with answering(cut) as endpoint, pytest.raises(Unreachable, match="reset") as error:
-        imds.read("azure", endpoint, 2)
+        imds_backend.read("azure", endpoint, 2)
     assert isinstance(error.value, NoMetadata)
 
 

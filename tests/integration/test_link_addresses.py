@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.checkpoint import COMMAND
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_backend import COMMAND
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from lab import Eni, EniLab, Lab, images, nft_versions
 from lab.eni import PRIMARY
 from lab.node import NamespaceNode

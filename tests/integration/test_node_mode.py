@@ -14,7 +14,7 @@ from pathlib import Path
 import installation
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from lab import Lab, Node, collection, entering, inventory, playbook
 from lab.container import SystemdNode
 from lab.surroundings import ANOTHER_ROOT

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, rt_names, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
 from lab import Lab, Node, playbook, watched
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -657,15 +657,16 @@ def candidates(link_local: dict[str, str]) -> Iterator[dict[str, Any]]:
 # On the node: what the kernel, and what a plan says to each.
 JUDGE = """
 import json, subprocess, sys
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, problem, rt_names
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import errors
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 def planned(route):
     try:
         state = PolicyState(Netlink(), policy.from_options(75, None, [route], rt_names.TABLES))
         state.plan(state.observe())
-    except problem.Invalid as invalid:
+    except errors.Invalid as invalid:
         return str(invalid)
     return ""
 
@@ -844,7 +845,7 @@ def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: d
 # On the node: our rules, as our own reader names them.
 LIST = """
 import json
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import Netlink
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 print(json.dumps([str(rule) for rule, protocol in Netlink().rules() if protocol == 75]))
 """

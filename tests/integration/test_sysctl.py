@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
 from lab import Lab, Node
 from lab.node import NamespaceNode
 
@@ -31,9 +31,9 @@ _OTHER = st.sampled_from(["", "# net/ipv4/conf/all/rp_filter=1", "; x", "rubbish
 _SPELLINGS = ["{}net/ipv4/conf/{}/rp_filter", "{}net.ipv4.conf.{}.rp_filter", "{}net/ipv4/con[f]/{}/rp_filter"]
 # procps takes it for another key.
 _OF_SYSTEMD = [" {} /net/ipv4/conf/{}//rp_filter"]
-_FOLDER = st.sampled_from(sysctl.FOLDERS[:4])
+_FOLDER = st.sampled_from(sysctl_files.FOLDERS[:4])
 _NAME = st.sampled_from(["10-a.conf", "9-a.conf", "90-b.conf", "Z.conf", "a.conf.bak"])
-_PATH = st.one_of(st.builds("{}/{}".format, _FOLDER, _NAME), st.just(sysctl.LAST_OF_PROCPS))
+_PATH = st.one_of(st.builds("{}/{}".format, _FOLDER, _NAME), st.just(sysctl_files.LAST_OF_PROCPS))
 
 
 def files_in(spellings: list[str]) -> st.SearchStrategy[dict[str, str]]:
@@ -60,8 +60,8 @@ def node() -> Iterator[NamespaceNode]:
 
 def left_by(node: NamespaceNode, command: str, files: dict[str, str]) -> dict[str, int]:
     """The settings after the tool has read ``files``, each UNTOUCHED before."""
-    script = [f"rm -f {folder}/*; mkdir -p {folder}" for folder in sysctl.FOLDERS[:4]]
-    script += [f"rm -f {sysctl.LAST_OF_PROCPS}", "cd /proc/sys/net/ipv4/conf"]
+    script = [f"rm -f {folder}/*; mkdir -p {folder}" for folder in sysctl_files.FOLDERS[:4]]
+    script += [f"rm -f {sysctl_files.LAST_OF_PROCPS}", "cd /proc/sys/net/ipv4/conf"]
     script += [f"cat > {path} <<'END'\n{text}\nEND" for path, text in files.items()]
     script += [f"echo {UNTOUCHED} > {name}/rp_filter" for name in NAMES]
     script += [f"{command} > /dev/null 2>&1", f"cat {' '.join(f'{name}/rp_filter' for name in NAMES)}"]
@@ -72,15 +72,15 @@ def left_by(node: NamespaceNode, command: str, files: dict[str, str]) -> dict[st
 @settings(max_examples=150, deadline=None)
 @given(files=files_in(_SPELLINGS + _OF_SYSTEMD))
 def test_the_model_says_what_systemd_sysctl_does(node: NamespaceNode, files: dict[str, str]) -> None:
-    assert left_by(node, SYSTEMD_SYSCTL, files) == foreseen(sysctl.by_systemd(files))
+    assert left_by(node, SYSTEMD_SYSCTL, files) == foreseen(sysctl_files.by_systemd(files))
 
 
 @settings(max_examples=150, deadline=None)
 @given(files=files_in(_SPELLINGS))
 def test_the_model_says_what_procps_does(node: NamespaceNode, files: dict[str, str]) -> None:
-    assert left_by(node, "sysctl --system", files) == foreseen(sysctl.by_procps(files))
+    assert left_by(node, "sysctl --system", files) == foreseen(sysctl_files.by_procps(files))
 
 
-def foreseen(configuration: sysctl.Configuration) -> dict[str, int]:
+def foreseen(configuration: sysctl_files.Configuration) -> dict[str, int]:
     values = {name: configuration.value(f"net/ipv4/conf/{name}/rp_filter") for name in NAMES}
     return {name: UNTOUCHED if value is None else value for name, value in values.items()}

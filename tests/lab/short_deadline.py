@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 
 DEADLINE = 1.0
 """Seconds; a program that is killed takes GRACE at most besides."""

@@ -71,7 +71,7 @@ if __name__ == "__main__":
     sys.path[0] = os.path.dirname(sys.argv[0])
     socket.socket = _Watched  # type: ignore[misc]
     if LAST:
-        from ansible_collections.kubenode.datapath.plugins.module_utils._system import netlink
+        from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 
-        netlink.CHUNK = 1
+        routing_backend.CHUNK = 1
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import UNNAMED, Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import (
     ADD,
     CHANGE,
     DELETE,
@@ -20,6 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink 
     Refused,
     Sender,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import UNNAMED, Rule
 
 
 def hits(message: Rule, rule: Rule) -> bool:

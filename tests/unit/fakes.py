@@ -9,15 +9,11 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl, version
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.unit_state import UnitState
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
-    files,
-    packages,
-    process,
-    units,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages, process, sysctl_files
 
 
 class RootedFiles(files.Files):
@@ -326,7 +322,7 @@ class FakeSysctl:
     def boot(self, files: t.Mapping[str, str]) -> None:
         """What systemd-sysctl leaves of a kernel that has just started."""
         self.__init__([link for link in self._indices if link != "lo"])  # type: ignore[misc]
-        configuration = sysctl.by_systemd(files)
+        configuration = sysctl_files.by_systemd(files)
         for name in list(self.values):
             value = configuration.value(f"net/ipv4/conf/{name}/rp_filter")
             if value is not None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import azure_vnet, ebtables, fields
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.azure_vnet import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables, leftovers
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Place, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import (
     DOUBTFUL,
     KEEP,
     REMOVE,
@@ -25,9 +26,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.azure_vne
     Shape,
     State,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.ebtables import Place, Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.interface import Interface
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.neighbour import FAILED, Neighbour
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text
 
 PREROUTING, POSTROUTING = Place("nft", "nat", "PREROUTING"), Place("nft", "nat", "POSTROUTING")
@@ -61,10 +62,10 @@ SHAPES = [
 
 @pytest.mark.parametrize(("place", "text", "shape"), SHAPES, ids=[text for _place, text, _shape in SHAPES])
 def test_a_rule_of_azure_vnet_is_known_by_its_shape_in_its_chain(place: Place, text: str, shape: Shape) -> None:
-    assert azure_vnet.shape_of(place, Rule(text)) == shape
-    assert azure_vnet.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
+    assert leftovers.shape_of(place, Rule(text)) == shape
+    assert leftovers.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
     for other in (PREROUTING, POSTROUTING, FORWARD, BROUTING):
-        assert other == place or azure_vnet.shape_of(other, Rule(text)) is None
+        assert other == place or leftovers.shape_of(other, Rule(text)) is None
 
 
 NO_SHAPES = [
@@ -84,7 +85,7 @@ NO_SHAPES = [
 
 @pytest.mark.parametrize("text", NO_SHAPES)
 def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
-    assert azure_vnet.shape_of(PREROUTING, Rule(text)) is None
+    assert leftovers.shape_of(PREROUTING, Rule(text)) is None
 
 
 # State files
@@ -92,7 +93,7 @@ def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
 
 def test_a_state_file_is_understood() -> None:
     pods = [AzurePod(1), AzurePod(2)]
-    state = azure_vnet.state_from(state_text(NODE_MAC, pods))
+    state = leftovers.state_from(state_text(NODE_MAC, pods))
     assert state.endpoints == tuple(
         Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods
     )
@@ -127,15 +128,15 @@ DAMAGED = {
 
 @pytest.mark.parametrize(("text", "trouble"), DAMAGED.items(), ids=[f"{text[:40]}..." for text in DAMAGED])
 def test_a_damaged_state_file_says_nothing_and_says_why(text: str, trouble: str) -> None:
-    state = azure_vnet.state_from(text)
+    state = leftovers.state_from(text)
     assert state.endpoints == () and trouble in state.trouble
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.text(max_size=3))
 def test_whatever_happened_to_a_state_file_it_is_no_exception(start: int, end: int, between: str) -> None:
-    azure_vnet.state_from(WHOLE[:start] + between + WHOLE[end:])
-    azure_vnet.configuration_from(WHOLE[:start] + between + WHOLE[end:])
+    leftovers.state_from(WHOLE[:start] + between + WHOLE[end:])
+    leftovers.configuration_from(WHOLE[:start] + between + WHOLE[end:])
 
 
 JSON = st.recursive(
@@ -156,8 +157,8 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(JSON)
 def test_any_json_is_no_exception(content: Any) -> None:
-    azure_vnet.state_from(json.dumps(content))
-    azure_vnet.configuration_from(json.dumps(content))
+    leftovers.state_from(json.dumps(content))
+    leftovers.configuration_from(json.dumps(content))
 
 
 CONFIGURATIONS = {
@@ -173,7 +174,7 @@ CONFIGURATIONS = {
 
 @pytest.mark.parametrize(("text", "configuration"), CONFIGURATIONS.items())
 def test_a_cni_configuration_is_azure_vnets_by_its_plugins(text: str, configuration: Configuration) -> None:
-    assert azure_vnet.configuration_from(text) == configuration
+    assert leftovers.configuration_from(text) == configuration
 
 
 # Evidence
@@ -258,7 +259,7 @@ def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str
 
 
 def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
-    virtual = Rule(ARP.text.replace(MAC, azure_vnet.VIRTUAL_MAC))
+    virtual = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
     for found, verb in ((evidence(LIVES), KEEP), (evidence(states=(WRITTEN,)), REMOVE), (evidence(), DOUBTFUL)):
         verdict = Judge(found, {PREROUTING: (virtual, DNAT)}).rule(PREROUTING, virtual)
         assert verdict is not None and verdict.verb == verb, verdict
@@ -320,7 +321,7 @@ def test_rules_for_the_whole_node_go_with_the_last_pod(found: Evidence, expected
 
 def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
     """In tunnel mode a pod's ARP reply does not tell its MAC."""
-    virtual = Rule(ARP.text.replace(MAC, azure_vnet.VIRTUAL_MAC))
+    virtual = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
     unsure = evidence(LIVES, states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import backup, fields
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.backup import File, Run
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.ebtables import Place, Removed, Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.fields import IPV4, IPV6
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.neighbour import FAILED, Neighbour
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.route import IPV6_METRIC, LINK, Hop, Route
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import File, Run
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.neighbour import FAILED, Neighbour
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
 
 RULES = (Rule('--log-prefix "a b" -j CONTINUE'), Rule("-p ARP -j DROP", (5, 6)), Rule("-j DROP", (7, 8)))
 RUNS = (

@@ -14,13 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, Resource, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import boot_files, boot_policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_policy import BootPolicy
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import boot_programs, files, nft, units
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
+    boot_files,
+    boot_rehearsal,
+    boot_unit,
+    units,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, Resource, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import boot_policy, policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.boot_policy import BootPolicy
 from unit.fakes import FakeUnits, RootedFiles
 from unit.mortal import Killed, Mortal
 
@@ -36,7 +42,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(boot_programs, "perform", lambda operation: None)
+    monkeypatch.setattr(boot_rehearsal, "perform", lambda operation: None)
 
 
 class Accepting:
@@ -52,7 +58,7 @@ def table(root: Path, path: str, is_present: bool, script: str = "one", is_askin
     boot = BootTable(RootedFiles(root), systemd, "ip6", "probe", path)
     asks = boot_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
     text = f"table ip6 probe {{}}\n# {script}\n" if is_present else None
-    accepting = t.cast(nft.Nft, Accepting())
+    accepting = t.cast(nft_backend.Nft, Accepting())
     condition, program = (asks, "program") if is_present and is_asking else (None, None)
     return boot.resources(text, accepting, starts=False, condition=condition, program=program)
 

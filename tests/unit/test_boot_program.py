@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, interpreters
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_interpreter import interpreter
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
     BootCondition,
     BootUnit,
     loading_table,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Missing, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.unit_state import UnitState
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import boot_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_interpreter import interpreter
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import ManagedFiles, text
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.rehearsed_unit import RehearsedUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import interpreters, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Missing, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
 from unit.fakes import FakeUnits, RootedFiles
 
 ROUTES_FILE = '{"protocol": 75, "rules": [], "routes": []}'
@@ -49,7 +49,7 @@ def started(*argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
-    packed = zipfile.ZipFile(io.BytesIO(archive("boot").encode("utf-8", "surrogateescape")))
+    packed = zipfile.ZipFile(io.BytesIO(archive("_nftables.ipv6_program").encode("utf-8", "surrogateescape")))
     main = packed.read("__main__.py").decode("ascii")  # Python 2 takes no other without being told
     for version in ((2, 7, 18), (3, 6, 8), (3, 8, 20)):
         said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
@@ -65,14 +65,14 @@ def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("question", [("imds", "eth0", "60"), ("address", "eth0", "30")])
 def test_a_rehearsal_of_the_question_asks_nobody(tmp_path: Path, question: tuple[str, ...]) -> None:
-    program = placed(tmp_path / "boot.pyz", archive("boot"))
+    program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
     done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("question", [("smoke", "eth0", "60"), ("imds", "eth0", "soon")])
 def test_a_question_that_nobody_knows_fails_the_rehearsal(tmp_path: Path, question: tuple[str, ...]) -> None:
-    program = placed(tmp_path / "boot.pyz", archive("boot"))
+    program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
     assert started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question).returncode != 0
 
 
@@ -88,16 +88,16 @@ def lacking(part: str, program: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("agent", "part"),
+    ("name", "part"),
     [
-        ("boot", "kubenode/_model/metadata.py"),
-        ("listener", "kubenode/_agent/discovery.py"),  # only for sets that follow from ENIs
-        ("listener", "kubenode/_agent/routes.py"),
+        ("_nftables.ipv6_program", "kubenode/_cloud/metadata.py"),
+        ("_listener.listener_program", "kubenode/_listener/discovery_program.py"),  # only for sets that follow from ENIs
+        ("_listener.listener_program", "kubenode/_listener/load_program.py"),
     ],
 )
-def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, agent: str, part: str) -> None:
-    program = placed(tmp_path / "boot.pyz", lacking(part, archive(agent)))
-    arguments = ("imds", "eth0", "60") if agent == "boot" else ("75", "/nowhere")
+def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, name: str, part: str) -> None:
+    program = placed(tmp_path / "boot.pyz", lacking(part, archive(name)))
+    arguments = ("imds", "eth0", "60") if name == "_nftables.ipv6_program" else ("75", "/nowhere")
     done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *arguments)
     assert done.returncode not in (0, 77)
     assert "ModuleNotFoundError" in done.stderr or "ImportError" in done.stderr
@@ -105,7 +105,7 @@ def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, agent: s
 
 def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: Path) -> None:
     """Python may have been built without libffi, and so without ctypes; see process._prctl."""
-    program = placed(tmp_path / "listener.pyz", archive("listener"))
+    program = placed(tmp_path / "listener.pyz", archive("_listener.listener_program"))
     given = placed(tmp_path / "set.json", '{"protocol": 75, "rules": []}')
     script = f"""if True:
         import runpy, site, sys
@@ -119,7 +119,7 @@ def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: 
 
 
 def test_a_set_that_can_not_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
-    program, given = placed(tmp_path / "x.pyz", archive("listener")), tmp_path / "x.json"
+    program, given = placed(tmp_path / "x.pyz", archive("_listener.listener_program")), tmp_path / "x.json"
     for content in (None, "{", "[]", '{"protocol": 75, "rules": [{"priority": "x"}]}'):
         if content is not None:
             given.write_text(content)

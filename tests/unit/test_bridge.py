@@ -10,12 +10,15 @@ import struct
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import bridge, cni, codec, link_message
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.attributes import attributes, pack
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.link_message import Link, Scene
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Problem
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.link_messages import Apply
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_message
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import Apply
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import Link, Scene
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import attributes, pack
 
 MAC = bytes.fromhex("020000000001")
 
@@ -118,7 +121,7 @@ def test_a_journal_gives_back_what_was_written() -> None:
     found = bridge.dissolution(scene, AZURE0, ETH0)
     for messages in (found.arriving, found.leaving, found.removal):
         operation = Apply(messages).inverse()
-        assert codec.decode(codec.encode(operation, rollback.KNOWN), rollback.KNOWN) == operation
+        assert codec.decode(codec.encode(operation, rollback_program.KNOWN), rollback_program.KNOWN) == operation
         assert [one.do for one in operation.messages] == [one.undo for one in reversed(messages)]
 
 

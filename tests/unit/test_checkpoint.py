@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import checkpoint as model
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 
 pytest.importorskip("ansible")
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import codec
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.boot_program import archive
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import files, library, netlink, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, library, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 
 _PLAIN = (
     st.none()
@@ -40,7 +41,7 @@ def _named(values: st.SearchStrategy[t.Any]) -> st.SearchStrategy[t.Any]:
             optional={field: values for field in usual},
         ).map(lambda fields: kind(**fields))
 
-    return st.sampled_from(list(rollback.KNOWN.values())).flatmap(of)
+    return st.sampled_from(list(rollback_program.KNOWN.values())).flatmap(of)
 
 
 def _types(value: t.Any) -> t.Any:
@@ -52,38 +53,43 @@ _ANY = st.recursive(_PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple)
 
 @given(_named(_ANY))
 def test_every_operation_comes_back_as_it_was(operation: t.Any) -> None:
-    line = codec.encode(operation, rollback.KNOWN)
-    again = codec.decode(line, rollback.KNOWN)
+    line = codec.encode(operation, rollback_program.KNOWN)
+    again = codec.decode(line, rollback_program.KNOWN)
     assert again == operation and type(again) is type(operation)
     assert "\n" not in line and line.isascii()
 
 
 def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
-    assert {name.rpartition(".")[0] for name in rollback.KNOWN if name.startswith("_system.")} == {
-        f"_system.{edge}" for edge in ("files", "link_messages", "netlink", "nft", "resolved", "sysctl", "units")
+    values = {"_checkpoint.checkpoint", "_interfaces.link_message", "_routing.route", "_routing.rule", "_routing.rule_order"}
+    assert {name.rpartition(".")[0] for name in rollback_program.KNOWN} - values == {
+        *("_platform.files", "_platform.sysctl", "_boot.units", "_nftables.nft_backend", "_routing.routing_backend"),
+        *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
     }
-    assert rollback.KNOWN["_system.netlink.Restore"] is netlink.Restore
-    assert rollback.KNOWN["_system.sysctl.Restore"] is sysctl.Restore
+    assert rollback_program.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
+    assert rollback_program.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore
 
 
 @pytest.mark.parametrize("value", [library.Load("x"), files.Other("folder"), {"a": 1}, [1], ..., Failure("x")], ids=str)
 def test_what_the_roll_back_does_not_know_is_not_written(value: t.Any) -> None:
     with pytest.raises(codec.Unreadable):
-        codec.encode(files.Put("/etc/x", value), rollback.KNOWN)
+        codec.encode(files.Put("/etc/x", value), rollback_program.KNOWN)
 
 
 def test_what_is_not_in_the_vocabulary_is_named() -> None:
-    with pytest.raises(codec.Unreadable, match="^_system.library.Load is not in the vocabulary$"):
-        codec.encode(files.Put("/etc/x", library.Load("x")), rollback.KNOWN)
+    with pytest.raises(codec.Unreadable, match="^_platform.library.Load is not in the vocabulary$"):
+        codec.encode(files.Put("/etc/x", library.Load("x")), rollback_program.KNOWN)
     with pytest.raises(codec.Unreadable, match="^subprocess.Popen is not in the vocabulary$"):
-        codec.decode('{"subprocess.Popen":{"args":"true"}}', rollback.KNOWN)
+        codec.decode('{"subprocess.Popen":{"args":"true"}}', rollback_program.KNOWN)
     with pytest.raises(codec.Unreadable, match="column 2"):
-        codec.decode("{", rollback.KNOWN)
+        codec.decode("{", rollback_program.KNOWN)
 
 
 def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
-    vocabulary = codec.vocabulary(files.Put, netlink.Apply)
-    assert list(vocabulary.items()) == [("_system.files.Put", files.Put), ("_system.netlink.Apply", netlink.Apply)]
+    vocabulary = codec.vocabulary(files.Put, routing_backend.Apply)
+    assert list(vocabulary.items()) == [
+        ("_platform.files.Put", files.Put),
+        ("_routing.routing_backend.Apply", routing_backend.Apply),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +97,12 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
     [
         "",
         "{",
-        '{"_system.library.Remove":{"path":"/"}}',
+        '{"_platform.library.Remove":{"path":"/"}}',
         '{"subprocess.Popen":{"args":"true"}}',
-        '{"_system.files.Remove":{"path":"/x","more":1}}',
-        '{"_system.files.Remove":{}}',
-        '{"_system.files.Remove":["/x"]}',
-        '{"_system.files.Remove":{"path":"/x"},"_system.files.Discard":{"path":"/x"}}',
+        '{"_platform.files.Remove":{"path":"/x","more":1}}',
+        '{"_platform.files.Remove":{}}',
+        '{"_platform.files.Remove":["/x"]}',
+        '{"_platform.files.Remove":{"path":"/x"},"_platform.files.Discard":{"path":"/x"}}',
         '{"bytes":"0g"}',
         '{"bytes":1}',
         "{}",
@@ -104,12 +110,12 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
 )
 def test_what_nobody_has_written_so_is_not_read(line: str) -> None:
     with pytest.raises(codec.Unreadable):
-        codec.decode(line, rollback.KNOWN)
+        codec.decode(line, rollback_program.KNOWN)
 
 
 def test_the_program_is_whole(tmp_path: Path) -> None:
     program = tmp_path / "rollback.pyz"
-    program.write_bytes(archive("rollback").encode("utf-8", "surrogateescape"))
+    program.write_bytes(archive("_checkpoint.rollback_program").encode("utf-8", "surrogateescape"))
     done = subprocess.run(
         [sys.executable, "-I", "-B", program, "ready"], capture_output=True, text=True, check=False, cwd="/"
     )

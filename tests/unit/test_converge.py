@@ -13,13 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plan, Plane, Step, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import (
-    Failure,
-    Problem,
-    Refusal,
-    Uncertain,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plan, Plane, Step, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Problem, Refusal, Uncertain
 
 BOTH = set(Plane)
 

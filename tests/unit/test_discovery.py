@@ -11,26 +11,29 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import card, discovery, eni_layout, policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.attributes import pack
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.card import Card
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.inquiry import (
-    FIRST,
-    LAST,
-    LONGEST,
-    SETTLING,
-    Inquiry,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import Gateway, Link, Nic, interface
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.notification import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import Gateway, Link, Nic, interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import card
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.card import Card
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import (
     DELLINK,
     HEADER,
     NEWLINK,
     Interest,
     Watch,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.policy import Policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.metadata_poll import (
+    FIRST,
+    LAST,
+    LONGEST,
+    SETTLING,
+    Inquiry,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
 
 TABLES = {"main": 254}
 LEFT_OUT = {"mark": None, "priorities": None, "pod_interfaces": None, "cloud": "auto"}

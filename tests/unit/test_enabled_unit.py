@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
     BootCondition,
     BootUnit,
     interpreter,
@@ -20,10 +20,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.boot_unit
     loading_routes,
     loading_table,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.unit_state import UnitState, Verdict
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState, Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from unit.fakes import FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
@@ -70,7 +70,7 @@ class Broken:
     def observe(self) -> None: ...
 
     def plan(self, _observed: None) -> t.Any:
-        from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plan, Step
+        from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plan, Step
 
         return Plan((Step("fail", "fail"),))
 

@@ -10,8 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import cni_layouts, eni_layout, policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import layouts
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 
 Entry = dict[str, t.Any]
 
@@ -161,7 +163,7 @@ def test_each_layout_is_that_of_its_cni(layout: str, enis: list[Entry], rules: l
 def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], list[str], list[str]]) -> None:
     wish = eni_layout.wish(*case[:2])
     wanted = policy.from_options(75, wish.rules, wish.routes, {"main": 254})
-    assert cni_layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
+    assert layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
 
 
 def test_custom_takes_another_mark_and_other_priorities() -> None:

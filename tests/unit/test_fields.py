@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import fields
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.fields import ANY, IPV4, IPV6, Unfit
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import ANY, IPV4, IPV6, Unfit
 
 Parser = t.Callable[[t.Any], t.Any]
 

@@ -14,19 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
-    cni,
-    files,
-    kubelet,
-    network_agents,
-    networkd,
-    packages,
-    process,
-    rt_tables,
-    sysctl,
-    units,
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
+    daemons_backend,
+    networkd_backend,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import kubelet_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages, process, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rt_tables_backend
 
 
 @pytest.fixture(autouse=True)
@@ -121,8 +118,8 @@ def sysctl_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 def routing_tables(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(rt_tables, "FOLDERS", (str(root),))
-    return [name for name in rt_tables.tables() if name == "mine"]
+    monkeypatch.setattr(rt_tables_backend, "FOLDERS", (str(root),))
+    return [name for name in rt_tables_backend.tables() if name == "mine"]
 
 
 def os_release(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -135,28 +132,28 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
     "sysctl.d": (sysctl_files, "10-odd.conf", "20-good.conf", "a=1\n", ["20-good.conf"]),
     "rt_tables.d": (routing_tables, "rt_tables.d/odd.conf", "rt_tables.d/good.conf", "7 mine\n", ["mine"]),
     "networkd.conf.d": (
-        lambda root, _patch: [*networkd.Networkd(run, str(root)).configuration()],
+        lambda root, _patch: [*networkd_backend.Networkd(run, str(root)).configuration()],
         "etc/systemd/networkd.conf.d/odd.conf",
         "etc/systemd/networkd.conf.d/good.conf",
         "",
         ["/etc/systemd/networkd.conf.d/good.conf"],
     ),
     "netplan": (
-        lambda root, _patch: network_agents.read(units.Units(run), str(root)),
+        lambda root, _patch: daemons_backend.read(units.Units(run), str(root)),
         "etc/netplan/50-cloud-init.yaml",
         "usr/bin/cloud-init",
         "",
         {"cloud-init": True},
     ),
     "kubelet": (
-        lambda root, _patch: kubelet.has_label("a=b", f"{root}/"),
+        lambda root, _patch: kubelet_backend.has_label("a=b", f"{root}/"),
         "etc/default/kubelet",
         "etc/sysconfig/kubelet",
         "--node-labels=a=b",
         True,
     ),
     "CNI": (
-        lambda root, _patch: [types for types in cni.plugins(str(root)).values() if types],
+        lambda root, _patch: [types for types in cni_backend.plugins(str(root)).values() if types],
         "odd.conf",
         "good.conf",
         '{"type": "bridge"}',

@@ -12,18 +12,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import (
-    azure_vnet,
-    backup,
-    cni,
-    codec,
-    link_address,
-    metadata,
-    nftables,
-    policy,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup, leftovers
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import metadata
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from unit.test_backup import RUNS
 from unit.test_probe_snat import listing
 
@@ -48,7 +45,7 @@ def read_listing(text: str) -> object:
         found = json.loads(text)
     except (RecursionError, ValueError):  # as the edge does
         raise ValueError("no JSON") from None
-    return nftables.from_listing(found).text()
+    return nft_table.from_listing(found).text()
 
 
 ROUTES = [{"table": "1005", "to": "default", "via": "10.0.1.1", "dev": "eth1"}]
@@ -63,17 +60,17 @@ AZURE = [
     }
 ]
 CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}
-ENTRY = {"_model.checkpoint.Entry": {"summary": "x", "undo": {"_system.files.Remove": {"path": "/x"}}}}
+ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_platform.files.Remove": {"path": "/x"}}}}
 
 # What reads, a good text as a value, and what may be raised.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
     "backup": (read_backup, json.loads(backup.to_text(RUNS)), (backup.Damaged,)),
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
     "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
-    "journal": (lambda text: codec.decode(text, rollback.KNOWN), ENTRY, (codec.Unreadable,)),
+    "journal": (lambda text: codec.decode(text, rollback_program.KNOWN), ENTRY, (codec.Unreadable,)),
     "metadata": (metadata.azure, AZURE, (metadata.Garbled,)),
     "CNI": (cni.plugins_in, CONFIGURATION, ()),
-    "azure-vnet's CNI": (azure_vnet.configuration_from, CONFIGURATION, ()),
+    "azure-vnet's CNI": (leftovers.configuration_from, CONFIGURATION, ()),
     "nft": (read_listing, listing(), (ValueError,)),
 }
 

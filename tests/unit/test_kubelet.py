@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.kubelet import has_label
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.kubelet_backend import has_label
 
 LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
 

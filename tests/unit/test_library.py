@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Missing, Problem
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.carried_library import CarriedLibrary
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import library
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Missing, Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
 
 NAME = "kubenode_no_such_library"
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import boot_unit, link_address
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.link_address import Given, LinkAddress
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_unit
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_address import Given, LinkAddress
 
 LINKS = st.text(string.ascii_letters + string.digits + "_.=+@~-", min_size=1, max_size=15).filter(
     lambda name: name not in (".", "..")

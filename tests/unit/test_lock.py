@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import lock
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.lock import exclusive
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import lock
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.lock import exclusive
 
 
 def test_the_lock_leaves_nothing(tmp_path: Path) -> None:
@@ -124,6 +124,6 @@ def test_to_wait_for_the_lock_follows_no_open_file_of_another_name(
 def test_every_run_looks_where_the_lock_and_the_checkpoint_are() -> None:
     pytest.importorskip("ansible")
     from ansible_collections.kubenode.datapath.plugins.module_utils import _module
-    from ansible_collections.kubenode.datapath.plugins.module_utils._system import checkpoint
+    from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend
 
-    assert _module.LEFT_IN_RUN == (lock.PATH, checkpoint.FOLDER)
+    assert _module.LEFT_IN_RUN == (lock.PATH, checkpoint_backend.FOLDER)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Problem, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Problem, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import MARKER, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import (
     HEADING,
     ManagedFiles,
     link,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import text as entry
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.files import MARKER, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import text as entry
 from unit.mortal import Mortal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")

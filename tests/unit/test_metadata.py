@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import metadata
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import imds_backend, metadata
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import (
     Garbled,
     Gateway,
     Link,
@@ -27,8 +27,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.metadata 
     choose,
     cloud_by_firmware,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import imds, links
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import links_backend
 
 # Azure
 
@@ -292,7 +292,7 @@ def test_links_are_read_from_sys(tmp_path: Path) -> None:
     (net / "eth0/device/driver").symlink_to(driver)
     (net / "eth0/master").symlink_to(net / "azure0")
     (net / "azure0/lower_eth0").symlink_to(net / "eth0")
-    assert links.read(str(tmp_path)) == (
+    assert links_backend.read(str(tmp_path)) == (
         Link("azure0", MAC, lowers=("eth0",), index=1),
         Link("eth0", MAC, master="azure0", driver="hv_netvsc", index=2),
     )
@@ -323,7 +323,7 @@ def test_the_firmware_tells_the_cloud(facts: dict[str, str], cloud: str | None, 
         file = tmp_path / ("sys/hypervisor/uuid" if name == "hypervisor_uuid" else f"sys/class/dmi/id/{name}")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
-    assert imds.cloud_by_firmware(str(tmp_path)) == cloud
+    assert imds_backend.cloud_by_firmware(str(tmp_path)) == cloud
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ class Service:
         self.now += seconds
 
     def ask(self, **limits: float) -> str:
-        return imds.with_retries(self.read, 5, sleep=self.sleep, clock=lambda: self.now, **limits)
+        return imds_backend.with_retries(self.read, 5, sleep=self.sleep, clock=lambda: self.now, **limits)
 
 
 def test_a_service_that_answers_is_asked_once() -> None:

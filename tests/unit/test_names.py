@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import network_daemons, networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.network_daemons import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
+    daemons_backend,
+    known_daemons,
+    networkd,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import LinksOfNetworkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.known_daemons import (
     COMPETING,
     HARMLESS,
     HOSTILE,
     KEPT_OFF,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.networkd import ROUTES, RULES, Setting
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.network_daemon_guards import LinksOfNetworkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import network_agents
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.networkd import Networkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd import ROUTES, RULES, Setting
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
 from unit.fakes import FakeUnits, Script
 
 OURS = networkd.PATH
@@ -84,7 +87,7 @@ def test_a_version_is_told_what_it_knows(version: int | None, keys: tuple[str, .
 def test_a_version_is_judged_by_what_it_removes(
     version: int, settings: dict[str, Setting], in_force: bool, verdict: str, told: str
 ) -> None:
-    daemon = network_daemons.of_networkd(True, version, settings, in_force)
+    daemon = known_daemons.of_networkd(True, version, settings, in_force)
     assert daemon.verdict == verdict
     assert told in daemon.reason
 
@@ -158,7 +161,7 @@ def test_agents_are_recognised_by_their_files(
         (tmp_path / name).write_text(text)
     units: t.Any = FakeUnits(tmp_path)
     units.enabled = enabled
-    told = network_daemons.of_agents(network_agents.read(units, str(tmp_path)))
+    told = known_daemons.of_agents(daemons_backend.read(units, str(tmp_path)))
     assert {one.name: (one.active, one.verdict) for one in told} == found
     assert all(bool(one.remedy) == (one.verdict in (COMPETING, HOSTILE)) for one in told)
 

@@ -11,14 +11,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import ProbeSnat
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import kernel, process
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.nft import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import Completed
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
 
 TABLE = {"table": {"family": "ip6", "name": "mine", "handle": 1}}
 CHAIN = {"chain": {"family": "ip6", "table": "mine", "name": "a", "handle": 1}}
@@ -30,7 +30,7 @@ def _with_nft(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "find", lambda program: f"/usr/sbin/{program}")
 
 
-def read(json_listing: Completed, text_listing: Completed | None = None) -> nftables.Table | None:
+def read(json_listing: Completed, text_listing: Completed | None = None) -> nft_table.Table | None:
     def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
         return json_listing if "-j" in argv else (text_listing or json_listing)
 
@@ -78,8 +78,8 @@ def test_a_flagged_table_is_known_by_its_text_where_its_json_ends_in_stray_memor
         Completed(0, '{"nftables": [{"table": {"flags": "\x7f', ""),
         "table ip6 mine {{\n\tflags dormant\n{}}}\n",
     )
-    assert read(listing, Completed(0, text.format(""), "")) == nftables.Table(
-        "ip6", "mine", frozenset(), frozenset({nftables.FLAGGED})
+    assert read(listing, Completed(0, text.format(""), "")) == nft_table.Table(
+        "ip6", "mine", frozenset(), frozenset({nft_table.FLAGGED})
     )
     for other in ("table ip6 mine {\n\tchain flags {\n\t}\n}\n", text.format("").replace("mine", "other")):
         with pytest.raises(Failure, match="can not be read"):
@@ -116,13 +116,13 @@ def test_a_statement_of_another_shape_is_foreign(statement: t.Any) -> None:
     found = read(Completed(0, listed(TABLE, CHAIN, rule), ""))
     assert found is not None
     ((accept, odd),) = next(iter(found.chains)).rules
-    assert accept == nftables.Verdict("accept") and isinstance(odd, nftables.Foreign)
+    assert accept == nft_table.Verdict("accept") and isinstance(odd, nft_table.Foreign)
 
 
 # A node without nft
 
 
-def survey(wish: nftables.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool) -> tuple[list[str], list[str]]:
+def survey(wish: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool) -> tuple[list[str], list[str]]:
     """The warnings of a run, and its error."""
 
     def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:

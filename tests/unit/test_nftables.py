@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.nftables import Chain, Foreign, Table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import Chain, Foreign, Table
 
 Body = dict[str, t.Any]
 CT_MARK: Body = {"ct": {"key": "mark"}}
@@ -30,7 +30,7 @@ def listing(*statements: Body, handle: int = 3, **chain: t.Any) -> Body:
 
 
 def read(*statements: Body, **chain: t.Any) -> Chain:
-    (one,) = nftables.from_listing(listing(*statements, **chain)).chains
+    (one,) = nft_table.from_listing(listing(*statements, **chain)).chains
     return one
 
 
@@ -90,7 +90,7 @@ def test_handles_and_the_order_of_keys_mean_nothing_in_what_is_foreign_either() 
         elements = [{"elem": {"val": "fe80::1", "handle": handle}}, "fe80::2"]
         body = {"family": "ip6", "name": "s", "table": "one", "handle": handle, "elem": elements}
         seen["nftables"].append({"set": dict(reversed(body.items())) if reverse else body})
-        return nftables.from_listing(seen)
+        return nft_table.from_listing(seen)
 
     assert one(3, False) == one(77, True)
 
@@ -99,7 +99,7 @@ def test_elements_of_a_foreign_set_mean_something() -> None:
     def one(*elements: t.Any) -> Table:
         seen = listing()
         seen["nftables"].append({"set": {"family": "ip6", "name": "s", "table": "one", "elem": list(elements)}})
-        return nftables.from_listing(seen)
+        return nft_table.from_listing(seen)
 
     assert len({one(), one("fe80::1"), one("fe80::1", "fe80::2"), one({"elem": {"val": "fe80::1"}})}) == 4
 
@@ -109,7 +109,7 @@ def test_a_chain_says_what_nft_left_out() -> None:
     assert (one.policy, one.rules) == ("accept", ((),))
     seen = listing()
     del seen["nftables"][2]["rule"]["expr"]
-    assert nftables.from_listing(seen) == nftables.from_listing(listing())
+    assert nft_table.from_listing(seen) == nft_table.from_listing(listing())
 
 
 PRIORITIES = [(-300, "raw"), (-299, "-299"), (-1, "-1"), (0, "filter"), (1, "1"), (100, "srcnat"), ("-299", "-299")]
@@ -126,10 +126,10 @@ def test_a_listing_of_no_table_or_of_two_is_an_error_that_counts_them(count: int
     seen = listing()
     seen["nftables"][:1] = seen["nftables"][:1] * count
     with pytest.raises(ValueError, match=f"holds {count}"):
-        nftables.from_listing(seen)
+        nft_table.from_listing(seen)
 
 
 def test_a_chain_that_no_hook_calls_is_shown_without_one_after_those_that_are_called() -> None:
     seen = listing()
     seen["nftables"].append({"chain": {"family": "ip6", "table": "one", "name": "a"}})
-    assert nftables.from_listing(seen).text().endswith("\t}\n\n\tchain a {\n\t}\n}\n")
+    assert nft_table.from_listing(seen).text().endswith("\t}\n\n\tchain a {\n\t}\n}\n")

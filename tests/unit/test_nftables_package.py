@@ -15,22 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import version
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import (
-    Failure,
-    Invalid,
-    Refusal,
-    Uncertain,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources import installed_package
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.installed_package import HOLD, RECORD
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.masked_unit import (
-    Harmless,
-    MaskedUnit,
-    state_of,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import files, packages
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.masked_unit import Harmless, MaskedUnit, state_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal, Uncertain
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import package_resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import HOLD, RECORD
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages
 from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 UNIT = "nftables.service"
@@ -49,9 +40,9 @@ class Node:
         self.files = RootedFiles(root)
         self.units = FakeUnits(root, is_running)
 
-    def package(self, minimum: str | None = "0.9.8") -> installed_package.InstalledPackage:
+    def package(self, minimum: str | None = "0.9.8") -> package_resource.InstalledPackage:
         wish = version.wanted("minimum_version", minimum) if minimum else None
-        return installed_package.InstalledPackage(
+        return package_resource.InstalledPackage(
             t.cast(packages.Packages, self.manager), self.files, t.cast(t.Any, self.units), self.manager.nft, wish
         )
 
@@ -70,7 +61,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> FakePackages:
     """A node's package manager; nft is there when its package is."""
     fake = FakePackages({"nftables": OLD})
     monkeypatch.setattr(
-        installed_package.process, "find", lambda name: "/usr/sbin/nft" if "nftables" in fake.packages else None
+        package_resource.process, "find", lambda name: "/usr/sbin/nft" if "nftables" in fake.packages else None
     )
     return fake
 

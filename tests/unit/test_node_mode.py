@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import node_mode
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.node_mode import Seen, Verdict
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Seen, Verdict
 
 KINDS = frozenset({"cgroup", "ipc", "mnt", "net", "pid", "uts"})
 RUNTIME, IMAGE = False, True

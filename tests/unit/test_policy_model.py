@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import (
-    cni_layouts,
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import layouts
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import (
     policy,
     route,
     rt_names,
+    rt_tables_backend,
     rule,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import rt_tables
 from unit import strategies
 
 TABLES = {**rt_names.TABLES, "pods": 1003, "unspec": 0}
@@ -465,8 +465,8 @@ def test_every_node_knows_main(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any)
     (tmp_path / "rt_tables.d").mkdir()
     (tmp_path / "rt_tables").write_text("7 main\n8 mine\n")
     (tmp_path / "rt_tables.d" / "pods.conf").write_text("1003 pods\n")
-    monkeypatch.setattr(rt_tables, "FOLDERS", ("/nowhere", str(tmp_path)))
-    assert rt_tables.tables() == {"main": 254, "local": 255, "default": 253, "mine": 8, "pods": 1003}
+    monkeypatch.setattr(rt_tables_backend, "FOLDERS", ("/nowhere", str(tmp_path)))
+    assert rt_tables_backend.tables() == {"main": 254, "local": 255, "default": 253, "mine": 8, "pods": 1003}
 
 
 # Others' layouts
@@ -482,7 +482,7 @@ QUIET = [
 
 @pytest.mark.parametrize("one", QUIET, ids=str)
 def test_what_means_the_same_as_a_cnis_is_not_warned_of(one: rule.Rule) -> None:
-    assert cni_layouts.warnings([one], []) == []
+    assert layouts.warnings([one], []) == []
 
 
 LOUD = [
@@ -497,7 +497,7 @@ LOUD = [
 
 @pytest.mark.parametrize(("owner", "one"), LOUD, ids=str)
 def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
-    (warning,) = cni_layouts.warnings([one, one], [])
+    (warning,) = layouts.warnings([one, one], [])
     assert owner in warning and "where it runs" in warning
 
 

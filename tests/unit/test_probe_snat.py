@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.probe_snat import ProbeSnat
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
 
 OPTIONS: dict[str, t.Any] = {
     "table": "azureSLBProbe",
@@ -134,7 +134,7 @@ OTHER_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
 def test_a_listing_that_means_the_same_is_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
     seen = listing()
     alter(seen)
-    assert nftables.from_listing(seen) == ProbeSnat().table()
+    assert nft_table.from_listing(seen) == ProbeSnat().table()
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
@@ -151,7 +151,7 @@ def test_each_case_alters_a_listing_of_its_own() -> None:
 def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
     seen = listing()
     alter(seen)
-    assert nftables.from_listing(seen) != ProbeSnat().table()
+    assert nft_table.from_listing(seen) != ProbeSnat().table()
 
 
 def test_the_default_wish_is_the_table_of_the_default_options() -> None:

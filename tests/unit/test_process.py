@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Uncertain
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import lock, process
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.process import Completed
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Uncertain
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import lock, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
 
 
 def shell(script: str, stdin: str | None = None) -> Completed:
@@ -150,7 +150,7 @@ def test_a_deadline_is_kept_without_pidfd_too(monkeypatch: pytest.MonkeyPatch, s
 
 RUN = """
 import sys
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import lock, process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import lock, process
 with lock.exclusive({path!r}) as descriptor, process.sharing(descriptor):
     process.run(["/bin/sh", "-c", {script!r}], seconds={seconds}, completes={completes})
 """

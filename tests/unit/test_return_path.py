@@ -10,11 +10,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import nftables
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import rule as policy_rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.return_path import ReturnPath, sysctl_path
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import Wish
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import (
+    ReturnPath,
+    sysctl_path,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rule as policy_rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import Wish
 
 OPTIONS: dict[str, t.Any] = {
     "table": "kubenodeReturnPath",
@@ -131,7 +134,7 @@ OTHER_MEANING: dict[str, Alter] = {
 def test_a_listing_that_means_the_same_is_equal(alter: Alter) -> None:
     seen = listing()
     alter(seen)
-    assert nftables.from_listing({"nftables": seen}) == wish().table()
+    assert nft_table.from_listing({"nftables": seen}) == wish().table()
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
@@ -148,13 +151,13 @@ def test_each_case_alters_a_listing_of_its_own() -> None:
 def test_a_listing_that_means_something_else_is_not_equal(alter: Alter) -> None:
     seen = listing()
     alter(seen)
-    assert nftables.from_listing({"nftables": seen}) != wish().table()
+    assert nft_table.from_listing({"nftables": seen}) != wish().table()
 
 
 def test_strict_also_marks_each_packet_that_enters() -> None:
     seen = listing()
     seen.insert(REQUEST + 1, rule("prerouting", *entering(), marking(META_MARK)))
-    assert nftables.from_listing({"nftables": seen}) == wish(strict=True).table() != wish().table()
+    assert nft_table.from_listing({"nftables": seen}) == wish(strict=True).table() != wish().table()
 
 
 def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
@@ -165,7 +168,7 @@ def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
         expr(seen, place)[1] = prefix
         expr(seen, place)[2] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
     expr(seen, REQUEST)[3] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
-    assert nftables.from_listing({"nftables": seen}) == wish(mark="0x80000000").table()
+    assert nft_table.from_listing({"nftables": seen}) == wish(mark="0x80000000").table()
 
 
 def test_the_text_is_laid_out_as_nft_lists_it() -> None:

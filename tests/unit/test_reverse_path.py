@@ -17,10 +17,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import sysctl
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Invalid, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_path import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import HEADING
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     MODES,
     Wish,
     key,
@@ -31,12 +36,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._model.reverse_p
     unreadable,
     wish_in,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.managed_files import HEADING
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.reverse_path_guards import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
     BootOrder,
     ReversePathLinks,
     UnreadableRecord,
@@ -121,8 +121,10 @@ def test_a_link_whose_name_no_line_can_say_is_left_to_the_pattern(name: str) -> 
     )
 
 
-@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
-def test_a_pattern_for_everything_leaves_the_reserved_names_alone(read: t.Callable[..., sysctl.Configuration]) -> None:
+@pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
+def test_a_pattern_for_everything_leaves_the_reserved_names_alone(
+    read: t.Callable[..., sysctl_files.Configuration],
+) -> None:
     configuration = read({PATH: sysctl_text(wish("*"), ["eth0"], {})})
     values = {
         name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")
@@ -134,7 +136,7 @@ def test_a_pattern_that_another_file_says_keeps_its_place_there() -> None:
     others = {BEFORE_OURS: f"{key('eth*')} = 2\n{key('*')} = 1\n", AFTER_OURS: f"{key('eni*')} = 0\n"}
     texts = {**others, PATH: sysctl_text(wish("eth*"), [], others)}
     assert "\n-net/ipv4/con[f]/eth*/rp_filter = 2\n" in texts[PATH]
-    assignments = [(one.path, one.key.split("/")[3]) for one in sysctl.by_systemd(texts).assignments]
+    assignments = [(one.path, one.key.split("/")[3]) for one in sysctl_files.by_systemd(texts).assignments]
     assert assignments == [(BEFORE_OURS, "eth*"), (BEFORE_OURS, "*"), (PATH, "eth*"), (AFTER_OURS, "eni*")]
     other = "/etc/sysctl.d/91-x.conf"
     assert "/con[ff]/eth*/" in sysctl_text(wish("eth*"), [], texts)
@@ -150,9 +152,9 @@ RAISING = {
 
 
 @pytest.mark.parametrize("case", RAISING)
-@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+@pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
 def test_a_file_that_lowers_all_gives_its_value_to_all_else(
-    case: str, read: t.Callable[..., sysctl.Configuration]
+    case: str, read: t.Callable[..., sysctl_files.Configuration]
 ) -> None:
     text, expected = RAISING[case]
     others = {"/etc/sysctl.d/50-x.conf": text}
@@ -188,14 +190,14 @@ def test_lines_that_win_over_ours_are_found(case: str) -> None:
     )
     one = wish("eth0", "eni*")
     files = {path: text, PATH: sysctl_text(one, [], {path: text})}
-    found = overriding(one, PATH, files, sysctl.by_systemd)
+    found = overriding(one, PATH, files, sysctl_files.by_systemd)
     assert [(override.name, override.line.line) for override in found] == expected
 
 
-@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
+@pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
 @pytest.mark.parametrize("other", ["/etc/sysctl.d/80-x.conf", "/etc/sysctl.d/99-z.conf"])
 def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
-    other: str, read: t.Callable[..., sysctl.Configuration]
+    other: str, read: t.Callable[..., sysctl_files.Configuration]
 ) -> None:
     files = {BEFORE_OURS: f"{key('all')} = 2\n{key('*')} = 0\n"}
     first, second = wish("eni*", "veth7", mode="strict"), wish("eth0", mode="off", raise_all=True)
@@ -232,7 +234,9 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
     early, late, expected = LOWER[case]
     one, others = wish("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
     files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
-    found = [(over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl.by_systemd)]
+    found = [
+        (over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)
+    ]
     assert found == expected
     warnings = BootOrder(one, PATH, files).inspect()
     assert all(
@@ -646,14 +650,14 @@ def test_the_files_heading_tells_the_wish(one: Wish) -> None:
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
     one: Wish, early: str, late: str, last: str
 ) -> None:
-    others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl.LAST_OF_PROCPS: last}
+    others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl_files.LAST_OF_PROCPS: last}
     files = written(one, others)
     with tempfile.TemporaryDirectory() as root:
         machine = Machine(Path(root), *LINKS, UNSAYABLE)
         machine.boot(others)
         values, effective = dict(machine.kernel.values), machine.kernel.effective()
         machine.boot(files)
-        wins = not list(overriding(one, PATH, files, sysctl.by_systemd))
+        wins = not list(overriding(one, PATH, files, sysctl_files.by_systemd))
         if wins and (one.raise_all or machine.kernel.values["all"] <= one.mode):
             assert machine.kernel.effective() == {
                 link: max(one.mode, machine.kernel.values["all"]) if one.covers(link) else before

@@ -11,30 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import rollback
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import codec
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.checkpoint import Armed, Entry, RolledBack
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Left
-from ansible_collections.kubenode.datapath.plugins.module_utils._system import (
-    checkpoint,
-    files,
-    link_messages,
-    netlink,
-    nft,
-    process,
-    resolved,
-    sysctl,
-    units,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import resolved_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend, rollback_program
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, Entry, RolledBack
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Left
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, process, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 
 ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
 
 
 def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
     """Of steps that are called after their numbers."""
-    entries = [codec.encode(Entry(f"step {number}", one), rollback.KNOWN) for number, one in enumerate(operations)]
-    monkeypatch.setattr(checkpoint, "entries", lambda: entries)
-    return rollback.replay(ARMED, "nobody confirmed it")
+    entries = [
+        codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)
+    ]
+    monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
+    return rollback_program.replay(ARMED, "nobody confirmed it")
 
 
 def test_what_is_back_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,10 +61,10 @@ def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monk
 def test_every_backend_can_read_back_what_it_does() -> None:
     """A name in the journal without a backend would be found out when it is too late."""
     operations = [
-        files.Remove("/x"), netlink.Apply(75, ()), link_messages.Apply(()), nft.Replace("ip", "x", ""),
-        resolved.Set("eth0", resolved.Dns()), sysctl.Write("x", 1), units.Reload(),
+        files.Remove("/x"), routing_backend.Apply(75, ()), link_backend.Apply(()), nft_backend.Replace("ip", "x", ""),
+        resolved_backend.Set("eth0", resolved_backend.Dns()), sysctl.Write("x", 1), units.Reload(),
     ]  # fmt: skip
-    assert all(callable(rollback._backend(one).verify) for one in operations)
+    assert all(callable(rollback_program._backend(one).verify) for one in operations)
 
 
 TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
@@ -86,7 +83,7 @@ TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
 def test_a_table_is_compared_without_its_counters(
     monkeypatch: pytest.MonkeyPatch, shown: str, wanted: str, differences: list[str]
 ) -> None:
-    edge = nft.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
+    edge = nft_backend.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
     monkeypatch.setattr(edge, "read", lambda family, name: shown or None)
     monkeypatch.setattr(edge, "text", lambda family, name: shown)
-    assert edge.verify(nft.Replace("ip", "x", wanted)) == differences
+    assert edge.verify(nft_backend.Replace("ip", "x", wanted)) == differences

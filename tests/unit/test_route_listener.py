@@ -12,16 +12,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._agent import listener
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import notification, policy, readiness
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.backoff import (
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener import (
+    change_event,
+    listener_program,
+    readiness,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.backoff import (
     FIRST,
     FREE,
     LONGEST,
     QUIET,
     Backoff,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.notification import Interest, Watch
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import Interest, Watch
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 
 # Messages as the kernel builds them
 
@@ -67,8 +71,8 @@ SOURCE = (socket.inet_aton("10.0.1.5"), 32)
 QUIET_SET = Interest({"eth1": (7, True), "eth2": (0, False)}, [1003], ["0a000101"])
 OPEN = QUIET_SET._replace(
     open=[
-        notification.rule_key(socket.AF_INET, 700, SOURCE, (b"", 0)),
-        notification.route_key(socket.AF_INET, 1003, (socket.inet_aton("10.9.0.0"), 24), 0),
+        change_event.rule_key(socket.AF_INET, 700, SOURCE, (b"", 0)),
+        change_event.route_key(socket.AF_INET, 1003, (socket.inet_aton("10.9.0.0"), 24), 0),
     ]
 )
 WAITING = QUIET_SET._replace(waits=True)
@@ -92,7 +96,7 @@ MATTERS: dict[str, tuple[Interest, bytes, str]] = {
     "an address comes": (WAITING, address(NEWADDR, 7, "10.0.1.9"), "an address is new"),
     "a route to a gateway comes": (WAITING, route(NEWROUTE, 2, 254), "a route is new"),
     "an unknown link's address comes": (
-        WAITING._replace(links={notification.ANY_LINK: (0, False)}),
+        WAITING._replace(links={change_event.ANY_LINK: (0, False)}),
         address(NEWADDR, 3, "10.0.9.9"),
         "an address is new",
     ),
@@ -160,7 +164,7 @@ def test_only_a_program_that_changes_our_rules_and_routes_contests_them() -> Non
     assert not any(contests(data[:12] + u32(0) + data[16:]) for data in programs)  # the port of the kernel
     others = [link(NEWLINK, "eth1", 7, False), link(DELLINK, "eth1", 7, True), address(DELADDR, 7, "10.0.1.1")]
     assert not any(map(contests, [*others, address(NEWADDR, 7, "10.0.1.9"), route(NEWROUTE, 2, 254)]))
-    assert not notification.Concern("a rule of another program was removed", 812).is_contest
+    assert not change_event.Concern("a rule of another program was removed", 812).is_contest
 
 
 # Pauses
@@ -323,8 +327,8 @@ def test_links_are_those_of_all_hops() -> None:
 def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ansible_collections.kubenode.datapath.plugins.module_utils._system import process
+    from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 
     monkeypatch.setattr(process, "find", lambda _program: "/nowhere/systemctl")
-    listener._end_slowly("kubenode-policy-routes-75.service")
+    listener_program._end_slowly("kubenode-policy-routes-75.service")
     assert "/nowhere/systemctl can not be started" in capsys.readouterr().out

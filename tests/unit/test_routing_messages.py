@@ -12,10 +12,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import route, rule, rule_order
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.fields import ANY
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.route import Hop, Route
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import ANY
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rule, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 
 V4, V6 = int(socket.AF_INET), int(socket.AF_INET6)
 Attributes = dict[int, bytes]

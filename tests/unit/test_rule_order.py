@@ -13,13 +13,18 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._converge import Outcome, Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import policy, rt_names, rule_order
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.problem import Failure, Refusal
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule import Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._model.rule_order import Order
-from ansible_collections.kubenode.datapath.plugins.module_utils._resources.policy_state import PolicyState, Report
-from ansible_collections.kubenode.datapath.plugins.module_utils._system.netlink import ADD, DELETE, Arrange, Change
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import (
+    ADD,
+    DELETE,
+    Arrange,
+    Change,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule_order import Order
 from unit import strategies
 from unit.fake_netlink import FakeNetlink, hits
 

@@ -13,7 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._model import glob, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import glob
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
 
 ETH0 = "net/ipv4/conf/eth0/rp_filter"
 
@@ -91,7 +92,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_key_has_many_spellings(spelling: str) -> None:
-    (one,) = sysctl.by_procps(
+    (one,) = sysctl_files.by_procps(
         {"/etc/sysctl.d/1.conf": f"# comment\n ; comment\nnonsense\n {spelling} = 2 \n"}
     ).assignments
     assert one == ("/etc/sysctl.d/1.conf", 4, SPELLINGS[spelling], "2")
@@ -114,7 +115,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("value", NUMBERS)
 def test_a_number_is_what_the_kernel_reads(value: str) -> None:
-    assert sysctl.Assignment("f", 1, ETH0, value).number == NUMBERS[value]
+    assert sysctl_files.Assignment("f", 1, ETH0, value).number == NUMBERS[value]
 
 
 # files, then what systemd-sysctl and what `sysctl --system` leave in eth0
@@ -137,8 +138,8 @@ PRECEDENCE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [sysctl.by_systemd, sysctl.by_procps])
-def test_a_link_called_like_a_pattern_has_no_line_of_its_own(read: t.Callable[..., sysctl.Configuration]) -> None:
+@pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
+def test_a_link_called_like_a_pattern_has_no_line_of_its_own(read: t.Callable[..., sysctl_files.Configuration]) -> None:
     text = "net/ipv4/conf/x*/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1\n"
     assert read({"/etc/sysctl.d/1.conf": text}).value("net/ipv4/conf/x*/rp_filter") == 1
 
@@ -150,4 +151,4 @@ def test_precedence(case: str) -> None:
         path: re.sub(r"^(-?)([^=\n]+)", r"\1net/ipv4/conf/\2/rp_filter", text, flags=re.M)
         for path, text in short.items()
     }
-    assert (sysctl.by_systemd(texts).value(ETH0), sysctl.by_procps(texts).value(ETH0)) == (systemd, procps)
+    assert (sysctl_files.by_systemd(texts).value(ETH0), sysctl_files.by_procps(texts).value(ETH0)) == (systemd, procps)

@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What was removed from a node, run by run, as the text of one file."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._interfaces.neighbour import Neighbour
+from .._routing import route as routes
+from .._routing.route import Route
+from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
+
+T = t.TypeVar("T")
+
+# How the text begins: by it the file is known as ours.
+SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
+
+
+class File(t.NamedTuple):
+    """A file that was moved into the backup."""
+
+    path: str
+    text: str
+    mode: int
+    owner: tuple[int, int]
+
+
+class Run(t.NamedTuple):
+    """What one run removed. routes: with their protocols."""
+
+    removed: tuple[Removed, ...] = ()
+    files: tuple[File, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[tuple[Route, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self)
+
+
+Runs = tuple[Run, ...]
+
+
+class Damaged(ValueError):
+    """The text is no backup; ``str()`` says why."""
+
+
+def to_text(runs: Runs) -> str:
+    content = {"made_by": "kubenode.datapath.ebtables_cleanup", "version": 1, "runs": [_packed(run) for run in runs]}
+    return json.dumps(content, indent=1) + "\n"
+
+
+def from_text(text: str) -> Runs:
+    """Raises Damaged."""
+    try:
+        found = json.loads(text)
+        if found["version"] != 1:
+            raise Damaged(f"its version is {found['version']!r}, and 1 is known here")
+        return tuple(_unpacked(run) for run in found["runs"])
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _packed(run: Run) -> dict[str, t.Any]:
+    """Chains as they were, and which of their rules went, with their counters."""
+    return {
+        "chains": [
+            {
+                **one.place._asdict(),
+                "rules": [rule.text for rule in one.rules],
+                "removed": {str(number): one.rules[number].counters for number in sorted(one.gone)},
+            }
+            for one in run.removed
+        ],
+        "files": [one._asdict() for one in run.files],
+        "neighbors": [one._asdict() for one in run.neighbours],
+        "routes": [{**route.options(), "protocol": protocol} for route, protocol in run.routes],
+    }
+
+
+def _unpacked(run: dict[str, t.Any]) -> Run:
+    return Run(
+        tuple(map(_removed, run["chains"])),
+        tuple(map(_file, run["files"])),
+        tuple(map(_neighbour, run["neighbors"])),
+        tuple(map(_route, run["routes"])),
+    )
+
+
+def _is(kind: type[T], value: t.Any) -> T:
+    if not isinstance(value, kind) or isinstance(value, bool):  # True is no number
+        raise Damaged(f"{value!r} stands where a {kind.__name__} is expected")
+    return value
+
+
+def _file(one: dict[str, t.Any]) -> File:
+    owner, group = one["owner"]
+    if not _is(str, one["path"]).startswith("/"):
+        raise Damaged(f"{one['path']!r} is no path of a file")
+    return File(one["path"], _is(str, one["text"]), _is(int, one["mode"]), (_is(int, owner), _is(int, group)))
+
+
+def _neighbour(one: dict[str, t.Any]) -> Neighbour:
+    found = Neighbour(**one)
+    fields.address(found.address)
+    return Neighbour(_is(str, found.address), _is(str, found.link), _is(str, found.mac), _is(int, found.state))
+
+
+def _removed(chain: dict[str, t.Any]) -> Removed:
+    counters = {int(number): (int(pair[0]), int(pair[1])) for number, pair in chain["removed"].items()}
+    texts = [_is(str, text) for text in _is(list, chain["rules"])]
+    rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
+    if not counters.keys() <= set(range(len(rules))):
+        raise Damaged("a chain has fewer rules than were removed from it")
+    if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
+        raise Damaged(f"{chain['backend']!r} {chain['table']!r} is no table of ebtables")
+    return Removed(Place(chain["backend"], chain["table"], _is(str, chain["chain"])), rules, frozenset(counters))
+
+
+def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
+    given = {key: value for key, value in options.items() if key != "protocol"}
+    return routes.from_options("routes", given, {}), int(options["protocol"])

@@ -1,0 +1,175 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A bridge that took a NIC's addresses and routes, as azure-vnet's does in bridge mode, and how the NIC gets them back.
+
+azure-vnet moves them when it makes the bridge (azure-container-networking, network/network_linux.go, connectExternalInterface).
+Here both links have them for a moment, and the kernel goes on using the bridge's until all of the NIC's are there.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.errors import Invalid, Refusal
+from .._core.fields import IPV6
+from .._interfaces.link_message import APPEND, NODAD, NUD_PERMANENT, NUD_STALE, Address, Link, Message, Route, Scene
+from . import leftovers
+
+POD = re.compile(rf"{leftovers.HOST_LINK.pattern}|veth.*")
+
+
+def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collection[str] = ()) -> Link | None:
+    """The bridge by its name, or azure-vnet's. Raises Invalid where the name is another link's, or several are azure-vnet's.
+
+    configured: what CNI configurations call azure-vnet's bridge.
+    """
+    if name is None:
+        named = [link for link in links if leftovers.BRIDGE.fullmatch(link.name) or link.name in configured]
+        found = [link for link in named if link.kind == "bridge"]
+    else:
+        found = [link for link in links if link.name == name]
+    if len(found) > 1:
+        raise Invalid("bridge", name, f"given: {' and '.join(link.name for link in found)} are bridges of azure-vnet's")
+    if found and found[0].kind != "bridge":
+        raise Invalid("bridge", name, f"a bridge; {name} is a link of kind {found[0].kind or 'hardware'}")
+    return found[0] if found else None
+
+
+class Dissolution(t.NamedTuple):
+    """The messages, in three batches. addresses, routes: what the NIC gets; routes as an operator calls them.
+
+    arriving: the NIC gets addresses, neighbours and routes beside the bridge's. leaving: the bridge's routes go, and the NIC
+    leaves it. removal: the bridge's addresses go, then itself.
+    """
+
+    bridge: Link
+    nic: Link | None
+    addresses: tuple[Address, ...]
+    routes: tuple[str, ...]
+    arriving: tuple[Message, ...]
+    leaving: tuple[Message, ...]
+    removal: tuple[Message, ...]
+
+
+def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
+    """The link that shall have what the bridge has; None where the bridge has nothing. Raises Refusal and Invalid."""
+    ports = [link for link in scene.links if link.master == bridge.number]
+    named = [link for link in scene.links if link.name == name]
+    candidates = named if name else [link for link in ports if not POD.fullmatch(link.name)] or ports
+    if name and not named:
+        raise Invalid("interface", name, f"a link of this node: {', '.join(link.name for link in scene.links)}")
+    if len(candidates) > 1:
+        given = " and ".join(link.name for link in candidates)
+        raise Invalid(
+            "interface", name, f"given: {given} are ports of {bridge.name}, and one of them gets its addresses"
+        )
+    others = [link.name for link in ports if link not in candidates]
+    if others:
+        raise Refusal(
+            f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. Restart or move the pods behind these"
+            " links first, as by draining the node, or remove links that nothing uses any more"
+        )
+    kept = {one.key for one in scene.addresses if one.link == bridge.number and not one.is_links_own}
+    if not candidates and kept:
+        candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
+        if len(candidates) != 1:
+            raise Invalid(
+                "interface", name, f"given: no link is in bridge {bridge.name}, and its addresses need a place"
+            )
+    return candidates[0] if candidates else None
+
+
+def _keys(scene: Scene, link: Link) -> set[t.Any]:
+    """The link that a killed run took out of the bridge has the bridge's addresses already."""
+    return {one.key for one in scene.addresses if one.link == link.number}
+
+
+def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
+    """Pure. Raises Refusal where something of the bridge's can not be moved."""
+    addresses = [one for one in scene.addresses if one.link == bridge.number and not one.is_links_own]
+    routes = [
+        one for one in scene.routes if any(index == bridge.number for index, _via in one.hops) and not one.is_links_own
+    ]
+    for route in routes:
+        if route.has_nexthop_object:
+            raise Refusal(
+                f"{route} leads over bridge {bridge.name} by a nexthop object (ip nexthop), which other routes may share."
+                " Nothing was changed. Have its owner move it"
+            )
+    removal = tuple(_removal(scene, bridge, nic, addresses))
+    if nic is None:
+        return Dissolution(bridge, nic, (), (), (), (), removal)
+    # A gateway is looked up when a route by it is added.
+    routes.sort(key=lambda one: one.has_gateway)
+    return Dissolution(
+        bridge,
+        nic,
+        tuple(addresses),
+        tuple(str(one) for one in routes if not one.is_of_address),
+        tuple(_arriving(scene, bridge, nic, addresses, routes)),
+        tuple(_leaving(bridge, nic, routes[::-1])),
+        removal,
+    )
+
+
+def _arriving(
+    scene: Scene, bridge: Link, nic: Link, addresses: t.Sequence[Address], routes: t.Sequence[Route]
+) -> t.Iterator[Message]:
+    """What the NIC has already is left as it is.
+
+    An address is not looked for in the network first: the bridge has it. Neighbours come along because the NIC can not learn
+    any while it is a port; what answers goes to the bridge. Routes are appended, so that the bridge's go on being used.
+    """
+    there = {one.key(nic, nic) for one in scene.routes}
+    coming = [one for one in routes if one.key(nic, bridge) not in there and not _has_both(one, bridge, nic)]
+    for route in coming:
+        if route.is_of_address:  # comes with it, and may stay when it goes: that of a temporary IPv6 address does
+            yield Message(f"add {route} over {nic.name}", None, route.delete(nic, bridge))
+    held = {one.key for one in scene.addresses if one.link == nic.number}
+    for address in _in_order(addresses):
+        if address.key not in held:
+            do = address.add(nic, bridge, NODAD if address.family == IPV6 else 0)
+            yield Message(f"add {address} to {nic.name}", do, address.delete(nic))
+    for neighbour in scene.neighbours:
+        if neighbour.link == bridge.number and neighbour.is_learned:
+            yield Message(f"add {neighbour} on {nic.name}", neighbour.add(nic, NUD_STALE), neighbour.delete(nic))
+    for route in coming:
+        if not route.is_of_address:
+            summary = f"add {route} over {nic.name}"
+            yield Message(summary, route.add(nic, bridge, APPEND), route.delete(nic, bridge))
+
+
+def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
+    """IPv6 lists a route of the NIC, which a killed run has added, as one more hop of the bridge's."""
+    moved = {(nic.number, via) for index, via in route.hops if index == bridge.number}
+    return route.family == IPV6 and moved <= {*route.hops}
+
+
+def _in_order(addresses: t.Sequence[Address]) -> list[Address]:
+    """As to be added: the kernel lists the last IPv6 address of a scope first, and the last IPv4 address last."""
+    newest_first = [one for one in addresses if one.family == IPV6]
+    return [one for one in addresses if one.family != IPV6] + newest_first[::-1]
+
+
+def _leaving(bridge: Link, nic: Link, routes: t.Sequence[Route]) -> t.Iterator[Message]:
+    for route in routes:
+        summary = f"remove {route} over {bridge.name}"
+        yield Message(summary, route.delete(bridge, bridge), route.add(bridge, bridge, 0))
+    if nic.master == bridge.number:
+        yield Message(f"set {nic.name} as a port", None, nic.set_as_port())
+        yield Message(f"take {nic.name} out of {bridge.name}", nic.set_master(0), nic.set_master(bridge.number))
+
+
+def _removal(scene: Scene, bridge: Link, nic: Link | None, addresses: t.Sequence[Address]) -> t.Iterator[Message]:
+    for neighbour in scene.neighbours:
+        if neighbour.link == bridge.number and neighbour.is_permanent:
+            summary = f"remove {neighbour} on {bridge.name}"
+            yield Message(summary, neighbour.delete(bridge), neighbour.add(bridge, NUD_PERMANENT))
+    for address in _in_order(addresses)[::-1]:
+        summary = f"remove {address} from {bridge.name}"
+        yield Message(summary, address.delete(bridge), address.add(bridge, bridge))
+    yield Message(f"remove {bridge.name}", bridge.delete(), bridge.make())

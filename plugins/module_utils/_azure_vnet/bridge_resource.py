@@ -1,0 +1,157 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A bridge that gives its NIC back what it took, and goes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._cni import cni_backend
+from .._core.converge import Operation, Plan, Plane, Step
+from .._interfaces.link_backend import Apply, Await, LinkMessages
+from .._interfaces.link_message import Link, Message
+from .._platform.sysctl import Sysctl, Write
+from . import bridge as bridges
+from . import resolved_backend
+from .bridge import Dissolution
+from .resolved_backend import Dns, Resolved
+
+
+class Observed(t.NamedTuple):
+    """found: None where no bridge is there. settings: sysctls of the bridge, by their keys.
+
+    is_told: whether the NIC's DNS was set at run time, and is not what a network daemon says of it.
+    """
+
+    found: Dissolution | None = None
+    bridge_dns: Dns = Dns()
+    nic_dns: Dns = Dns()
+    is_told: bool = False
+    settings: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def wished_dns(self) -> Dns:
+        """The bridge's, and what the NIC has besides."""
+        pairs = zip(self.bridge_dns, self.nic_dns)
+        return Dns(*(tuple(dict.fromkeys((*of_bridge, *of_nic))) for of_bridge, of_nic in pairs))
+
+    @property
+    def moves_dns(self) -> bool:
+        return any(set(of_bridge) - set(of_nic) for of_bridge, of_nic in zip(self.bridge_dns, self.nic_dns))
+
+
+class DissolvedBridge:
+    """Holds ``bridge`` away from the node; what it has of the node's is its NIC's.
+
+    bridge, interface: names; None for what is found. Reports the module's result.
+    """
+
+    plane = Plane.IMMEDIATE
+
+    def __init__(
+        self, edge: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None
+    ) -> None:
+        self.name = f"bridge {bridge or 'of azure-vnet'}"
+        self._edge = edge
+        self._dns = dns
+        self._sysctl = sysctl
+        self._bridge = bridge
+        self._interface = interface
+
+    def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
+        """The bridge that is to go; by default among the links that are there now."""
+        configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
+        return bridges.bridge_of(self._edge.links() if links is None else links, self._bridge, configured)
+
+    def observe(self) -> Observed:
+        if self.bridge() is None:
+            return Observed()
+        scene = self._edge.scene()
+        bridge = self.bridge(scene.links)
+        if bridge is None:  # gone meanwhile
+            return Observed()
+        nic = bridges.nic_of(scene, bridge, self._interface)
+        found = bridges.dissolution(scene, bridge, nic)
+        if nic is None:
+            return Observed(found)
+        dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
+        return Observed(found, *dns, self._settings(bridge.name))
+
+    def _settings(self, bridge: str) -> tuple[tuple[str, int], ...]:
+        """azure-vnet sets accept_ra of its bridge to 0, and an operator may have set others."""
+        keys = [f"net/ipv6/conf/{{}}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")]
+        keys += [f"net/ipv4/conf/{{}}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")]
+        held = ((key.format(bridge), self._sysctl.read(key.format(bridge))) for key in keys)
+        return tuple((key, value) for key, value in held if value is not None)
+
+    def plan(self, observed: Observed) -> Plan:
+        found = observed.found
+        if found is None:
+            return Plan(report=_report(observed))
+        nic = f" dev {found.nic.name}" if found.nic else ""
+        lines = [*(f"ip address {one}" for one in found.addresses), *found.routes, *_dns_lines(observed)]
+        before = [f"ip link {found.bridge.name} type bridge", *(f"{line} dev {found.bridge.name}" for line in lines)]
+        after = [f"{line}{nic}" for line in lines]
+        before_text, after_text = ("".join(f"{one}\n" for one in text) for text in (before, after))
+        return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))
+
+    def _steps(self, observed: Observed, found: Dissolution) -> t.Iterator[Step]:
+        """The gap in which the node can not be reached is inside the batch that takes the NIC out: it does nothing else."""
+        bridge = found.bridge.name
+        if found.nic is None:
+            yield _step(f"remove {bridge}", found.removal)
+            return
+        nic = found.nic.name
+        if found.arriving:
+            yield _step(f"give {nic} the addresses and routes of {bridge}", found.arriving)
+        wish = Await(found.nic.number, tuple(one.local for one in found.addresses))
+        yield Step(f"wait until {nic} answers for the addresses", wish)
+        # What follows is undone before: these are for a bridge that is made again, and for a NIC that is in it again.
+        if observed.bridge_dns.servers:
+            yield Step(f"set the DNS of {bridge}", None, resolved_backend.Set(bridge, observed.bridge_dns))
+        if observed.is_told:
+            yield Step(f"set the DNS of {nic}", None, resolved_backend.Set(nic, observed.nic_dns))
+        for key, value in observed.settings:
+            yield Step(f"set {key}", None, Write(key, value))
+        if found.leaving:
+            yield _step(f"take {nic} and the routes out of {bridge}", found.leaving)
+        yield _step(f"remove {bridge}", found.removal)
+        # Last: the kernel says of a link that leaves a bridge that it is deleted (RTM_DELLINK of AF_BRIDGE), and resolved
+        # believes it and forgets what it was told.
+        if observed.moves_dns or observed.is_told:
+            use, revert = resolved_backend.Set(nic, observed.wished_dns), resolved_backend.Set(nic, Dns())
+            yield Step(f"have {nic} use the DNS of {bridge}", use, revert)
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, resolved_backend.Set):
+            self._dns.perform(operation)
+        elif isinstance(operation, Write):
+            self._sysctl.perform(operation)
+        else:
+            self._edge.perform(operation)
+
+
+def _report(observed: Observed) -> dict[str, t.Any]:
+    """The module's result."""
+    found = observed.found
+    return {
+        "bridge": found.bridge.name if found else "",
+        "interface": found.nic.name if found and found.nic else "",
+        "addresses": list(map(str, found.addresses)) if found else [],
+        "routes": list(found.routes) if found else [],
+        "dns": list(observed.bridge_dns.servers) if observed.moves_dns else [],
+    }
+
+
+def _step(summary: str, messages: tuple[Message, ...]) -> Step:
+    apply = Apply(messages)
+    return Step(summary, apply, apply.inverse())
+
+
+def _dns_lines(observed: Observed) -> t.Iterator[str]:
+    if observed.moves_dns:
+        yield from (f"dns {server}" for server in observed.bridge_dns.servers)
+        yield from (f"domain {domain}" for domain in observed.bridge_dns.domains)

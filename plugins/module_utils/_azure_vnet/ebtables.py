@@ -1,0 +1,336 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""ebtables rules as text and as meaning, whichever tool printed them.
+
+The tools agree on what a rule is, not on its spelling. ebtables-nft, ebtables-legacy, their -L and their -save differ in
+leading zeros of MAC addresses, letter case of names, default targets, full masks, counters and blanks. A Rule keeps the
+spelling that it was printed in; ``meaning`` is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+from .._core import fields
+from .._core.fields import Prefix, Unfit
+
+BACKENDS = NFT, LEGACY = "nft", "legacy"
+TABLES = ("filter", "nat", "broute")
+
+Counters = tuple[int, int]  # packets, bytes
+Meaning = frozenset[tuple[str, bool, str]]  # options: name, whether negated, value in its normal form
+
+
+class Rule(t.NamedTuple):
+    """A rule of a chain: its text behind ``-A CHAIN``, as the tool printed it."""
+
+    text: str
+    counters: Counters = (0, 0)
+
+    @property
+    def meaning(self) -> Meaning:
+        return meaning(self.text)
+
+
+class Place(t.NamedTuple):
+    """A chain of a backend's table."""
+
+    backend: str
+    table: str
+    chain: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.table} {self.chain}"
+
+
+Chains = t.Mapping[Place, tuple[Rule, ...]]
+
+# Long and older names of options (ebtables(8), and extensions' sources), to those that listings use.
+_NAMES = {
+    "--protocol": "-p", "--proto": "-p", "--in-interface": "-i", "--in-if": "-i", "--out-interface": "-o", "--out-if": "-o",
+    "--source": "-s", "--src": "-s", "--destination": "-d", "--dst": "-d", "--jump": "-j",
+    "--arp-opcode": "--arp-op", "--ip-source": "--ip-src", "--ip-destination": "--ip-dst", "--ip-protocol": "--ip-proto",
+    "--ip6-source": "--ip6-src", "--ip6-destination": "--ip6-dst", "--ip6-protocol": "--ip6-proto",
+    "--to-destination": "--to-dst", "--to-source": "--to-src",
+}  # fmt: skip
+# What a target does where nothing is said: listings leave it out, or do not.
+_DEFAULT_TARGETS = {
+    "arpreply": ("--arpreply-target", "DROP"),
+    "dnat": ("--dnat-target", "ACCEPT"),
+    "snat": ("--snat-target", "ACCEPT"),
+    "redirect": ("--redirect-target", "ACCEPT"),
+}
+_PROTOCOLS = {"800": "ipv4", "806": "arp", "86dd": "ipv6", "ip": "ipv4", "ip6": "ipv6"}  # RFC 9542, Linux' ethertypes
+_SYNONYMS = {
+    "--arp-op": {"1": "request", "2": "reply"},
+    "--ip6-proto": {"58": "ipv6-icmp", "icmpv6": "ipv6-icmp", "icmp6": "ipv6-icmp"},
+    "--ip6-icmp-type": dict.fromkeys(
+        ("135", "135/0", "135/0:0", "neighbor-solicitation"), "neighbour-solicitation"
+    ),
+}  # fmt: skip
+_MACS = {"00:00:00:00:00:00/01:00:00:00:00:00": "unicast", "01:00:00:00:00:00/01:00:00:00:00:00": "multicast"}
+_MAC_OPTIONS = frozenset(("-s", "-d", "--to-dst", "--to-src", "--arpreply-mac", "--arp-mac-src", "--arp-mac-dst"))
+_IP_OPTIONS = frozenset(("--ip-src", "--ip-dst", "--ip6-src", "--ip6-dst", "--arp-ip-src", "--arp-ip-dst"))
+_LINK_OPTIONS = frozenset(("-i", "-o"))
+
+_WORD = re.compile(r'"[^"]*"|\S+')
+_MAC = re.compile(r"[0-9a-f]{1,2}(:[0-9a-f]{1,2}){5}")
+_LISTED_COUNTERS = re.compile(r"\s*, pcnt = (\d+) -- bcnt = (\d+)\s*$")
+_SAVED_COUNTERS = re.compile(r"^\[(\d+):(\d+)\] ")
+_OPTION_COUNTERS = re.compile(r"\s*-c (\d+) (\d+)\s*$")  # glued to the target by ebtables-legacy
+
+
+def from_save(backend: str, text: str) -> dict[Place, tuple[Rule, ...]]:
+    """What ``ebtables-save`` prints, or ``ebtables -L`` for one table after the other, with counters or without."""
+    chains: dict[Place, list[Rule]] = {}
+    table = chain = ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif line.startswith("Bridge table:"):
+            table = line.partition(":")[2].strip()
+        elif line.startswith("Bridge chain:"):
+            chain = line.partition(":")[2].split(",")[0].strip()
+            chains.setdefault(Place(backend, table, chain), [])
+        elif line.startswith(":"):
+            chains.setdefault(Place(backend, table, line[1:].split()[0]), [])
+        elif line.startswith(("-A ", "[")):
+            name, rule = _appended(line)
+            chains.setdefault(Place(backend, table, name), []).append(rule)
+        elif table and chain and line.strip() and not line.startswith("#"):
+            chains[Place(backend, table, chain)].append(_rule(line))
+    return {place: tuple(rules) for place, rules in chains.items()}
+
+
+def _appended(line: str) -> tuple[str, Rule]:
+    counters = _SAVED_COUNTERS.match(line)
+    _verb, chain, *rest = line[counters.end() if counters else 0 :].split(" ", 2)
+    text = rest[0] if rest else ""
+    return chain, Rule(text.rstrip(), (int(counters[1]), int(counters[2]))) if counters else _rule(text)
+
+
+def _rule(text: str) -> Rule:
+    for pattern in (_LISTED_COUNTERS, _OPTION_COUNTERS):
+        found = pattern.search(text)
+        if found:
+            return Rule(text[: found.start()].rstrip(), (int(found[1]), int(found[2])))
+    return Rule(text.rstrip())
+
+
+def inserted(chain: str, position: int, rule: Rule) -> str:
+    """The line of a restore script that puts a rule at a position, 1 for the first; its counters go with it."""
+    packets, octets = rule.counters
+    return f"-I {chain} {position} {rule.text} -c {packets} {octets}"
+
+
+@functools.cache
+def meaning(text: str) -> Meaning:
+    """A rule's options in their normal form. Two rules mean the same where these are equal."""
+    options = [(name, negated, _value(name, value)) for name, negated, value in _options(text)]
+    given = {name for name, _negated, _value in options}
+    for name, negated, target in list(options):
+        default = _DEFAULT_TARGETS.get(target) if name == "-j" and not negated else None
+        if default and default[0] not in given:
+            options.append((default[0], False, default[1].lower()))
+    return frozenset(options)
+
+
+def _options(text: str) -> t.Iterator[tuple[str, bool, str]]:
+    """Names, whether negated (``-p ! ARP`` and ``! -p ARP`` alike), and values as they stand."""
+    words = _WORD.findall(text)
+    name, negated = "", False
+    values: list[str] = []
+    for position, word in enumerate(words):
+        if word == "!":
+            negates_next = position + 1 < len(words) and words[position + 1].startswith("-")
+            if negates_next and name:
+                yield name, negated, " ".join(values)
+                name, negated, values = "", False, []
+            negated = True
+        elif word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+            if name:
+                yield name, negated, " ".join(values)
+                negated = False
+            name, values = _NAMES.get(word, word), []
+        else:
+            values.append(word)
+    if name:
+        yield name, negated, " ".join(values)
+
+
+@functools.cache  # thousands of rules share few
+def _value(name: str, value: str) -> str:
+    if name in _MAC_OPTIONS:
+        mac = "/".join(_mac(part) for part in value.lower().split("/"))
+        return _MACS.get(mac, mac)
+    if name in _IP_OPTIONS:
+        return _prefix(value)
+    if name == "-p":
+        number = value.lower().removeprefix("0x").lstrip("0") if value[:1].isdigit() else value.lower()
+        return _PROTOCOLS.get(number, number)
+    if name in _SYNONYMS:
+        return _SYNONYMS[name].get(value.lower(), value.lower())
+    return value.lower() if name.endswith("-target") else value
+
+
+def _mac(text: str) -> str:
+    return ":".join(f"{int(part, 16):02x}" for part in text.split(":")) if _MAC.fullmatch(text) else text
+
+
+def _prefix(value: str) -> str:
+    """A prefix of any spelling: with a length, with a mask, or with one that says nothing."""
+    host, _slash, mask = value.partition("/")
+    try:
+        family, packed = fields.address(host)
+        length = _length(mask, family)
+    except Unfit:
+        return value
+    rest = len(packed) * 8 - length
+    network = (int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big")
+    return f"{fields.show(network)}/{length}"
+
+
+def _length(mask: str, family: int) -> int:
+    bits = fields.BITS[family]
+    if not mask:
+        return bits
+    if mask.isdigit():
+        return fields.number(mask, 0, bits)
+    number = int.from_bytes(fields.address(mask)[1], "big")
+    length = bin(number).count("1")
+    if number != ((1 << length) - 1) << (bits - length):
+        raise Unfit("a mask without gaps")
+    return length
+
+
+def normal_prefix(value: str) -> str:
+    """A prefix in its normal form, with a length even where it is an address; what is none stays as it is."""
+    return _prefix(value)
+
+
+def prefix(value: str) -> Prefix:
+    """A value of an IP option in its normal form, as bytes and a length. Raises Unfit."""
+    return fields.prefix(value)[1]
+
+
+def needles(text: str) -> tuple[bytes, ...]:
+    """What the kernel's own form of the rule must contain, whichever version of the tool encoded it.
+
+    Addresses without masks and names of links, in network order: an extension's blob, a comparison of nf_tables and a
+    rewritten header all hold them as they are on the wire.
+    """
+    found = []
+    for name, _negated, value in meaning(text):
+        if name in _MAC_OPTIONS and _MAC.fullmatch(value):
+            found.append(bytes.fromhex(value.replace(":", "")))
+        elif name in _IP_OPTIONS and value.endswith("/128" if ":" in value else "/32"):
+            found.append(fields.address(value.partition("/")[0])[1])
+        elif name in _LINK_OPTIONS and value:
+            found.append(value.rstrip("+").encode())
+    return tuple(found)
+
+
+class Held(t.NamedTuple):
+    """A rule as nf_tables holds it: a number that no other rule of the table ever gets, and its encoding."""
+
+    handle: int
+    encoding: bytes
+
+
+def pair(rules: t.Sequence[Rule], held: t.Sequence[Held]) -> list[int | None]:
+    """Which rule of the kernel each listed rule is; None where that is not certain.
+
+    held: rules of the chain that were there both before and after it was listed, in order. Each of them is in the
+        listing, in the same order, perhaps with others between them that came or went meanwhile. A listed rule is certain
+        when the first and the last way to find all of ``held`` in the listing agree on it.
+    """
+    handles: list[int | None] = [None] * len(rules)
+    sought = [needles(rule.text) for rule in rules]
+    first = _embed(sought, held)
+    last = [len(rules) - 1 - place for place in reversed(_embed(sought[::-1], held[::-1]))]
+    if len(first) == len(last) == len(held):
+        for rule, place, other in zip(held, first, last):
+            if place == other:
+                handles[place] = rule.handle
+    return handles
+
+
+def _embed(sought: t.Sequence[tuple[bytes, ...]], held: t.Sequence[Held]) -> list[int]:
+    """The first places at which rules of the kernel fit the listing, in order; fewer than ``held`` where they do not."""
+    places: list[int] = []
+    position = 0
+    for rule in held:
+        while position < len(sought) and not all(needle in rule.encoding for needle in sought[position]):
+            position += 1
+        if position == len(sought):
+            break
+        places.append(position)
+        position += 1
+    return places
+
+
+class Removed(t.NamedTuple):
+    """What was taken from a chain: the chain as it was, and which of its rules went."""
+
+    place: Place
+    rules: tuple[Rule, ...]
+    gone: frozenset[int]
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
+
+    def without(self, numbers: t.Collection[int]) -> Removed:
+        """The same, as if these rules had not been there."""
+        kept = [number for number in range(len(self.rules)) if number not in numbers]
+        gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
+        return Removed(self.place, tuple(self.rules[number] for number in kept), gone)
+
+
+class Merge(t.NamedTuple):
+    """A chain with what was taken from it put back.
+
+    rules: all of them; added: positions in ``rules`` of those that are put back, in order.
+    present: rules that are there again by somebody else's doing, and are not put back.
+    moved: whether the rest of the chain is no longer what it was, so that a rule's neighbours may be others.
+    """
+
+    rules: tuple[Rule, ...]
+    added: tuple[int, ...]
+    present: tuple[str, ...]
+    moved: bool
+
+
+def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
+    """Puts each rule behind the nearest rule before it that is still there in order, or first where there is none."""
+    texts, left = [rule.text for rule in now], removed.left
+    there, stayed = set(texts), set(left)
+    after: dict[int, list[Rule]] = {}
+    position, present = 0, []
+    for number, rule in enumerate(removed.rules):
+        if number not in removed.gone:
+            position = _behind(texts, rule.text, position) if rule.text in there else position
+        elif rule.text in there and rule.text not in stayed:
+            present.append(rule.text)
+        else:
+            after.setdefault(position, []).append(rule)
+    rules: list[Rule] = []
+    added: list[int] = []
+    for place in range(len(now) + 1):
+        back = after.get(place, [])
+        added += range(len(rules), len(rules) + len(back))
+        rules += [*back, *now[place : place + 1]]
+    return Merge(tuple(rules), tuple(added), tuple(present), tuple(texts) != left)
+
+
+def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
+    """The position behind the next rule with this text; ``start`` where it stands only before."""
+    try:
+        return texts.index(text, start) + 1
+    except ValueError:
+        return start

@@ -1,0 +1,310 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""ebtables rules in the running kernel: in nf_tables, in the older tables of its own (legacy), or in both at a time.
+
+A tool prints rules, as only it knows the encodings of its version. In nf_tables a rule is then deleted by its handle, which
+no other rule ever gets: whatever another program inserts or deletes meanwhile, no other rule is hit. The legacy kernel only
+takes whole tables, so there one call of the tool fetches a table, edits it and brings it in, under the tool's own lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+import typing as t
+
+from .._core.errors import Failure, Uncertain
+from .._netlink import nfnetlink
+from .._platform import kernel, process
+from . import ebtables
+from .ebtables import LEGACY, NFT, TABLES, Chains, Held, Merge, Place, Removed, Rule
+
+TRIES = 20  # looks at a table that another program keeps changing
+PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
+BRIDGE = "bridge"  # ebtables' family of nf_tables
+LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
+
+
+class Take(t.NamedTuple):
+    """Take rules out of a backend's chains, all or none."""
+
+    backend: str
+    removed: tuple[Removed, ...]
+
+
+class PutBack(t.NamedTuple):
+    """Put rules back beside their old neighbours, all or none. Those that are there already are left."""
+
+    backend: str
+    removed: tuple[Removed, ...]
+
+
+Operation = t.Union[Take, PutBack]
+
+
+class Ebtables:
+    """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
+        self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
+
+    def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[Rule, ...]]:
+        """The rules by chain. A backend that nobody uses has none, and is not woken by looking."""
+        found: dict[Place, tuple[Rule, ...]] = {}
+        for backend in backends:
+            found.update(self._backends[backend].read())
+        return found
+
+    def perform(self, operation: Operation) -> None:
+        """Does one operation. Raises Failure with what the tool or the kernel answered."""
+        backend = self._backends[operation.backend]
+        if isinstance(operation, Take):
+            backend.take(operation.removed)
+        else:
+            backend.put_back(operation.removed)
+
+
+class _Look(t.NamedTuple):
+    """What a listing showed, and the rules that were there before it was made, by table and handle."""
+
+    before: frozenset[tuple[str, int]]
+    chains: dict[Place, tuple[Rule, ...]]
+
+
+class _Nft:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
+        self._run = run
+        self._warn = warn
+        self._seen: _Look | None = None  # a listing takes longer than all else, and the last one still tells handles
+
+    def read(self) -> dict[Place, tuple[Rule, ...]]:
+        self._seen = self._look()
+        return self._seen.chains
+
+    def _look(self) -> _Look:
+        """Without a rule there is nothing to list, and no process is started.
+
+        Raises Failure where a table that has rules is not listed.
+        """
+        before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
+        tool = self._tool() if before else None
+        if tool is None:
+            return _Look(before, {})
+        chains = self._list(tool)
+        unlisted = {table for table, _handle in before} - {place.table for place in chains}
+        if any(rules for table, rules in self._rules().items() if table in unlisted):  # they are still there
+            raise Failure(
+                f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, as there are rules, and did not."
+                " Nothing was changed. See what it answers, and install package iptables again if that is no listing"
+            )
+        return _Look(before, chains)
+
+    def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
+        if not kernel.is_ready("nf_tables"):
+            return {}
+        return {table: nfnetlink.rules(BRIDGE, table) for table in TABLES}
+
+    def _tool(self) -> str | None:
+        tool = process.find("ebtables-nft-save")
+        if tool is None:
+            self._warn(
+                "Tables of the bridge family have rules, but ebtables-nft-save (package iptables) is not installed: they"
+                " were not looked at."
+            )
+        return tool
+
+    def _list(self, tool: str) -> dict[Place, tuple[Rule, ...]]:
+        done = self._run([tool, "-c"], None)
+        if done.rc != 0:
+            raise Failure(f"ebtables-nft-save could not list the rules: {done.stderr.strip() or done.rc}")
+        chains = ebtables.from_save(NFT, done.stdout)
+        return {place: rules for place, rules in chains.items() if place.table in TABLES}
+
+    def take(self, removed: t.Sequence[Removed]) -> None:
+        wanted = _wanted(removed)
+        for _try in range(TRIES):
+            look, self._seen = self._seen or self._look(), None
+            doomed = self._doomed(wanted, look)
+            if doomed is None:
+                continue
+            code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
+            if code == 0:
+                return
+            if code not in (errno.ENOENT, errno.ERESTART):  # somebody has deleted one of them meanwhile
+                raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
+        raise Failure(f"the rules changed each of {TRIES} times they were looked at; run again when it is quieter")
+
+    def _doomed(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
+        """The handles of the rules that are to go; None where one can not be told for certain."""
+        held: dict[Place, list[Held]] = {}
+        for table, rules in self._rules().items():
+            for rule in rules:
+                if (table, rule.handle) in look.before:
+                    held.setdefault(Place(NFT, table, rule.chain), []).append(Held(rule.handle, rule.encoding))
+        doomed = []
+        for place, texts in wanted.items():
+            rules_here = look.chains.get(place, ())
+            for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, held.get(place, []))):
+                if rule_listed.text in texts:
+                    if handle is None:
+                        return None
+                    doomed.append(nfnetlink.Doomed(place.table, place.chain, handle))
+        return doomed
+
+    def put_back(self, removed: t.Sequence[Removed]) -> None:
+        script = _script(_lines(_merged(self.read(), removed)))
+        if not script:
+            return
+        done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
+        if done.rc != 0:
+            raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
+        missing = _script(_lines(_merged(self.read(), removed)))
+        if missing:
+            raise Uncertain(f"ebtables-nft-restore reported success, but these rules are not there: {missing!r}")
+
+
+class _Legacy:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
+        self._run = run
+        self._warn = warn
+
+    def read(self) -> dict[Place, tuple[Rule, ...]]:
+        """Only of tables that hold a rule: asking for another would load its module, or hook it into the bridge's path."""
+        # net/bridge/netfilter/ebtables.c, do_replace_finish(): a table that gets its first rule takes hold of its module.
+        used = [table for table in TABLES if kernel.is_used(f"ebtable_{table}")]
+        if used and process.find("ebtables-legacy") is None:
+            self._warn(
+                f"ebtable_{used[0]} is in use, but ebtables-legacy (package ebtables) is not installed: the rules of this"
+                " backend were not looked at."
+            )
+            return {}
+        found: dict[Place, tuple[Rule, ...]] = {}
+        for table in used:
+            found.update(self._list(table))
+        return found
+
+    def _list(self, table: str) -> dict[Place, tuple[Rule, ...]]:
+        # Not by ebtables-legacy-save: where alternatives have it so, that runs the ebtables of nf_tables.
+        tool = process.find("ebtables-legacy")
+        if tool is None:
+            raise Failure("ebtables-legacy (package ebtables) is not installed")
+        done = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
+        if done.rc != 0:
+            raise Failure(f"ebtables-legacy could not list table {table}: {done.stderr.strip() or done.rc}")
+        chains = ebtables.from_save(LEGACY, done.stdout)
+        if not chains:
+            raise Failure(f"ebtables-legacy should list table {table}, and answered {done.stdout[:80]!r}")
+        return chains
+
+    def take(self, removed: t.Sequence[Removed]) -> None:
+        wanted = _wanted(removed)
+
+        def deletions(table: str, chains: Chains) -> list[str]:
+            return [
+                f"-D {place.chain} {rule.text}"
+                for place, texts in wanted.items()
+                if place.table == table
+                for rule in chains.get(place, ())
+                if rule.text in texts
+            ]
+
+        self._edit({place.table for place in wanted}, deletions)
+
+    def put_back(self, removed: t.Sequence[Removed]) -> None:
+        def insertions(table: str, chains: Chains) -> list[str]:
+            here = [one for one in removed if one.place.table == table]
+            return _lines(_merged(chains, here)).get(table, [])
+
+        self._edit({one.place.table for one in removed}, insertions)
+
+    def _edit(self, tables: t.Collection[str], edits: t.Callable[[str, Chains], list[str]]) -> None:
+        with _lock():
+            for number, table in enumerate(sorted(tables)):
+                try:
+                    self._replace(table, edits)
+                except Failure as failure:
+                    if number == 0:
+                        raise
+                    raise Uncertain(str(failure)) from failure  # the tables before it are done
+
+    def _replace(self, table: str, edits: t.Callable[[str, Chains], list[str]]) -> None:
+        """A program that does not take the lock may change the table meanwhile: then it is looked at once more.
+
+        The tool fetches the table, edits it and brings it in, some milliseconds. The kernel refuses a table that was made
+        of another number of rules; what leaves their number as it is meanwhile is lost.
+        """
+        said = ""
+        for _try in range(TRIES):
+            lines = edits(table, self._list(table))
+            if not lines:
+                return
+            done = _restore(self._run, "ebtables-legacy-restore (package ebtables)", _script({table: lines}))
+            if done.rc == 0 and not edits(table, self._list(table)):
+                return
+            said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
+        raise Failure(f"ebtables-legacy-restore refused the changes of table {table} {TRIES} times: {said}")
+
+
+@contextlib.contextmanager
+def _lock() -> t.Iterator[None]:
+    """The lock that ``ebtables-legacy --concurrent`` takes; where its folder is missing, nobody can."""
+    if not os.path.isdir(os.path.dirname(LOCK)):
+        yield
+        return
+    descriptor = os.open(LOCK, os.O_CREAT | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        _take(descriptor, time.monotonic() + PATIENCE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Failure(
+                    f"{LOCK}, the lock of ebtables-legacy, was held by another program for {PATIENCE:g} s. Wait for its end, or"
+                    " end it, then run again"
+                ) from None
+            time.sleep(PAUSE)
+
+
+def _wanted(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
+    return {one.place: {one.rules[number].text for number in one.gone} for one in removed}
+
+
+def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:
+    return {one.place: ebtables.put_back(now.get(one.place, ()), one) for one in removed}
+
+
+def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
+    """By table; each rule finds those before it in place already."""
+    lines: dict[str, list[str]] = {}
+    for place, merge in merges.items():
+        for position in merge.added:
+            lines.setdefault(place.table, []).append(
+                ebtables.inserted(place.chain, position + 1, merge.rules[position])
+            )
+    return lines
+
+
+def _script(lines: t.Mapping[str, t.Sequence[str]]) -> str:
+    return "".join(f"*{table}\n" + "".join(f"{line}\n" for line in there) for table, there in lines.items())
+
+
+def _restore(run: process.Runner, program: str, script: str) -> process.Completed:
+    """program: with its package, for the operator."""
+    tool = process.find(program.split()[0])
+    if tool is None:
+        raise Failure(f"{program} is not installed")
+    return run([tool, "--noflush"], script)

@@ -1,0 +1,494 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What azure-vnet leaves on a node, and the evidence by which a leftover is told from what still serves a pod.
+
+From the sources of Azure/azure-container-networking: ebtables/ebtables.go, network/bridge_networkclient_linux.go,
+network/bridge_endpointclient_linux.go, network/manager.go, platform/os_linux.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import json
+import re
+import typing as t
+
+from .._core import fields
+from .._core.fields import Prefix, Unfit
+from .._interfaces.interface import Interface
+from .._interfaces.neighbour import Neighbour
+from . import ebtables
+from .ebtables import Meaning, Place, Rule
+
+REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
+
+STATE_FILE = "/run/azure-vnet.json"
+STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
+CNI_FOLDER = "/etc/cni/net.d"
+CONFIGURATION = f"{CNI_FOLDER}/10-azure.conflist"
+BRIDGE = re.compile(r"azure\d+")
+HOST_LINK = re.compile(r"azv[0-9a-f]{11}")
+VIRTUAL_MAC = "12:34:56:78:9a:bc"  # of tunnel mode: no interface has it
+SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, section 2.7.1
+NODE_LOCAL_DNS = "169.254.20.10"  # ipsToRouteViaHost of the configurations that AKS ships
+
+
+class Verdict(t.NamedTuple):
+    """What becomes of a rule, a neighbour or a route, and why."""
+
+    verb: str
+    reason: str
+
+    @property
+    def is_leftover(self) -> bool:
+        return self.verb == REMOVE
+
+    def __str__(self) -> str:
+        return f"doubtful: {self.reason}" if self.verb == DOUBTFUL else self.reason
+
+
+# What azure-vnet writes down
+
+
+class Endpoint(t.NamedTuple):
+    """A pod's interface as azure-vnet wrote it down. host_link: its other end on the node."""
+
+    address: str
+    mac: str
+    host_link: str = ""
+    pod: str = ""
+
+
+class Nic(t.NamedTuple):
+    """An interface of the node that azure-vnet made its own."""
+
+    name: str
+    mac: str = ""
+
+
+class State(t.NamedTuple):
+    """What can be understood of a state file. trouble: why not more of it, as the end of the sentence "the file ..."."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    bridges: frozenset[str] = frozenset()
+    subnets: frozenset[str] = frozenset()
+    trouble: str = ""
+
+
+def state_from(text: str) -> State:
+    """Whatever the file holds, this is no exception: an entry counts where its address and its MAC can be read."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return State(trouble=f"is no JSON ({error})")
+    links = _dict(_dict(_dict(found).get("Network")).get("ExternalInterfaces"))
+    if not links:
+        return State(trouble="has no Network.ExternalInterfaces")
+    endpoints: list[Endpoint] = []
+    nics: list[Nic] = []
+    bridges: set[str] = set()
+    subnets: set[str] = set()
+    unread = 0
+    for name, link in links.items():
+        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress"))))
+        bridges.add(_text(_dict(link).get("BridgeName")))
+        for network in _dict(_dict(link).get("Networks")).values():
+            subnets.update(_subnets(_dict(network).get("Subnets")))
+            for entry in _dict(_dict(network).get("Endpoints")).values():
+                known = _endpoints(_dict(entry))
+                endpoints += known
+                unread += not known
+    trouble = f"has {unread} endpoints without a readable address or MAC" if unread else ""
+    return State(tuple(endpoints), tuple(nics), frozenset(bridges - {""}), frozenset(subnets), trouble)
+
+
+def _endpoints(entry: dict[str, t.Any]) -> list[Endpoint]:
+    mac = _mac(entry.get("MacAddress"))
+    names = [_text(entry.get(key)) for key in ("PODNameSpace", "PODName")]
+    pod = "/".join(filter(None, names)) or _text(entry.get("ContainerID"))[:12] or "a pod"
+    listed = entry.get("IPAddresses")
+    addresses = [_address(_dict(one).get("IP")) for one in (listed if isinstance(listed, list) else [])]
+    return [Endpoint(one, mac, _text(entry.get("HostIfName")), pod) for one in addresses if one and mac]
+
+
+def _subnets(listed: object) -> t.Iterator[str]:
+    for subnet in listed if isinstance(listed, list) else []:
+        prefix = _dict(_dict(subnet).get("Prefix"))
+        address, mask = _address(prefix.get("IP")), _decoded(prefix.get("Mask"))
+        if address and mask:
+            length = bin(int.from_bytes(mask, "big")).count("1")
+            yield ebtables.normal_prefix(f"{address}/{length}")
+
+
+def _dict(value: object) -> dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _mac(value: object) -> str:
+    """Go writes bytes as base64."""
+    packed = _decoded(value)
+    return packed.hex(":") if len(packed) == 6 and any(packed) else ""
+
+
+def _address(value: object) -> str:
+    try:
+        return fields.show(fields.address(_text(value))[1])
+    except Unfit:
+        return ""
+
+
+class Configuration(t.NamedTuple):
+    """A CNI configuration. is_azure: whether azure-vnet is among its plugins; bridge, hosts: what azure-vnet is told."""
+
+    is_azure: bool = False
+    bridge: str = ""
+    hosts: frozenset[str] = frozenset()
+
+
+def configuration_from(text: str) -> Configuration:
+    """Of a configuration or a list of plugins; one that can not be read is nobody's."""
+    try:
+        found = _dict(json.loads(text))
+    except (ValueError, RecursionError):
+        return Configuration()
+    listed = found.get("plugins")
+    for plugin in listed if isinstance(listed, list) else [found]:
+        if _text(_dict(plugin).get("type")) == "azure-vnet":
+            hosts = _dict(plugin).get("ipsToRouteViaHost")
+            addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
+            return Configuration(True, _text(_dict(plugin).get("bridge")), frozenset(addresses - {""}))
+    return Configuration()
+
+
+# Its rules, by shape
+
+
+class Shape(t.NamedTuple):
+    """A rule that looks like one of azure-vnet's. kind: a key of KINDS; the rest is what the rule says."""
+
+    kind: str
+    address: str = ""
+    mac: str = ""
+    link: str = ""
+    prefix: str = ""
+
+
+POD_KINDS = ("ARP reply", "pod")
+# Kind, table, chain, rule with placeholders. In tunnel mode a pod's ARP reply names VIRTUAL_MAC.
+TEMPLATES = (
+    ("ARP reply", "nat", "PREROUTING", "-p ARP --arp-op Request --arp-ip-dst {address} -j arpreply --arpreply-mac {mac}"),
+    ("pod", "nat", "PREROUTING", "-p IPv4 -i {link} --ip-dst {address} -j dnat --to-dst {mac}"),
+    ("pod", "nat", "PREROUTING", "-p IPv6 -i {link} --ip6-dst {address} -j dnat --to-dst {mac}"),
+    ("source MAC", "nat", "POSTROUTING", "-s Unicast -o {link} -j snat --to-src {mac} --snat-arp"),
+    ("flooded replies", "nat", "PREROUTING", "-p ARP -i {link} --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff"),
+    ("tunnel", "nat", "PREROUTING", f"-i {{link}} -j dnat --to-dst {VIRTUAL_MAC}"),
+    ("ARP drop", "nat", "POSTROUTING", "-p ARP -o {link} --arp-op Request --arp-ip-dst {prefix} -j DROP"),
+    (
+        "solicitation", "filter", "FORWARD",
+        "-p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o {link} -j DROP",
+    ),
+    ("subnet", "broute", "BROUTING", "-p IPv6 --ip6-dst {prefix} -j ACCEPT"),
+    ("routed family", "broute", "BROUTING", "-p IPv4 -j redirect"),
+    ("routed family", "broute", "BROUTING", "-p IPv6 -j redirect"),
+    ("routed host", "broute", "BROUTING", "-p IPv4 --ip-dst {address} -j redirect"),
+)  # fmt: skip
+
+_Keys = frozenset[tuple[str, bool]]
+
+
+def _keys(meaning: Meaning) -> _Keys:
+    return frozenset((name, negated) for name, negated, _value in meaning)
+
+
+def _by_keys() -> dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]]:
+    found: dict[tuple[str, str, _Keys], list[tuple[str, dict[str, str]]]] = {}
+    for kind, table, chain, text in TEMPLATES:
+        meaning = ebtables.meaning(text)
+        values = {name: value for name, _negated, value in meaning}
+        found.setdefault((table, chain, _keys(meaning)), []).append((kind, values))
+    return found
+
+
+_SHAPES = _by_keys()
+
+
+def shape_of(place: Place, rule: Rule) -> Shape | None:
+    """None for a rule that azure-vnet does not write."""
+    return _shape_of(place.table, place.chain, rule.text)
+
+
+@functools.cache
+def _shape_of(table: str, chain: str, text: str) -> Shape | None:
+    meaning = ebtables.meaning(text)
+    given = {name: value for name, _negated, value in meaning}
+    for kind, values in _SHAPES.get((table, chain, _keys(meaning)), ()):
+        slots = {value.strip("{}"): given[name] for name, value in values.items() if value.startswith("{")}
+        if all(value.startswith("{") or given[name] == value for name, value in values.items()):
+            return _shape(kind, slots)
+    return None
+
+
+def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
+    """None where what stands for an address is a subnet, or what stands for a MAC is none."""
+    if "address" in slots:
+        try:
+            address, length = ebtables.prefix(slots["address"])
+        except Unfit:
+            return None
+        if length != len(address) * 8:
+            return None
+        slots["address"] = fields.show(address)
+    if not re.fullmatch(r"([0-9a-f]{2}(:(?!$)|$)){6}", slots.get("mac", VIRTUAL_MAC)):
+        return None
+    return Shape(kind, **slots)
+
+
+# Evidence
+
+
+class Evidence(t.NamedTuple):
+    """All that is known of a node when its leftovers are judged.
+
+    states: what state files say, today's and those of the backup. former: addresses and MACs of pods whose rules earlier
+        runs removed. configurations: CNI configurations of azure-vnet, wherever they are kept.
+    interfaces: live ones of all network namespaces that could be read; is_readable: whether these were all there are.
+    bridges: azure-vnet's that are there; ports: the links in them.
+    host_routes: address -> links that a route to it alone names.
+    addresses: prefixes that the operator says are someone else's now.
+    """
+
+    states: tuple[State, ...] = ()
+    former: frozenset[tuple[str, str]] = frozenset()
+    configurations: tuple[Configuration, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
+    is_readable: bool = True
+    bridges: frozenset[str] = frozenset()
+    ports: frozenset[str] = frozenset()
+    neighbours: tuple[Neighbour, ...] = ()
+    host_routes: t.Mapping[str, frozenset[str]] = {}
+    addresses: tuple[Prefix, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all pods are among the interfaces: none was unreadable, and each of azure-vnet's links has its other end.
+
+        In a container that sees the node's network and not its processes, namespaces are missing that nobody knows of.
+        """
+        ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
+        own = [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
+        return self.is_readable and all((one.peer, one.number) in ends for one in own)
+
+
+class Judge:
+    """Says of each rule, neighbour and route whether it is a leftover. Pure: it knows the evidence and nothing else.
+
+    chains: the rules of the node, as what one rule says of a pod helps to understand another.
+    """
+
+    def __init__(self, evidence: Evidence, chains: ebtables.Chains) -> None:
+        self._evidence = evidence
+        self._is_whole = evidence.is_whole
+        self._endpoints: dict[str, list[Endpoint]] = {}
+        for endpoint in (one for state in evidence.states for one in state.endpoints):
+            self._endpoints.setdefault(endpoint.address, []).append(endpoint)
+        self._owners: dict[str, list[Interface]] = {}
+        self._by_mac: dict[str, Interface] = {}
+        for interface in evidence.interfaces:
+            self._by_mac.setdefault(interface.mac, interface)
+            for address in interface.addresses:
+                self._owners.setdefault(address, []).append(interface)
+        self._own = {one.link: one for one in evidence.interfaces if not one.namespace}
+        self._nics = self._known_nics()
+        self._macs_of_nics = {mac for known in self._nics.values() for mac in known}
+        self._foreign = self._foreign_links()
+        self._bridged = {(one.address, one.mac) for one in evidence.neighbours if self._is_on_bridge(one)}
+        self._shapes = {
+            (place, rule.text): shape
+            for place, rules in chains.items()
+            for rule in rules
+            for shape in (shape_of(place, rule),)
+            if shape is not None
+        }
+        pairs = {(shape.address, shape.mac) for shape in self._shapes.values() if shape.kind == "pod"}
+        self._pairs = pairs | evidence.former
+        self._told: dict[str, set[str]] = {}
+        for address, mac in self._pairs:
+            self._told.setdefault(address, set()).add(mac)
+        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._pods = self._judge_pods()
+
+    def _known_nics(self) -> dict[str, set[str]]:
+        """Links that azure-vnet bridged, by name, with the MACs that they have or had."""
+        written = [nic for state in self._evidence.states for nic in state.nics]
+        ports = [name for name in self._evidence.ports if not HOST_LINK.fullmatch(name) and not name.startswith("veth")]
+        nics: dict[str, set[str]] = {}
+        for nic in [*written, *(Nic(name) for name in ports)]:
+            live = self._own[nic.name].mac if nic.name in self._own else ""
+            nics.setdefault(nic.name, set()).update({nic.mac, live} - {""})
+        return nics
+
+    def _foreign_links(self) -> dict[str, str]:
+        """Addresses that the node reaches by a link which is neither azure-vnet's nor a NIC, and that link."""
+        evidence = self._evidence
+        azure = {*evidence.bridges, *evidence.ports, *self._nics, "lo"}
+        found = {one.address: one.link for one in evidence.neighbours if one.mac and one.link not in azure}
+        for address, links in evidence.host_routes.items():
+            found.update((address, link) for link in links - azure)
+        return {address: link for address, link in found.items() if not HOST_LINK.fullmatch(link)}
+
+    def _is_on_bridge(self, neighbour: Neighbour) -> bool:
+        return neighbour.is_permanent and neighbour.link in self._evidence.bridges
+
+    def _judge_pods(self) -> dict[str, list[str]]:
+        """Addresses of azure-vnet's pods by verdict, and what leads to one: what the rules for the whole node are there for."""
+        found: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
+        shapes = (one for one in self._shapes.values() if one.kind in POD_KINDS and not self._is_nodes_own(one))
+        pairs = {(one.address, one.mac) for one in shapes}
+        pairs |= {(address, one.mac) for address, listed in self._endpoints.items() for one in listed}
+        for address, mac in sorted(pairs):
+            verb = self._pod(address, mac).verb
+            if verb != DOUBTFUL or address in self._owners:  # whom nobody can be, need not be served
+                found[verb].append(address)
+        found[KEEP] += [link for link in sorted(self._evidence.ports) if HOST_LINK.fullmatch(link)]
+        return found
+
+    def rule(self, place: Place, rule: Rule) -> Verdict | None:
+        """None for a rule that azure-vnet does not write."""
+        shape = self._shapes.get((place, rule.text))
+        if shape is None:
+            return None
+        if shape.kind in POD_KINDS and not self._is_nodes_own(shape):
+            return self._pod(shape.address, shape.mac)
+        return self._node(shape)
+
+    def neighbour(self, neighbour: Neighbour) -> Verdict:
+        """Of an entry on one of azure-vnet's bridges."""
+        return self._address(neighbour.address, self._macs(neighbour.address, neighbour.mac), self._pairs)
+
+    def route(self, address: str, link: str) -> Verdict:
+        """Of a route to one address by a link of azure-vnet's."""
+        macs = self._macs(address, "")
+        if HOST_LINK.fullmatch(link) and address in self._owners and address not in self._foreign:
+            return Verdict(KEEP, f"{self._owners[address][0]} has the address")
+        return self._address(address, macs, self._pairs)
+
+    def _is_nodes_own(self, shape: Shape) -> bool:
+        """Whether a node that answers for this address does so for its own."""
+        own = [one for one in self._owners.get(shape.address, ()) if not one.namespace]
+        return any(shape.mac == one.mac or shape.mac in self._macs_of_nics for one in own)
+
+    def _pod(self, address: str, mac: str) -> Verdict:
+        """Two rules, and the rules for the whole node, ask about each pod."""
+        if (address, mac) not in self._verdicts:
+            self._verdicts[address, mac] = self._address(address, self._macs(address, mac), self._bridged)
+        return self._verdicts[address, mac]
+
+    def _macs(self, address: str, mac: str) -> frozenset[str]:
+        """The MACs that the pod at an address may have, where a rule, a neighbour or a route tells none."""
+        if mac not in ("", VIRTUAL_MAC):
+            return frozenset((mac,))
+        written = {one.mac for one in self._endpoints.get(address, ())}
+        return frozenset(written | self._told.get(address, set())) - {VIRTUAL_MAC}
+
+    def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> Verdict:
+        """Whether what leads to a pod at this address, with one of these MACs, leads to nobody.
+
+        traces: addresses and MACs that something else of azure-vnet's tells together.
+        """
+        owners = self._owners.get(address, [])
+        serving = [one for one in owners if one.mac in macs]
+        if serving:
+            return Verdict(KEEP, f"serves {serving[0]}, which has the address and the MAC {serving[0].mac}")
+        if owners and macs:
+            return Verdict(REMOVE, f"{owners[0]} has the address now, with the MAC {owners[0].mac}")
+        if address in self._foreign:
+            return Verdict(REMOVE, f"the node reaches the address by {self._foreign[address]} now")
+        if self._is_listed(address):
+            return Verdict(REMOVE, "the address is in addresses")
+        living = sorted(macs & self._by_mac.keys())
+        if living:
+            return Verdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
+        if owners:
+            return Verdict(DOUBTFUL, f"{owners[0]} has the address, and nothing tells which MAC azure-vnet gave it")
+        known = [one for one in self._endpoints.get(address, ()) if one.mac in macs]
+        if known:
+            return self._recorded(known)
+        if any((address, mac) in traces for mac in macs):
+            return self._unless_hidden(
+                f"azure-vnet set up a pod with the MAC {min(macs)} there, and no interface has it"
+            )
+        if macs:
+            return Verdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and nothing tells whose the address is")
+        return Verdict(DOUBTFUL, "nothing tells whose the address is")
+
+    def _recorded(self, endpoints: t.Sequence[Endpoint]) -> Verdict:
+        for one in endpoints:
+            if one.host_link in self._own:
+                return Verdict(KEEP, f"{one.host_link}, the node's end of {one.pod}'s link, is there")
+        one = endpoints[0]
+        return self._unless_hidden(f"azure-vnet's state has {one.pod} there, and no interface has its MAC {one.mac}")
+
+    def _unless_hidden(self, reason: str) -> Verdict:
+        if self._is_whole:
+            return Verdict(REMOVE, reason)
+        return Verdict(DOUBTFUL, f"{reason}, but not all network namespaces could be read")
+
+    def _is_listed(self, address: str) -> bool:
+        packed = fields.address(address)[1]
+        return any(
+            len(base or packed) == len(packed) and fields.contains((base, length), packed)
+            for base, length in self._evidence.addresses
+        )
+
+    def _node(self, shape: Shape) -> Verdict:
+        """Of a rule for the whole node: it goes with the last of azure-vnet's pods."""
+        if not self._is_azures(shape):
+            return Verdict(DOUBTFUL, "it has the shape of azure-vnet's, but nothing tells that it is not another's")
+        living, unsure = self._pods[KEEP], self._pods[DOUBTFUL]
+        if living:
+            return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} lives")
+        if unsure:
+            return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and nothing tells whether azure-vnet's pod lives")
+        if not self._is_whole:
+            return Verdict(DOUBTFUL, "not all network namespaces could be read")
+        return Verdict(REMOVE, "no pod of azure-vnet is left")
+
+    def _is_azures(self, shape: Shape) -> bool:
+        evidence = self._evidence
+        configured = [one for one in evidence.configurations if one.is_azure]
+        is_known = bool(evidence.states or configured or evidence.bridges)
+        bridges = evidence.bridges.union(
+            *(state.bridges for state in evidence.states), (one.bridge for one in configured)
+        )
+        if shape.kind in ("source MAC", "ARP reply"):
+            macs = self._nics.get(shape.link, set()) if shape.link else self._macs_of_nics
+            return is_known and shape.mac in macs
+        if shape.kind in ("flooded replies", "solicitation"):
+            return is_known and shape.link in self._nics
+        if shape.kind == "tunnel":
+            return shape.link in bridges or is_known and shape.link == "az+"
+        if shape.kind == "ARP drop":
+            return is_known and shape.link.startswith("az")
+        if shape.kind == "subnet":
+            return is_known and shape.prefix in {SOLICITED_NODES}.union(*(state.subnets for state in evidence.states))
+        if shape.kind == "routed host":
+            hosts = {NODE_LOCAL_DNS}.union(*(one.hosts for one in configured))
+            return self._is_listed(shape.address) or is_known and shape.address in hosts
+        return is_known

@@ -1,0 +1,240 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What azure-vnet left on the node, and what would bring it back."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from .._cni import cni_backend
+from .._core.converge import Operation, Plan, Plane, Step
+from .._core.errors import Refusal
+from .._core.fields import Prefix
+from .._interfaces import interfaces_backend
+from .._interfaces.neighbour import Neighbour
+from .._platform import files, library
+from .._routing.route import Route
+from .._routing.routing_backend import DELETE, Apply, Change
+from . import backup, backup_resource, ebtables, leftovers
+from .backup import Run
+from .backup_resource import BackupFile
+from .ebtables import Place, Removed
+from .ebtables_backend import PutBack, Take
+from .leftover_backends import LeftoverEdges
+from .leftovers import Configuration, Evidence, Judge, Verdict
+
+MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
+
+
+class Wish(t.NamedTuple):
+    """The module's options. backends: those that are to be looked at."""
+
+    addresses: tuple[Prefix, ...] = ()
+    backends: tuple[str, ...] = ebtables.BACKENDS
+    neighbours: bool = True
+    routes: bool = True
+
+
+class Observed(t.NamedTuple):
+    """files: those of azure-vnet's that would bring its rules back, by path. routes: with their protocols.
+
+    troubles: files that could not be understood, each a sentence.
+    """
+
+    chains: ebtables.Chains
+    evidence: Evidence
+    files: t.Mapping[str, files.Content]
+    routes: tuple[tuple[Route, int], ...]
+    backup: backup_resource.Observed
+    troubles: tuple[str, ...]
+
+
+class Judged(t.NamedTuple):
+    """A rule of azure-vnet's, by its place and number in the chain."""
+
+    place: Place
+    number: int
+    text: str
+    verdict: Verdict
+
+    def report(self) -> dict[str, str]:
+        return {**self.place._asdict(), "rule": self.text, "reason": str(self.verdict)}
+
+
+class Findings(t.NamedTuple):
+    """What was found of azure-vnet's rules, and what is removed of the others. troubles: as observed."""
+
+    rules: tuple[Judged, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[tuple[Route, int], ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+class AzureVnetLeftovers:
+    """Holds the node free of leftovers; what is removed is kept in a backup. Reports the findings."""
+
+    name = "azure-vnet's leftovers"
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, edges: LeftoverEdges, wish: Wish, kept: BackupFile) -> None:
+        self._edges = edges
+        self._wish = wish
+        self._backup = kept
+
+    def observe(self) -> Observed:
+        kept = self._backup.observe()
+        here = {path: self._edges.files.read(path) for path in leftovers.STATE_FILES}
+        configured = cni_backend.configurations()
+        to_move = [
+            path
+            for path, one in configured.items()
+            if not one.is_inert and (one.content.is_azure or path == leftovers.CONFIGURATION)
+        ]
+        found = {**here, **{path: self._edges.files.read(path) for path in to_move}}
+        for path, one in found.items():
+            if one is not None and not isinstance(one, files.Content):
+                raise Refusal(
+                    f"{path} is no regular file, so that it can not be moved away, and azure-vnet could write its rules again by"
+                    " it. Nothing was changed. Put what it leads to in its place, or remove it"
+                )
+        present = {path: content for path, content in found.items() if isinstance(content, files.Content)}
+        moved = [one for run in kept.runs for one in run.files]
+        texts = [(path, one.text) for path, one in present.items()] + [(one.path, one.text) for one in moved]
+        states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
+        troubles = tuple(
+            f"{path} {state.trouble}: that part of it is no evidence." for path, state in states if state.trouble
+        )
+        configurations = [one.content for one in configured.values()] + [
+            leftovers.configuration_from(text) for path, text in texts if path.startswith(leftovers.CNI_FOLDER)
+        ]
+        routes = tuple(self._edges.links.routes())
+        evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
+        return Observed(self._edges.tables.read(self._wish.backends), evidence, present, routes, kept, troubles)
+
+    def _evidence(
+        self,
+        runs: backup.Runs,
+        states: t.Sequence[leftovers.State],
+        configurations: t.Sequence[Configuration],
+        routes: t.Iterable[tuple[Route, int]],
+    ) -> Evidence:
+        links = interfaces_backend.read()
+        configured = {one.bridge for one in configurations if one.is_azure}.union(*(state.bridges for state in states))
+        own = [one for one in links.found if not one.namespace]
+        bridges = {one.link for one in own if leftovers.BRIDGE.fullmatch(one.link) or one.link in configured}
+        host_routes: dict[str, frozenset[str]] = {}
+        for route, _protocol in routes:
+            if route.address and route.table == MAIN_TABLE:
+                host_routes[route.address] = host_routes.get(route.address, frozenset()) | route.links
+        return Evidence(
+            tuple(states),
+            frozenset(itertools.chain.from_iterable(map(_former, runs))),
+            tuple(configurations),
+            links.found,
+            links.is_whole,
+            frozenset(bridges),
+            frozenset(one.link for one in own if one.master in bridges),
+            tuple(self._edges.links.neighbours()),
+            host_routes,
+            self._wish.addresses,
+        )
+
+    def plan(self, observed: Observed) -> Plan:
+        judge = Judge(observed.evidence, observed.chains)
+        judged = tuple(_judged(judge, observed.chains))
+        removed = tuple(_removed(judged, observed.chains))
+        neighbours = tuple(self._doomed_neighbours(judge, observed.evidence)) if self._wish.neighbours else ()
+        routes = tuple(self._doomed_routes(judge, observed)) if self._wish.routes else ()
+        moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
+        run = Run(removed, moved, neighbours, routes)
+        findings = Findings(judged, neighbours, routes, observed.troubles)
+        if run.is_empty:
+            return Plan(report=findings)
+        return Plan(tuple(self._steps(observed, run)), _shown(run), report=findings)
+
+    def _doomed_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
+        for neighbour in evidence.neighbours:
+            if neighbour.link in evidence.bridges and judge.neighbour(neighbour).is_leftover:
+                yield neighbour
+
+    def _doomed_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
+        for route, protocol in observed.routes:
+            if route.address and not route.unread and route.table == MAIN_TABLE and len(route.links) == 1:
+                (link,) = route.links
+                is_azures = link in observed.evidence.bridges or leftovers.HOST_LINK.fullmatch(link)
+                if is_azures and judge.route(route.address, link).is_leftover:
+                    yield route, protocol
+
+    def _steps(self, observed: Observed, run: Run) -> t.Iterator[Step]:
+        """What would bring the rules back goes first; and all that goes is in the backup before."""
+        if run.neighbours or run.routes:
+            yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
+        yield from self._backup.steps(observed.backup, (*observed.backup.runs, run))
+        for path, content in observed.files.items():
+            yield Step(f"move {path} into {self._backup.path}", files.Remove(path), files.Put(path, content))
+        for backend in self._wish.backends:
+            of_backend = tuple(one for one in run.removed if one.place.backend == backend)
+            if of_backend:
+                count = sum(len(one.gone) for one in of_backend)
+                summary = f"remove {count} rules of the {backend} backend"
+                yield Step(summary, Take(backend, of_backend), PutBack(backend, of_backend))
+        for summary, protocol, changes in netlink_changes(DELETE, run.neighbours, run.routes):
+            undo = tuple(
+                change.inverse() for change in changes if not isinstance(change.item, Neighbour) or change.item.mac
+            )
+            yield Step(f"remove {summary}", Apply(protocol, changes), Apply(protocol, undo))
+
+    def perform(self, operation: Operation) -> None:
+        self._edges.perform(operation)
+
+
+def netlink_changes(
+    verb: str, neighbours: t.Sequence[Neighbour], routes: t.Sequence[tuple[Route, int]]
+) -> t.Iterator[tuple[str, int, tuple[Change, ...]]]:
+    """What is changed, the protocol, and the changes: neighbours first, then the routes of each protocol."""
+    if neighbours:
+        yield f"{len(neighbours)} neighbours", 0, tuple(Change(verb, one) for one in neighbours)
+    for protocol in sorted({protocol for _route, protocol in routes}):
+        changes = tuple(Change(verb, route) for route, of_route in routes if of_route == protocol)
+        yield f"{len(changes)} routes", protocol, changes
+
+
+def _former(run: Run) -> t.Iterator[tuple[str, str]]:
+    """Addresses and MACs of pods whose rules the run removed."""
+    for one in run.removed:
+        for number in one.gone:
+            shape = leftovers.shape_of(one.place, one.rules[number])
+            if shape and shape.kind == "pod":
+                yield shape.address, shape.mac
+
+
+def _judged(judge: Judge, chains: ebtables.Chains) -> t.Iterator[Judged]:
+    for place, rules in chains.items():
+        for number, rule in enumerate(rules):
+            verdict = judge.rule(place, rule)
+            if verdict:
+                yield Judged(place, number, rule.text, verdict)
+
+
+def _removed(judged: t.Sequence[Judged], chains: ebtables.Chains) -> t.Iterator[Removed]:
+    gone: dict[Place, set[int]] = {}
+    for one in judged:
+        if one.verdict.is_leftover:
+            gone.setdefault(one.place, set()).add(one.number)
+    for place, numbers in gone.items():
+        yield Removed(place, chains[place], frozenset(numbers))
+
+
+def _shown(run: Run) -> str:
+    rules = [
+        f"{one.place.backend} {one.place.table}: -A {one.place.chain} {one.rules[number].text}\n"
+        for one in run.removed
+        for number in sorted(one.gone)
+    ]
+    neighbours = [f"ip neigh {one}\n" for one in run.neighbours]
+    moved = [f"# {one.path}\n" for one in run.files]
+    return "".join([*moved, *rules, *neighbours, *(f"{route}\n" for route, _protocol in run.routes)])

@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The DNS servers and search domains that systemd-resolved keeps for a link."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from .._core.errors import Failure
+from .._platform import process
+
+TOLD = "/run/systemd/resolve/netif"
+RUNNING = "/run/systemd/resolve/resolv.conf"  # resolved writes it when it starts
+
+PATIENCE, PAUSE = 2.0, 0.1  # seconds
+
+
+class Dns(t.NamedTuple):
+    servers: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+
+
+class Set(t.NamedTuple):
+    """Have a link use these and no others; an empty ``dns`` gives it back what its network daemon says."""
+
+    link: str
+    dns: Dns
+
+
+class Resolved:
+    """The edge."""
+
+    def __init__(self, run: process.Runner) -> None:
+        self._run = run
+
+    def read(self, link: str) -> Dns:
+        """Empty where resolved does not run or knows nothing of the link. Starts programs that only ask."""
+        program = process.find("resolvectl")
+        if program is None or not os.path.exists(RUNNING):
+            return Dns()
+        return Dns(*(self._ask(program, what, link) for what in ("dns", "domain")))
+
+    def _ask(self, program: str, what: str, link: str) -> tuple[str, ...]:
+        """The line is ``Link 3 (azure0): 168.63.129.16``."""
+        done = self._run([program, what, link], None)
+        _link, _colon, words = done.stdout.partition("): ")
+        return tuple(words.split()) if done.rc == 0 else ()
+
+    def is_told(self, index: int) -> bool:
+        """Whether somebody has set the link's DNS at run time; resolved keeps that over a restart, in a file for each link."""
+        return os.path.exists(f"{TOLD}/{index}")
+
+    def perform(self, operation: Set) -> None:
+        """Raises Failure with what resolvectl said.
+
+        resolved may not have heard yet of a link that has just been made, or that has just come out of a bridge.
+        """
+        program, (link, dns) = process.find("resolvectl") or "resolvectl", operation
+        commands = [["dns", link, *dns.servers], ["domain", link, *(dns.domains or ("",))]]
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            done = [self._run([program, *words], None) for words in (commands if dns.servers else [["revert", link]])]
+            trouble = next((one.stderr.strip() or str(one.rc) for one in done if one.rc != 0), "")
+            if not trouble and dns in (Dns(), self.read(link)):
+                return
+            if time.monotonic() > deadline:
+                raise Failure(f"resolvectl could not set the DNS of {link}: {trouble or 'it is not kept'}")
+            time.sleep(PAUSE)
+
+    def verify(self, operation: Set) -> list[str]:
+        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        if operation.dns in (Dns(), self.read(operation.link)):
+            return []
+        return [f"the DNS of {operation.link} is not as it was"]

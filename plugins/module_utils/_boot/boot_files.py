@@ -1,0 +1,212 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The files that a unit of ours loads at boot: where the option ``path`` wants them, and wherever earlier runs have put them.
+
+The unit names what it loads, and while nothing moves that is the only memory of it. A run that brings, moves or removes the
+files first writes a record beside the unit. It names each path that the run is about, and goes with the last step: whichever
+of the steps between was the last of a killed run, the next one knows where to look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from .._core import names
+from .._core.converge import Plan, Plane, Step
+from .._core.errors import Failure, Invalid
+from .._platform import files, managed_files
+from .._platform.managed_files import HEADING, Entry, ManagedFiles
+from . import boot_unit, units
+
+NOTE = "# A run moves or removes what lies here. If it was killed, the next run for this unit completes that.\n"
+
+
+def program(path: str) -> str:
+    """Where the program stands that goes with a file."""
+    return f"{path}.pyz"
+
+
+# Where systemd and its helpers take each file for their own.
+SYSTEMDS = ("/etc/systemd/system", "/etc/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
+
+
+def record(unit: str) -> str:
+    """Where the record stands; systemd passes over the name, which is no unit's."""
+    return f"{units.path_of(unit)}.files"
+
+
+def check_path(path: str) -> None:
+    """Raises Invalid for a path among systemd's own files, and for one in /run, where our records are as well."""
+    if names.is_in_run(path):
+        raise Invalid("path", path, "outside /run, which a boot empties")
+    for folder in SYSTEMDS:
+        if path.startswith(f"{folder}/"):
+            raise Invalid("path", path, f"outside {folder}, where systemd keeps its own")
+
+
+def loaded_path(edge: files.Files, unit: str) -> str:
+    """What our unit loads as it stands on the node: it is ours, whatever is in it. Empty where it loads nothing."""
+    found = edge.read(units.path_of(unit))
+    if isinstance(found, files.Content) and found.text.startswith(HEADING):
+        return boot_unit.loaded_path(found.text)
+    return ""
+
+
+class Known(t.NamedTuple):
+    """What the unit loads, and what the record names. ``record``: None where there is none and none is needed."""
+
+    loaded: str
+    recorded: frozenset[str] = frozenset()
+    record: managed_files.Observed | None = None
+
+
+class Observed(t.NamedTuple):
+    """What is known of the paths, and the files of each path that the stage is about."""
+
+    known: Known
+    files: tuple[managed_files.Observed, ...]
+
+
+class BootFiles:
+    """Holds the files of ``path``, or none, while ``unit`` loads them.
+
+    entries: gives the file at a path and its program; with False for both gone.
+    """
+
+    def __init__(
+        self,
+        edge: files.Files,
+        unit: str,
+        path: str,
+        desired: bool,
+        entries: t.Callable[[str, bool], t.Sequence[Entry]],
+    ) -> None:
+        self.edge = edge
+        self.path = path
+        self.arriving = [entry for entry in entries(path, True) if entry.wish is not None] if desired else []
+        self._unit = unit
+        self._entries = entries
+
+    def stages(self) -> tuple[Arriving, Leaving]:
+        """What comes before the unit, and what goes after it: a boot may read the unit between any two steps."""
+        return Arriving(self), Leaving(self)
+
+    def observe(self) -> Known:
+        loaded, path = loaded_path(self.edge, self._unit), record(self._unit)
+        found = self.edge.read(path)
+        if found is None and not self._is_moving(loaded) and not self.edge.is_left_over(path):
+            return Known(loaded)
+        recorded = paths_in(found.text) if isinstance(found, files.Content) else ()
+        return Known(loaded, frozenset(recorded), self._record(()).observe())
+
+    def _is_moving(self, loaded: str) -> bool:
+        """Whether the unit does not name all that the run is about, before and after."""
+        return loaded != (self.path if self.arriving else "")
+
+    def _record(self, paths: t.Collection[str]) -> ManagedFiles:
+        """Holds the record; without paths there is none."""
+        path = record(self._unit)
+        wish = NOTE + "".join(f"{one}\n" for one in sorted(paths)) if paths else None
+        return ManagedFiles(self.edge, [managed_files.text(path, wish)], "permanent", claimed=(path,))
+
+    def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """The steps by which the record comes, and those by which it goes."""
+        seen = known.record
+        coming: tuple[Step, ...] = ()
+        if seen is None:
+            return (), ()
+        if self._is_moving(known.loaded):
+            announced = self._record({*known.recorded, known.loaded, self.path} - {""})
+            coming, seen = announced.plan(seen).steps, announced.reached(seen)
+        return coming, self._record(()).plan(seen).steps
+
+    def leaving(self, path: str) -> list[Entry]:
+        """What shall be gone at a path. The name of a former program may be that of the file that arrives."""
+        arriving = {entry.path for entry in self.arriving}
+        return [entry for entry in self._entries(path, False) if entry.path not in arriving]
+
+    def held(self, entries: t.Sequence[Entry], loaded: str) -> ManagedFiles:
+        """A path in the record alone does not make a file ours: someone may have put another one there since."""
+        return ManagedFiles(self.edge, entries, claimed=(loaded, program(loaded)) if loaded else ())
+
+
+class Arriving:
+    """Announces in the record what the run is about; then the files of the desired path come."""
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, placement: BootFiles) -> None:
+        self._of = placement
+        self.name = ", ".join([entry.path for entry in placement.arriving] or [placement.path])
+
+    def _held(self, loaded: str) -> list[ManagedFiles]:
+        return [self._of.held(self._of.arriving, loaded)] if self._of.arriving else []
+
+    def observe(self) -> Observed:
+        known = self._of.observe()
+        return Observed(known, tuple(held.observe() for held in self._held(known.loaded)))
+
+    def plan(self, observed: Observed) -> Plan:
+        coming, _going = self._of.noting(observed.known)
+        plans = [held.plan(seen) for held, seen in zip(self._held(observed.known.loaded), observed.files)]
+        return _joined(plans, before=coming)
+
+    def perform(self, operation: files.Operation) -> None:
+        for held in self._held(""):
+            held.perform(operation)
+            return
+        # Absent goes on without a record where the disk is full: it serves a run that is killed, and files go all the same.
+        with contextlib.suppress(Failure) if isinstance(operation, files.Put) else contextlib.nullcontext():
+            self._of.edge.perform(operation)
+
+
+class Leaving:
+    """Removes what the unit no longer needs, at each path that it or the record names, and then the record."""
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, placement: BootFiles) -> None:
+        self._of = placement
+        self.name = placement.path
+
+    def _held(self, known: Known) -> list[ManagedFiles]:
+        """What removes the files of each path; those in a folder within another one come first."""
+        paths = {*known.recorded, known.loaded, self._of.path} - {""}
+        ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
+        return [self._of.held(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
+
+    def observe(self) -> Observed:
+        known = self._of.observe()
+        observed = tuple(held.observe() for held in self._held(known))
+        found = [path for one in observed for path, what in one.found.items() if what is not None]
+        self.name = ", ".join(found) or self.name  # kept for the diff, which is told when they have gone
+        return Observed(known, observed)
+
+    def plan(self, observed: Observed) -> Plan:
+        _coming, going = self._of.noting(observed.known)
+        plans = [held.plan(seen) for held, seen in zip(self._held(observed.known), observed.files)]
+        return _joined(plans, after=going)
+
+    def perform(self, operation: files.Operation) -> None:
+        self._of.edge.perform(operation)
+
+
+def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
+    """Without the record's own text, as the record does not outlast the run."""
+    steps = (*before, *(step for plan in plans for step in plan.steps), *after)
+    texts = ("\n".join(filter(None, part)) for part in ((one.before for one in plans), (one.after for one in plans)))
+    return Plan(steps, *texts)
+
+
+def paths_in(text: str) -> t.Iterator[str]:
+    """The paths in a record's text. A line that no run has written is passed over."""
+    for line in text.splitlines():
+        try:
+            check_path(names.path("path", line))
+        except Invalid:
+            continue
+        yield line

@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which Python a unit of ours names."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._platform import files
+from .._platform.managed_files import HEADING
+from . import boot_unit, interpreters, units
+from .boot_unit import BootUnit
+from .unit_state import Verdict
+
+
+def interpreter(edge: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
+    """The one that the unit on the node names, while nothing about the unit is to change and it lasts; or else a new choice.
+
+    So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for this. A
+    unit that has failed may have failed by its interpreter.
+
+    unit: the unit with an interpreter. Raises Refusal where the node has none.
+    """
+    found = edge.read(units.path_of(unit("").name))
+    named = boot_unit.interpreter(found.text) if isinstance(found, files.Content) else ""
+    if named and found == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
+        name = unit(named).name
+        if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not Verdict.FAILED:
+            return named
+    return interpreters.choose()

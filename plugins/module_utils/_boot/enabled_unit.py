@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A systemd unit of ours: its file, the link by which its target starts it, and its drop-in for another unit, if any."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Step
+from .._platform import files, managed_files
+from . import units
+from .boot_unit import BootUnit
+from .telling_systemd import told
+from .unit_state import Verdict
+
+
+class Observed(t.NamedTuple):
+    """What each of the groups observed, and what systemd, where it runs here, makes of the unit."""
+
+    groups: tuple[managed_files.Observed, ...]
+    is_managed: bool
+    verdict: Verdict
+
+
+class EnabledUnit:
+    """Holds ``unit`` placed and enabled (``wish``), or absent.
+
+    starts: whether the unit has to be active now as well: it is started where it is not, and where it then fails, so does
+        the step. One that was skipped by its own ExecCondition= is as it should be. One that is removed is forgotten: its
+        file is gone by then, so that no command of it is run.
+    is_resident: whether its program stays. With ``starts`` it is then restarted where its unit has changed, and as it was
+        before if the run is undone.
+    """
+
+    plane = Plane.PERMANENT
+
+    def __init__(
+        self,
+        edge: files.Files,
+        systemd: units.Units,
+        unit: BootUnit,
+        wish: bool,
+        starts: bool,
+        is_resident: bool = False,
+    ) -> None:
+        self.name = units.path_of(unit.name)
+        self._edge = edge
+        self._systemd = systemd
+        self._unit = unit.name
+        self._wish = wish
+        self._starts = starts
+        self._is_resident = is_resident
+        drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
+        enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
+        # A boot must never find a link to a unit that is not there.
+        order = [managed_files.text(self.name, unit.text if wish else None)]
+        order += [managed_files.text(drop_in, unit.drop_in if wish else None)] if unit.drop_in else []
+        order += [managed_files.link(enabling, self.name, wish)]
+        instead = "set permanent to false"
+        groups = [managed_files.ManagedFiles(edge, [entry], "permanent", instead) for entry in order]
+        self._groups = groups if wish else groups[::-1]
+
+    def observe(self) -> Observed:
+        is_managed = self._systemd.is_running()
+        verdict = self._verdict() if is_managed else Verdict.INACTIVE
+        return Observed(tuple(group.observe() for group in self._groups), is_managed, verdict)
+
+    def _verdict(self) -> Verdict:
+        """systemd is asked where the unit has to be active. For all else it is enough whether anything of it is active."""
+        if self._wish and self._starts:
+            return self._systemd.verdict(self._unit)
+        return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
+
+    def plan(self, observed: Observed) -> Plan:
+        plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
+        placing = told([step for plan in plans for step in plan.steps], observed.is_managed)
+        if not observed.is_managed:
+            return Plan(placing, *_texts(plans))
+        starting = tuple(self._afterwards(placing, observed))
+        if starting and not placing:
+            desired = Verdict.ACTIVE if self._wish else Verdict.INACTIVE
+            shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, desired))
+            return Plan(starting, *shown)
+        return Plan((*self._before(placing, observed), *placing, *starting), *_texts(plans))
+
+    def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+        """The first steps are the last to be undone: the files are as they were before, and systemd has read them."""
+        is_ending = self._starts or not self._wish
+        if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
+            yield Step(f"have {self._unit} run on", undo=units.Restart(self._unit))
+        if placing and self._wish and self._starts and observed.groups[0].found[self.name] is None:
+            yield Step(f"have systemd know nothing of {self._unit}", undo=units.Forget(self._unit))
+
+    def _afterwards(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+        if not self._wish:
+            if placing or observed.verdict is Verdict.ACTIVE:  # a run may have been killed between the two
+                yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
+        elif observed.verdict is Verdict.ACTIVE:
+            if placing and self._is_resident and self._starts:
+                yield Step(f"restart {self._unit}", units.Restart(self._unit))
+        elif self._starts and (placing or observed.verdict not in (Verdict.SKIPPED, Verdict.QUEUED)):
+            back = units.Forget(self._unit) if self._is_resident else None
+            yield Step(f"start {self._unit}", units.Start(self._unit), back)
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, t.get_args(units.Operation)):
+            self._systemd.perform(operation)
+        else:
+            self._edge.perform(operation)
+
+
+def _texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
+    before, after = ("\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans)))
+    return before, after

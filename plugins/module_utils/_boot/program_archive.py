@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The boot program as one file: a zip archive that Python runs, made of the very modules that the Ansible modules use."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import io
+import re
+import typing as t
+import zipfile
+
+if t.TYPE_CHECKING:
+    import importlib.abc
+    import importlib.machinery
+
+# This part alone is read by any Python, 2.7 as well, and says which is needed; interpreters.OLDEST. 255 fails a unit.
+MAIN = """\
+import sys
+
+if sys.version_info < (3, 9):
+    found = (sys.executable, sys.version.split()[0])
+    sys.stderr.write("kubenode.datapath needs Python 3.9 or newer at boot; %s is Python %s.\\n" % found)
+    sys.exit(255)
+
+from kubenode.{} import main
+
+sys.exit(main())
+"""
+# The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
+DATE = (1980, 1, 1, 0, 0, 0)
+# What a module of ours imports of ours, as it begins or later, where it needs it.
+IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+def archive(program: str) -> str:
+    """A node program with all that it imports of this collection. program: as ``_nftables.ipv6_program``.
+
+    None of it is imported for that: most runs find the program in place. Its bytes are returned as text, in which those that are
+    no UTF-8 are surrogates.
+    """
+    root = __name__.rpartition("._boot.")[0]
+    sources = {"__main__.py": MAIN.format(program), "kubenode/__init__.py": ""}
+    for full_name, source in _sources(f"{root}.{program}").items():
+        part = full_name[len(root) + 1 :]
+        folder, _dot, _name = part.rpartition(".")
+        if folder:
+            sources[f"kubenode/{folder}/__init__.py"] = ""
+        sources[f"kubenode/{part.replace('.', '/')}.py"] = source
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as zipped:  # not compressed: an operator can read what his node runs
+        for path, source in sorted(sources.items()):
+            zipped.writestr(zipfile.ZipInfo(path, DATE), source)
+    return packed.getvalue().decode("utf-8", "surrogateescape")
+
+
+def _sources(first: str) -> dict[str, str]:
+    """By name, that of a module, of the modules that it imports, and these."""
+    ahead, found = [first], {}
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found[name] = t.cast("importlib.abc.InspectLoader", _spec(name).loader).get_source(name) or ""
+            ahead += _imported(name.rpartition(".")[0], found[name])
+    return found
+
+
+def _imported(package: str, source: str) -> t.Iterator[str]:
+    """Either the module itself is imported, or, from a package, what is in it."""
+    for relative, names in IMPORT.findall(source):
+        base = importlib.util.resolve_name(relative, package)
+        is_package = _spec(base).submodule_search_locations is not None
+        modules = [f"{base}.{name}" for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))]
+        yield from modules if is_package else [base]
+
+
+@functools.cache
+def _spec(name: str) -> importlib.machinery.ModuleSpec:
+    found = importlib.util.find_spec(name)
+    if found is None:
+        raise ModuleNotFoundError(f"{name}, a part of the boot program, is not there")
+    return found

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A unit and the files that its program reads: rehearsed whenever one of them has changed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Resource, Step
+from .._platform import files
+from . import enabled_unit, units
+from .boot_unit import BootUnit
+
+
+class Observed(t.NamedTuple):
+    loaded: t.Any
+    enabled: enabled_unit.Observed
+
+
+class RehearsedUnit:
+    """Holds ``loaded`` and ``enabled``, which names them, and rehearses the boot between the two.
+
+    The program is run where it then lies, as ``unit`` runs it. It is enabled, and started, only when that went well.
+    """
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, loaded: Resource, enabled: enabled_unit.EnabledUnit, unit: BootUnit) -> None:
+        self.name = f"{loaded.name}, {enabled.name}"
+        self._loaded = loaded
+        self._enabled = enabled
+        self._unit = unit
+
+    def observe(self) -> Observed:
+        return Observed(self._loaded.observe(), self._enabled.observe())
+
+    def plan(self, observed: Observed) -> Plan:
+        loaded, enabled = self._loaded.plan(observed.loaded), self._enabled.plan(observed.enabled)
+        if not loaded.steps and not enabled.steps:
+            return Plan()
+        from . import boot_rehearsal  # a run that finds all in place does not need it
+
+        rehearsal = Step(f"rehearse the start of {self._unit.name}", boot_rehearsal.Rehearse(self._unit.rehearsal))
+        before, after = (
+            "\n".join(filter(None, texts)) for texts in ((loaded.before, enabled.before), (loaded.after, enabled.after))
+        )
+        return Plan((*loaded.steps, rehearsal, *enabled.steps), before, after)
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, t.get_args(files.Operation)):
+            self._loaded.perform(operation)  # which checks a text that it knows before it is written
+        elif isinstance(operation, t.get_args(units.Operation)):
+            self._enabled.perform(operation)
+        else:
+            from . import boot_rehearsal
+
+            boot_rehearsal.perform(operation)

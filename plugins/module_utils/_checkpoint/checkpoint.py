@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a checkpoint is: a change that the node takes back by itself unless it is told in time that all is well."""
+
+from __future__ import annotations
+
+import decimal
+import time
+import typing as t
+
+from .._core.errors import Invalid
+
+OPTION = "checkpoint"
+SHORTEST = 5  # seconds; a new connection and one more command over it take about two
+LONGEST = 3600  # seconds; every other change of the node is refused meanwhile
+
+
+class Armed(t.NamedTuple):
+    """A checkpoint that waits.
+
+    identity: tells it from others on this node. who: the module, and where its connection came from.
+    since: seconds since the epoch, for people. deadline: on this boot's monotonic clock, in seconds.
+    run: the pid of the run that armed it and that process's start in clock ticks since boot.
+    namespace: device and inode of the network namespace that was changed.
+    watchdog: the systemd timer that will roll back, or the process, as ``run``.
+    """
+
+    identity: str
+    who: str
+    since: float
+    seconds: int
+    deadline: float
+    run: tuple[int, int]
+    namespace: tuple[int, int]
+    watchdog: str | tuple[int, int]
+
+    def __str__(self) -> str:
+        return f"the checkpoint of {self.who}, armed at {clock(self.since)} for {self.seconds} s"
+
+
+class Entry(t.NamedTuple):
+    """What the journal has of a step: what it does, and the operation of a system edge that takes it back."""
+
+    summary: str
+    undo: t.Any
+
+
+class RolledBack(t.NamedTuple):
+    """A checkpoint that was not confirmed.
+
+    since, at: when it was armed and when rolled back, in seconds since the epoch. steps: how many were taken back.
+    left: what somebody else has changed since. failed: what could not be taken back, with the reason.
+    """
+
+    identity: str
+    who: str
+    since: float
+    at: float
+    reason: str
+    steps: int = 0
+    left: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        left = f" Left, as somebody else has changed it since: {'; '.join(self.left)}." if self.left else ""
+        failed = f" Could not be undone: {'; '.join(self.failed)}." if self.failed else ""
+        undone = f"{self.steps} step{'s' if self.steps != 1 else ''} undone"
+        return (
+            f"the change of {self.who} was rolled back at {clock(self.at)}, as {self.reason}; {undone}.{left}{failed}"
+        )
+
+
+def clock(seconds: float) -> str:
+    """A time for people."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def seconds(given: object) -> int:
+    """The option's value, 0 for none. Raises Invalid.
+
+    What AnsibleModule takes for an integer is one here, as ``30.0``, which a template's division gives: the controller must not
+    leave a checkpoint alone that the module arms.
+    """
+    try:
+        exact = decimal.Decimal(str(given or 0))
+        value = int(exact) if exact <= LONGEST and exact == int(exact) else -1
+    except (decimal.InvalidOperation, ValueError, OverflowError):
+        value = -1
+    if value and not SHORTEST <= value <= LONGEST:
+        raise Invalid(OPTION, given, f"0 for none, or from {SHORTEST} to {LONGEST} seconds")
+    return value

@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A run whose change the node takes back by itself, unless the controller confirms it over a new connection."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+import typing as t
+
+from .._core import codec
+from .._core.converge import Step
+from .._core.errors import Failure
+from .._platform import kernel, processes
+from . import checkpoint_backend, watchdog_backend
+from .checkpoint import Armed, Entry
+
+
+class Checkpoint:
+    """Keeps a change by the module ``who`` open for ``seconds``.
+
+    waits: what the controller has to know to confirm it; None while nothing was armed.
+    """
+
+    def __init__(self, seconds: int, who: str) -> None:
+        self._seconds = seconds
+        self._who = who
+        self.waits: dict[str, t.Any] | None = None
+
+    @contextlib.contextmanager
+    def armed(self, steps: t.Sequence[Step]) -> t.Iterator[t.Callable[[Step], None]]:
+        """Armed from before the block, unless the block raises: whoever raises has taken back by himself.
+
+        Gives what notes a step before it is done. Raises Failure or Missing where the node could not take ``steps`` back.
+        """
+        from . import rollback_program  # all the edges: not for a run that has nothing to change
+
+        found = self._arm(rollback_program.libraries([step.undo for step in steps]))
+
+        def note(step: Step) -> None:
+            if step.undo is not None:
+                checkpoint_backend.note(codec.encode(Entry(step.summary, step.undo), rollback_program.KNOWN))
+
+        try:
+            yield note
+        except BaseException:
+            checkpoint_backend.clear()
+            watchdog_backend.stop(found.watchdog)
+            raise
+        self.waits = {
+            "id": found.identity,
+            "left": found.deadline - time.monotonic(),
+            "life": kernel.life(),
+        }
+
+    def _arm(self, libraries: t.Sequence[str]) -> Armed:
+        """A run that is killed on the way has armed nothing, and its watchdog will find nothing to do."""
+        from .._boot.program_archive import archive
+
+        identity = secrets.token_hex(4)
+        checkpoint_backend.prepare(archive("_checkpoint.rollback_program"))
+        try:
+            dog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
+            found = Armed(
+                identity,
+                f"{self._who} from {processes.ssh_peer()}",
+                time.time(),
+                self._seconds,
+                deadline,
+                processes.myself(),
+                processes.network_namespace(),
+                dog,
+            )
+            checkpoint_backend.arm(found)
+            if (
+                time.monotonic() > deadline - watchdog_backend.HEAD_START
+            ):  # it may have been here before, and found nothing
+                raise Failure(f"to arm the checkpoint took longer than its {self._seconds} s")
+        except BaseException:
+            checkpoint_backend.clear()
+            raise
+        return found

@@ -1,0 +1,266 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Undoes a change that was made under a checkpoint, or hears that it may stay. What it does is in the node's log.
+
+Started as ``rollback.pyz VERB ARGUMENT...``:
+
+ready LIBRARY...        says whether it could roll back what needs these Python libraries
+watch ID LIBRARY...     says so, is told when on stdin, and sleeps until then to ``expire``
+expire ID               rolls back what nobody has confirmed by the deadline
+confirm [ID [COMMAND]]  lets the change stay, if the shell command, where one is given, ends well
+rollback [ID]           rolls back at once
+status [ID]             only tells
+
+The last three answer with a line of JSON: ``state``, one of armed, confirmed, rolled back and none; ``told``, a sentence; and
+``age`` of that in seconds.
+Without the ID they are about any checkpoint, for the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import syslog
+import time
+import typing as t
+
+from .._azure_vnet import resolved_backend
+from .._boot import units
+from .._core import codec
+from .._core.errors import Failure, Left
+from .._interfaces import link_backend
+from .._interfaces.link_message import Message, Request
+from .._nftables import nft_backend
+from .._platform import files, library, lock, process, processes, sysctl
+from .._routing import routing_backend
+from .._routing.route import Hop, Route
+from .._routing.rule import Rule
+from .._routing.rule_order import Order
+from . import checkpoint_backend, watchdog_backend
+from .checkpoint import Armed, Entry, RolledBack
+
+ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
+
+# Each operation is performed, and read back, by the backend whose module it is of.
+KNOWN = codec.vocabulary(
+    *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
+    *t.get_args(files.Operation),
+    *(routing_backend.Change, *t.get_args(routing_backend.Operation)),
+    *(Message, Request, *t.get_args(link_backend.Operation)),
+    nft_backend.Replace,
+    *(resolved_backend.Dns, resolved_backend.Set),
+    *t.get_args(sysctl.Operation),
+    *t.get_args(units.Operation),
+)
+
+# How long a lock is waited for, in seconds, before its holder, if it is the run that is to be taken back, gets a signal:
+# the first lets it take back itself.
+PATIENCE: tuple[tuple[float, int], ...] = ((0.3, signal.SIGTERM), (5.0, signal.SIGKILL), (lock.PATIENCE, 0))
+
+MARGIN = 0.5  # seconds before the deadline that a command is given up: time to say so before the watchdog rolls back
+
+
+def main(arguments: t.Sequence[str] = ()) -> int:
+    verb, *rest = arguments or sys.argv[1:]
+    syslog.openlog("kubenode-checkpoint")
+    if verb not in VERBS:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    try:
+        return VERBS[verb](*rest)
+    except Exception as error:  # nobody reads what a watchdog prints
+        syslog.syslog(syslog.LOG_ERR, f"{verb}: {type(error).__name__}: {error}")
+        raise
+
+
+def libraries(operations: t.Iterable[t.Any]) -> list[str]:
+    """The Python libraries that performing them takes. Raises Missing where the node does not have them."""
+    names = library.needed(operations)
+    for name in names:
+        library.load(name, *routing_backend.MODULES)
+    return names
+
+
+def ready(*names: str) -> int:
+    for name in names:
+        library.load(name, *routing_backend.MODULES)
+    sys.stdout.write(watchdog_backend.READY)
+    sys.stdout.flush()
+    return 0
+
+
+def watch(identity: str, *names: str) -> int:
+    ready(*names)
+    deadline = sys.stdin.readline()
+    if not deadline:  # the run was killed before it has changed anything
+        return 1
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    time.sleep(max(0.0, float(deadline) - time.monotonic()))
+    return expire(identity)
+
+
+def expire(identity: str) -> int:
+    armed = _armed(identity)
+    if armed:
+        time.sleep(max(0.0, armed.deadline - time.monotonic()))
+        _roll_back(identity, f"nobody confirmed it over a new connection within {armed.seconds} s")
+    return 0
+
+
+def confirm(identity: str = "", command: str = "") -> int:
+    armed = _armed(identity)
+    trouble = _run(command, armed) if armed and command else ""
+    if trouble:
+        return rollback(identity, trouble)
+    with _locked():
+        armed = _armed(identity)
+        if armed is None:
+            return status(identity)
+        checkpoint_backend.clear()
+    watchdog_backend.stop(armed.watchdog)
+    told = f"the change of {armed.who} was confirmed"
+    syslog.syslog(syslog.LOG_INFO, told)
+    return _answer(CONFIRMED, told)
+
+
+def rollback(identity: str = "", reason: str = "it was told so") -> int:
+    _roll_back(identity, reason)
+    return status(identity)
+
+
+def status(identity: str = "") -> int:
+    armed, report = _armed(identity), checkpoint_backend.rolled_back()
+    if armed:
+        return _answer(ARMED, f"{armed}, is open", armed.since)
+    if report and identity in ("", report.identity):
+        return _answer(ROLLED_BACK, str(report), report.at)
+    return _answer(NONE, "nothing is armed, and nothing was rolled back since")
+
+
+VERBS: dict[str, t.Callable[..., int]] = {
+    verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)
+}
+
+
+def _answer(state: str, told: str, since: float | None = None) -> int:
+    age = 0.0 if since is None else time.time() - since
+    sys.stdout.write(json.dumps({"state": state, "told": told, "age": age}) + "\n")
+    return 0
+
+
+def _armed(identity: str) -> Armed | None:
+    found = checkpoint_backend.armed()
+    return found if found and identity in ("", found.identity) else None
+
+
+def _run(command: str, armed: Armed) -> str:
+    """Why the shell command did not end well; empty where it did. What it leaves in the background is not waited for."""
+    rest = max(0.0, armed.deadline - time.monotonic() - MARGIN)
+    # What is left in the background would keep a pipe open.
+    with os.fdopen(os.memfd_create("kubenode"), "w+b") as output:
+        # pylint: disable-next=ansible-bad-function,consider-using-with  # there is no AnsibleModule here
+        shell = subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = shell.wait(rest)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+            return f"checkpoint_command, {command!r}, did not end in time"
+        output.seek(0)
+        said = output.read().decode(errors="replace").strip()[-500:]
+    return f"checkpoint_command, {command!r}, answered {status}: {said}" if status else ""
+
+
+@contextlib.contextmanager
+def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
+    """The lock, deaf to signals: what is begun here is brought to its end. ``run`` has to end, should it hold the lock."""
+    for number in lock.ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.ExitStack() as stack:
+        for patience, ending in PATIENCE:
+            try:
+                stack.enter_context(process.sharing(stack.enter_context(lock.exclusive(patience=patience))))
+                break
+            except Failure:
+                if run and ending:
+                    processes.tell(run, ending)
+                elif not ending:
+                    raise
+        yield
+
+
+def _roll_back(identity: str, reason: str) -> None:
+    armed = _armed(identity)
+    if armed is None:
+        return
+    if processes.network_namespace() != armed.namespace:
+        syslog.syslog(
+            syslog.LOG_ERR,
+            f"{armed} can not be rolled back from here: this is another network namespace than the one that was changed",
+        )
+        return
+    with _locked(armed.run):
+        armed = _armed(identity)
+        if armed is None:  # the run has taken back itself, or was confirmed
+            return
+        report = replay(armed, reason)
+        checkpoint_backend.settle(report)
+    syslog.syslog(syslog.LOG_WARNING, str(report))
+    watchdog_backend.stop(armed.watchdog)
+
+
+def replay(armed: Armed, reason: str) -> RolledBack:
+    """Undoes what the journal has, the newest first; what goes wrong with one entry does not keep the others.
+
+    A step counts as undone when what it had changed was read back and is as before.
+    """
+    undone, left, failed = 0, list[str](), list[str]()
+    for line in reversed(checkpoint_backend.entries()):
+        summary, found = line[:80], len(left)
+        try:
+            summary, operation = codec.decode(line, KNOWN)
+            backend = _backend(operation)
+            try:
+                backend.perform(operation)
+            except Left as others:
+                left.append(str(others))
+            differences = backend.verify(operation)
+            failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
+            undone += not differences and len(left) == found
+        except Exception as error:  # also what nobody has foreseen: the entries before it are still to be undone
+            failed.append(f"{summary}: {error}")
+    return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
+
+
+class Backend(t.Protocol):
+    def perform(self, operation: t.Any) -> None:
+        """Does it. Raises Failure, and Left where others have changed what it is about."""
+
+    def verify(self, operation: t.Any) -> list[str]:
+        """What is not as the operation should have left it, read anew, in sentences' middles. What others changed since is no
+        part of that."""
+
+
+def _backend(operation: t.Any) -> Backend:
+    backends: dict[str, t.Callable[[], Backend]] = {
+        files.__name__: files.Files,
+        link_backend.__name__: link_backend.LinkMessages,
+        routing_backend.__name__: routing_backend.Netlink,
+        nft_backend.__name__: lambda: nft_backend.Nft(process.run, syslog.syslog),
+        resolved_backend.__name__: lambda: resolved_backend.Resolved(process.run),
+        sysctl.__name__: sysctl.Sysctl,
+        units.__name__: lambda: units.Units(process.run),
+    }
+    return backends[type(operation).__module__]()

@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An elastic network interface (ENI) of a node, as imds_info tells it or a user gives it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import FAMILIES, UINT32, Unfit
+
+
+@dataclass(frozen=True)
+class Eni:
+    """option: by which errors name it, as ``enis[1]``.
+    addresses, gateway: by family, "ipv4" and "ipv6"; the first address is the primary one.
+    name: of its link; empty where it is not plugged in, or a pod has it for itself.
+    index: of the link. device_number, network_card: AWS's. table, pods: the user's. All None, or empty, where not told.
+    """
+
+    option: str
+    name: str
+    addresses: t.Mapping[str, tuple[str, ...]]
+    gateway: t.Mapping[str, str]
+    primary: bool = False
+    index: int | None = None
+    device_number: int | None = None
+    network_card: int | None = None
+    table: int | None = None
+    pods: tuple[str, ...] = ()
+
+    def pods_of(self, family: str) -> list[str]:
+        return [pod for pod in self.pods if fields.prefix(pod)[0] == FAMILIES[family]]
+
+
+def from_list(option: str, given: object) -> tuple[Eni, ...]:
+    """All ENIs of a node. Raises Invalid for the first that can not be, and where not exactly one is the primary one."""
+    if not isinstance(given, (list, tuple)) or not given:
+        raise Invalid(option, given, "a list of at least one ENI, as imds_info returns in interfaces")
+    enis = tuple(_eni(f"{option}[{index}]", one) for index, one in enumerate(given))
+    primary = [eni for eni in enis if eni.primary]
+    if len(primary) != 1:
+        found = [eni.name or eni.option for eni in primary]
+        raise Invalid(f"{option}[].primary", found, "true of one ENI, the node's primary one")
+    if not primary[0].name:
+        raise Invalid(f"{primary[0].option}.name", None, "the link that is the node's primary ENI")
+    return enis
+
+
+def _eni(option: str, given: object) -> Eni:
+    if not isinstance(given, dict):
+        raise Invalid(option, given, f"a dictionary with {', '.join(_KEYS)}")
+    for key, value in given.items():
+        if key not in _KEYS:
+            raise Invalid(f"{option}.{key}", value, f"left out; known here are {', '.join(_KEYS)}")
+    if given.get("master"):
+        allowed = "left out: what a bridge or a bond holds is not routed by its own name; give that link as name"
+        raise Invalid(f"{option}.master", given["master"], allowed)
+    gateway = given.get("gateway") or {}
+    if not isinstance(gateway, dict) or not gateway.keys() <= FAMILIES.keys():
+        raise Invalid(f"{option}.gateway", gateway, "a dictionary with ipv4 and ipv6")
+    numbers = {key: _parsed(f"{option}.{key}", given.get(key), _number(*limits)) for key, limits in _NUMBERS.items()}
+    pods = enumerate(_list(option, given, "pods"))
+    return Eni(
+        option,
+        _parsed(f"{option}.name", given.get("name") or None, fields.link) or "",
+        {family: _addresses(f"{option}.{family}", given.get(family), family) for family in FAMILIES},
+        {family: _addresses(f"{option}.gateway.{family}", [one], family)[0] for family, one in gateway.items() if one},
+        bool(_parsed(f"{option}.primary", given.get("primary"), fields.flag)),
+        pods=tuple(_pod(f"{option}.pods[{index}]", pod) for index, pod in pods),
+        **numbers,
+    )
+
+
+# What a user may leave out. From 1: 0 is no link and no table. device-number and network-card have few digits.
+_NUMBERS = {"index": (1, 2**31 - 1), "device_number": (0, 9999), "network_card": (0, 99), "table": (1, UINT32)}
+_KEYS = ("name", "mac", "ipv4", "ipv6", "gateway", "subnets", "primary", "master", *_NUMBERS, "pods")
+
+_T = t.TypeVar("_T")
+
+
+def _parsed(option: str, given: object, parse: t.Callable[[t.Any], _T]) -> _T | None:
+    """None for what was left out. Raises Invalid."""
+    try:
+        return None if given is None else parse(given)
+    except Unfit as unfit:
+        raise Invalid(option, given, str(unfit)) from None
+
+
+def _number(low: int, high: int) -> t.Callable[[object], int]:
+    return lambda given: fields.number(given, low, high)
+
+
+def _list(option: str, given: t.Mapping[str, t.Any], key: str) -> t.Sequence[t.Any]:
+    found = given.get(key) or []
+    if not isinstance(found, (list, tuple)):
+        raise Invalid(f"{option}.{key}", found, "a list")
+    return found
+
+
+def _addresses(option: str, given: object, family: str) -> tuple[str, ...]:
+    if given is not None and not isinstance(given, (list, tuple)):
+        raise Invalid(option, given, "a list of addresses")
+    for one in given or ():
+        parsed = _parsed(option, one, fields.address)
+        if not parsed or parsed[0] != FAMILIES[family]:
+            raise Invalid(option, one, f"an {family.replace('ip', 'IP')} address")
+    return tuple(given or ())
+
+
+def _pod(option: str, given: object) -> str:
+    parsed = _parsed(option, given, fields.prefix)
+    if not parsed or not parsed[0]:
+        raise Invalid(option, given, "an IP address, or a prefix ADDRESS/LENGTH")
+    return str(given)

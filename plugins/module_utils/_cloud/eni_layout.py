@@ -1,0 +1,276 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a node with elastic network interfaces (ENIs) needs besides the rules of its pods, in the layout of a CNI.
+
+A layout says where replies marked for the primary interface are looked up, which table belongs to an ENI, and at which
+priorities. Rules for pods are the CNI's; only the layout "custom", which has no CNI, makes them.
+
+Numbers are from the sources of amazon-vpc-cni-k8s 1.23 (pkg/networkutils), cilium (pkg/datapath/linux/linux_defaults and
+routing) and terway (plugin/datapath, cmd/terway-cli/symmetric.go).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import FAMILIES, UINT32, Unfit
+from . import eni
+from .eni import Eni
+
+MAIN = "main"
+Entry = dict[str, t.Any]  # a rule or a route as policy_routes takes it
+
+
+class Layout(t.NamedTuple):
+    """mark: with its mask, what replies carry that have to leave by the primary interface.
+    mark_table: where they are looked up; main, or a table with the primary interface's default route alone.
+    table_of: the number of an ENI's table; None where it has none to be made. Raises Invalid where it can not be told.
+    is_onlink: whether a table's gateway is a neighbour by that word, or by a route of its own.
+    from_address: priority of the rule that looks an ENI's own address up in its table; 0 for none.
+    to_pod, from_pod: priorities of the rules of pods; 0 where these are the CNI's.
+    pod_links: what the node's ends of pods' links are called.
+    marks_itself: whether the CNI marks connections that come in by the primary interface.
+    ipv6_gateway: the router of each ENI, where the metadata names none.
+    clouds: those whose metadata tells all that table_of needs; empty for any.
+    """
+
+    mark: str
+    mark_priority: int
+    table_of: t.Callable[[Eni], int | None]
+    mark_table: int | str = MAIN
+    is_onlink: bool = False
+    from_address: int = 0
+    to_pod: int = 0
+    from_pod: int = 0
+    pod_links: tuple[str, ...] = ()
+    marks_itself: bool = False
+    ipv6_gateway: str = ""
+    clouds: tuple[str, ...] = ()
+
+
+def _of_device(one: Eni) -> int:
+    """amazon-vpc-cni-k8s: 2, 3, ... on the first network card."""
+    number = _device_number(one)
+    card = one.network_card or 0
+    return 10000 + number + 100 * card if card else number + 1
+
+
+def _of_interface(one: Eni) -> int:
+    """Cilium: RouteTableInterfacesOffset and the interface's number."""
+    return 10 + _device_number(one)
+
+
+def _of_index(one: Eni) -> int | None:
+    """Terway: the link's index, which is another one each time that an ENI is plugged in."""
+    return 1000 + one.index if one.index else None
+
+
+def _as_given(one: Eni) -> int:
+    table = one.table or _of_index(one)
+    if table is None:
+        raise Invalid(f"{one.option}.table", None, "given, or the link's index, from which it follows")
+    return table
+
+
+def _device_number(one: Eni) -> int:
+    number = one.device_number
+    if number is None or (number == 0 and not one.network_card):
+        allowed = "given, from 1 up: by it the CNI numbers the ENI's table. AWS says 0 until it knows"
+        raise Invalid(f"{one.option}.device_number", number, allowed)
+    return number
+
+
+LAYOUTS = {
+    "aws_vpc_cni": Layout(
+        mark="0x80/0x80",
+        mark_priority=1024,
+        table_of=_of_device,
+        from_address=32765,
+        pod_links=("eni*", "vlan*"),
+        marks_itself=True,
+        ipv6_gateway="fe80:ec2::1",
+        clouds=("aws",),
+    ),
+    "cilium": Layout(
+        mark="0x80/0x80",
+        mark_priority=109,
+        table_of=_of_interface,
+        pod_links=("lxc*",),
+        marks_itself=True,
+        clouds=("aws",),
+    ),
+    "terway": Layout(
+        mark="0x10/0x10",
+        mark_priority=600,
+        mark_table=100,
+        table_of=_of_index,
+        is_onlink=True,
+        pod_links=("cali*",),
+    ),
+    # Between the priorities that known CNIs use, in the order of AWS's.
+    "custom": Layout(
+        mark="0x80/0x80",
+        mark_priority=1200,
+        table_of=_as_given,
+        is_onlink=True,
+        from_address=1400,
+        to_pod=1100,
+        from_pod=1300,
+    ),
+}
+
+
+class Wish(t.NamedTuple):
+    """rules, routes: as policy_routes takes them. The others are for rp_filter and nftables_connmark to fit to them.
+
+    marks_itself: whether the CNI marks connections that come in by the primary interface.
+    addresses: the primary IPv4 address of each secondary ENI, as link_addresses takes it.
+    """
+
+    rules: list[Entry]
+    routes: list[Entry]
+    primary_interface: str
+    pod_interfaces: list[str]
+    mark: str
+    mask: str
+    marks_itself: bool
+    addresses: list[Entry]
+
+
+def wish(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> Wish:
+    """What the layout of this name asks for on a node with these ENIs. Raises Invalid.
+
+    Secondary ENIs without a link are passed over: they are not plugged in yet, or a pod has them for itself.
+
+    mark, priorities: other ones than custom's own; priorities by "mark", "to_pod", "from_pod" and "from_address".
+    """
+    layout = adapted(name, mark, priorities)
+    enis = eni.from_list("enis", given)
+    primary = next(one for one in enis if one.primary)
+    others = [one for one in enis if one.name and one is not primary]
+    for one in enis:
+        if one.pods and (one is primary or not layout.from_pod):
+            why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes its pods itself"
+            raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
+    bits, _slash, mask = layout.mark.partition("/")
+    return Wish(
+        [*_mark_rules(layout, primary), *(rule for one in others for rule in _rules(layout, one))],
+        [*_mark_routes(layout, primary), *(route for one in others for route in _routes(layout, one))],
+        primary.name,
+        list(layout.pod_links),
+        bits,
+        mask or bits,
+        layout.marks_itself,
+        [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
+    )
+
+
+def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) -> Layout:
+    """The layout of this name with a mark and priorities of the user's own. Raises Invalid."""
+    if name not in LAYOUTS:
+        raise Invalid("layout", name, f"one of {', '.join(LAYOUTS)}")
+    layout = LAYOUTS[name]
+    given = {"mark": mark, "priorities": priorities or None}
+    for option, value in given.items():
+        if name != "custom" and value is not None:
+            raise Invalid(option, value, f"left out: the layout {name} has its own")
+    if mark is not None:
+        layout = layout._replace(mark=_mark(mark))
+    if not isinstance(priorities or {}, dict):
+        raise Invalid("priorities", priorities, f"a dictionary with {', '.join(PRIORITIES)}")
+    changes: dict[str, t.Any] = {}
+    for key, value in (priorities or {}).items():
+        if key not in PRIORITIES:
+            raise Invalid(f"priorities.{key}", value, f"left out; known here are {', '.join(PRIORITIES)}")
+        changes[PRIORITIES[key]] = _number(f"priorities.{key}", value)
+    layout = layout._replace(**changes)
+    if name == "custom" and not layout.to_pod < layout.mark_priority < layout.from_pod:
+        order = {"to_pod": layout.to_pod, "mark": layout.mark_priority, "from_pod": layout.from_pod}
+        raise Invalid("priorities", order, "in the order to_pod, mark, from_pod: the first rule that matches decides")
+    return layout
+
+
+PRIORITIES = {"to_pod": "to_pod", "mark": "mark_priority", "from_pod": "from_pod", "from_address": "from_address"}
+
+
+def _number(option: str, given: object) -> int:
+    try:
+        return fields.number(given, 1, 32765)  # above come the kernel's own rules
+    except Unfit as unfit:
+        raise Invalid(option, given, str(unfit)) from None
+
+
+def _mark(given: object) -> str:
+    bits, slash, mask = str(given).partition("/")
+    try:
+        mark = fields.number(bits, 1, UINT32)
+        if mark & ~fields.number(mask, 1, UINT32) if slash else 0:
+            raise Unfit("within its mask")
+    except Unfit:
+        raise Invalid("mark", given, "MARK or MARK/MASK, numbers up to 0xffffffff, the mark within the mask") from None
+    return f"{bits}/{mask or bits}"
+
+
+def _mark_rules(layout: Layout, primary: Eni) -> list[Entry]:
+    rule = {"priority": layout.mark_priority, "fwmark": layout.mark, "table": layout.mark_table}
+    return [{**rule, "family": family} for family in _mark_families(layout, primary)]
+
+
+def _mark_routes(layout: Layout, primary: Eni) -> list[Entry]:
+    if layout.mark_table == MAIN:
+        return []
+    families = _mark_families(layout, primary)
+    return [route for family in families for route in _default(layout, primary, family, layout.mark_table)]
+
+
+def _mark_families(layout: Layout, primary: Eni) -> list[str]:
+    return _used_families(primary) if layout.mark_table == MAIN else _routed_families(layout, primary)
+
+
+def _used_families(one: Eni) -> list[str]:
+    """IPv4, which a node of a cloud always has, and IPv6 where the ENI has any."""
+    return [family for family in FAMILIES if family == "ipv4" or one.addresses[family]]
+
+
+def _rules(layout: Layout, one: Eni) -> t.Iterator[Entry]:
+    """Those by which packets of an ENI get to its table."""
+    table = layout.table_of(one)
+    for pod in one.pods:
+        yield {"priority": layout.to_pod, "to": pod, "table": MAIN}
+        yield {"priority": layout.from_pod, "from": pod, "table": table}
+    for family in _routed_families(layout, one) if layout.from_address else ():
+        for address in one.addresses[family][:1]:
+            yield {"priority": layout.from_address, "from": address, "table": table}
+
+
+def _routes(layout: Layout, one: Eni) -> t.Iterator[Entry]:
+    """What is in an ENI's table."""
+    table = layout.table_of(one)
+    for family in _routed_families(layout, one) if table is not None else ():
+        yield from _default(layout, one, family, t.cast(int, table))
+
+
+def _routed_families(layout: Layout, one: Eni) -> list[str]:
+    """IPv6 only where its router is known: the metadata of most clouds does not tell, and pods may well be IPv4 alone."""
+    known = [family for family in _used_families(one) if _gateway(layout, one, family)]
+    needed = [family for family in FAMILIES if one.pods_of(family)] + (["ipv4"] if one.addresses["ipv4"] else [])
+    return [family for family in FAMILIES if family in (*known, *needed)]
+
+
+def _gateway(layout: Layout, one: Eni, family: str) -> str:
+    return one.gateway.get(family, "") or (layout.ipv6_gateway if family == "ipv6" else "")
+
+
+def _default(layout: Layout, one: Eni, family: str, table: int | str) -> list[Entry]:
+    gateway = _gateway(layout, one, family)
+    if not gateway:
+        raise Invalid(f"{one.option}.gateway.{family}", None, "given: the router of this ENI's subnet")
+    default = {"table": table, "to": "default", "via": gateway, "dev": one.name}
+    if layout.is_onlink:
+        return [{**default, "onlink": True}]
+    return [{"table": table, "to": gateway, "dev": one.name}, default]

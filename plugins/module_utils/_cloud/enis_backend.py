@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A node's elastic network interfaces: what the metadata service says of them, and which of the node's links each one is."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from .._interfaces import links_backend
+from . import imds_backend, metadata
+
+TIMEOUT = 5.0  # seconds for one request; a service that works takes milliseconds
+RETRIES = 5  # how often a run asks again
+
+
+def read(
+    cloud: str = "auto",
+    endpoint: str | None = None,
+    timeout: float = TIMEOUT,
+    *,
+    retries: float = RETRIES,
+    deadline: float = math.inf,
+) -> tuple[str, list[dict[str, t.Any]]]:
+    """The cloud that answered, and the interfaces as imds_info returns them. Raises NoMetadata.
+
+    timeout, retries, deadline: see imds.with_retries().
+    """
+    answering, nics = imds_backend.with_retries(
+        imds_backend.asking(cloud, endpoint), timeout, retries=retries, deadline=deadline
+    )
+    node = links_backend.read()
+    return answering, [metadata.interface(nic, node) for nic in nics]

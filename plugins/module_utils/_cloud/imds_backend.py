@@ -1,0 +1,271 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A cloud's instance metadata service: asked by HTTP, straight and within a time limit. Nothing is changed.
+
+HTTP is spoken over a plain socket. The time limit holds for a request as a whole, while the one of http.client and urllib
+starts again with every packet, so that a service that dribbles would hold up a boot. urllib would also go by the
+environment's proxies. And either pulls in email and ssl: about 15 ms of a boot program's start, where a socket takes 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import socket
+import time
+import typing as t
+
+from . import metadata
+from .metadata import ENDPOINTS, TREES, Garbled, Nic, NoMetadata, Rejected, Silent, Unidentified, Unreachable
+
+AZURE_PATH = "/metadata/instance/network/interface?api-version=2021-02-01"
+TREE_PATH = "/latest/meta-data/"
+TOKEN_PATH = "/latest/api/token"
+TOKEN_LIFETIME = 300  # seconds; one reading is done long before
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each is twice the one before
+DOUBLINGS = 2  # until the pause is the longest
+SEARCH_LIMIT = (
+    1.0  # seconds that one of several possible clouds gets to answer; a service on the host takes milliseconds
+)
+ANSWER_LIMIT = 2**20  # bytes; an answer has some hundred for each interface
+
+T = t.TypeVar("T")
+
+
+def read(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
+    """The node's interfaces as the cloud's service says, asked once.
+
+    endpoint: as ``http://169.254.169.254``; raises Invalid for what is no such thing.
+    timeout: seconds for each request. Azure takes one request; the others two, a token, and about five for each interface.
+    Raises NoMetadata, in one of its kinds.
+    """
+    if cloud == "azure":
+        return metadata.azure(_request("GET", endpoint, AZURE_PATH, {"Metadata": "true"}, timeout))
+    return _read_tree(cloud, endpoint, timeout)
+
+
+def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
+    """The first cloud that answers as its vendor documents, and the interfaces. Raises Unidentified.
+
+    endpoint: where to ask, in place of each cloud's own.
+    """
+    problems: dict[str, NoMetadata] = {}
+    for cloud, usual in ENDPOINTS.items():
+        try:
+            return cloud, read(cloud, endpoint or usual, min(timeout, SEARCH_LIMIT))
+        except NoMetadata as problem:
+            problems[cloud] = problem
+    raise Unidentified(problems)
+
+
+def asking(cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, tuple[Nic, ...]]]:
+    """What asks the cloud's service once, for with_retries(): the cloud that answered, and the interfaces.
+
+    cloud: "auto" for the one that the firmware tells, or else the first that answers.
+    """
+    known = cloud_by_firmware() if cloud == "auto" else cloud
+
+    def ask(seconds: float) -> tuple[str, tuple[Nic, ...]]:
+        if known is None:
+            return search(endpoint, seconds)
+        return known, read(known, endpoint or ENDPOINTS[known], seconds)
+
+    return ask
+
+
+def cloud_by_firmware(root: str = "/") -> str | None:
+    """The cloud that the node's firmware tells, or None. The uuids can be read by root alone."""
+    names = ("sys_vendor", "product_name", "chassis_asset_tag", "product_uuid")
+    facts = {name: _text(os.path.join(root, "sys/class/dmi/id", name)) for name in names}
+    facts["hypervisor_uuid"] = _text(os.path.join(root, "sys/hypervisor/uuid"))
+    return metadata.cloud_by_firmware(facts)
+
+
+def with_retries(
+    read: t.Callable[[float], T],
+    timeout: float,
+    *,
+    retries: float = math.inf,
+    deadline: float = math.inf,
+    sleep: t.Callable[[float], t.Any] = time.sleep,
+    clock: t.Callable[[], float] = time.monotonic,
+) -> T:
+    """What ``read`` returns, tried again after a pause while its problem may pass.
+
+    read: is given the seconds for each of its requests: ``timeout``, or what is left until the deadline.
+    retries: how often, after the first try.
+    deadline: on ``clock``; given up when the next try would start later.
+    Raises the last problem, which then knows the number of tries.
+    """
+    for tries in itertools.count(1):
+        try:
+            return read(min(timeout, deadline - clock()))
+        except NoMetadata as problem:
+            problem.tries = tries
+            pause = min(FIRST_PAUSE * 2 ** min(tries - 1, DOUBLINGS), LONGEST_PAUSE)
+            if not problem.is_passing or tries > retries or clock() + pause >= deadline:
+                raise
+        sleep(pause)
+    raise AssertionError("count() has no end")
+
+
+def _read_tree(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
+    names = TREES[cloud]
+    token = _token(names, endpoint, timeout)
+
+    def get(path: str) -> str:
+        return _request("GET", endpoint, TREE_PATH + path, token, timeout)
+
+    def files(folder: str) -> t.Iterator[tuple[str, str]]:
+        for name in names.files():
+            try:
+                yield name, get(f"network/interfaces/macs/{folder}/{name}")
+            except Rejected as problem:
+                if problem.status != 404:  # so both clouds say that an interface has none of it
+                    raise
+
+    folders = metadata.macs(get("network/interfaces/macs/"))
+    return metadata.tree(cloud, {folder: dict(files(folder)) for folder in folders}, primary=get("mac"))
+
+
+def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str]:
+    """The header that carries a token; none where the cloud refuses one and can do without."""
+    lifetime = {f"{names.token_header}-ttl-seconds": str(TOKEN_LIFETIME)}
+    try:
+        token = _request("PUT", endpoint, TOKEN_PATH, lifetime, timeout).strip()
+    except Rejected as problem:
+        if names.needs_token or problem.status == 429 or problem.status >= 500:
+            raise
+        return {}
+    if not re.fullmatch(r"[!-~]+", token):  # it goes into a header
+        raise Garbled("the token", "one word of ASCII", token)
+    return {names.token_header: token}
+
+
+def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str], timeout: float) -> str:
+    """The text of an answer with status 200. Raises NoMetadata in one of its kinds."""
+    request = f"{method} {endpoint.rstrip('/')}{path}"
+    host, port = metadata.address_of(endpoint)
+    own = {"Host": endpoint.rstrip("/")[len("http://") :], "Connection": "close", "User-Agent": "kubenode.datapath"}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in {**own, **headers}.items())]
+    if method == "PUT":
+        lines.append("Content-Length: 0")
+    stream = _Stream(request, timeout)
+    try:
+        stream.open(host, port, "\r\n".join((*lines, "", "")).encode())
+        return _body(request, stream).decode(errors="replace")
+    except (socket.timeout, TimeoutError):  # two kinds before Python 3.10
+        raise Silent(request, timeout, stream.received) from None
+    except OSError as error:
+        raise Unreachable(request, error.strerror or str(error)) from None
+    finally:
+        stream.close()
+
+
+class _Stream:
+    """The bytes of one answer, all of them within one time limit."""
+
+    def __init__(self, request: str, timeout: float) -> None:
+        self.received = 0
+        self._request = request
+        self._deadline = time.monotonic() + timeout
+        self._held = b""
+        self._connection = socket.socket()
+
+    def open(self, host: str, port: int, message: bytes) -> None:
+        self._connection.close()
+        self._connection = socket.create_connection((host, port), self._left())
+        self._connection.settimeout(self._left())
+        self._connection.sendall(message)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def until(self, mark: bytes) -> bytes:
+        """What comes before ``mark``."""
+        while mark not in self._held:
+            self._more(f"whole up to {mark!r}")
+        found, _mark, self._held = self._held.partition(mark)
+        return found
+
+    def exactly(self, size: int) -> bytes:
+        while len(self._held) < size:
+            self._more(f"{size} bytes long, as it says itself")
+        found, self._held = self._held[:size], self._held[size:]
+        return found
+
+    def rest(self) -> bytes:
+        while self._receive():
+            pass
+        return self._held
+
+    def _more(self, expected: str) -> None:
+        if not self._receive():
+            raise Garbled(f"the answer to {self._request}", expected, self._held.decode(errors="replace"))
+
+    def _receive(self) -> bool:
+        """False at the end of the stream."""
+        self._connection.settimeout(self._left())
+        came = self._connection.recv(65536)
+        self._held += came
+        self.received += len(came)
+        if self.received > ANSWER_LIMIT:
+            raise Garbled(f"the answer to {self._request}", f"at most {ANSWER_LIMIT} bytes long", "more")
+        return bool(came)
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def _body(request: str, stream: _Stream) -> bytes:
+    """What follows the head of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1)."""
+    status, *fields = stream.until(b"\r\n\r\n").decode(errors="replace").split("\r\n")
+    parts = re.fullmatch(r"HTTP/1\.[01] ([0-9]{3})(?: (.*))?", status)
+    if not parts:
+        raise Garbled(f"the answer to {request}", "HTTP", status)
+    if parts[1] != "200":
+        raise Rejected(request, int(parts[1]), parts[2] or "")
+    headers = {
+        name.strip().lower(): value.strip() for name, _colon, value in (field.partition(":") for field in fields)
+    }
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return b"".join(_chunks(request, stream))
+    length = headers.get("content-length")
+    if length is None:
+        return stream.rest()
+    return stream.exactly(_number(request, length, 10))
+
+
+def _chunks(request: str, stream: _Stream) -> t.Iterator[bytes]:
+    while True:
+        size = _number(request, stream.until(b"\r\n").decode(errors="replace").partition(";")[0], 16)
+        if size == 0:
+            return
+        yield stream.exactly(size)
+        stream.until(b"\r\n")
+
+
+def _number(request: str, text: str, base: int) -> int:
+    try:
+        if text.strip().isalnum():  # int() also takes signs and underscores
+            return int(text, base)
+    except ValueError:
+        pass
+    raise Garbled(f"a length in the answer to {request}", f"a number of base {base}", text)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,408 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a cloud's metadata service says of a node's network interfaces, and which of the node's links it means.
+
+Azure answers with one JSON text. AWS and Alibaba Cloud keep a tree of small texts, with a folder for each interface's
+MAC address, in which a file is missing where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from .._core.errors import Failure, Invalid
+
+# By cloud, in the order in which they are asked where nothing else tells which it is.
+ENDPOINTS = {
+    "azure": "http://169.254.169.254",
+    "aws": "http://169.254.169.254",
+    "alibaba": "http://100.100.100.200",
+}
+
+# The service's own tag for every machine in Azure, whatever its generation; "Microsoft Corporation" alone is any Hyper-V.
+AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
+
+# Azure's subnets of IPv6 have this length, and no other (Azure Virtual Network FAQ).
+AZURE_IPV6_PREFIX = 64
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+ADDRESSES: dict[int, t.Callable[[str], Address]] = {4: ipaddress.IPv4Address, 6: ipaddress.IPv6Address}
+THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")  # RFC 1122, section 3.2.1.3
+T = t.TypeVar("T")
+
+SYNTHETIC = "hv_netvsc"  # Hyper-V's driver: the link that stands for an interface of Azure, with or without a VF below
+
+
+class NoMetadata(Failure):
+    """The metadata service gave nothing to go by.
+
+    is_passing: whether asking again may help.
+    tries: how often it was asked.
+    """
+
+    is_passing = True
+    tries = 1
+
+    def __str__(self) -> str:
+        return super().__str__() + (f" It was asked {self.tries} times." if self.tries > 1 else "")
+
+
+class Unreachable(NoMetadata):
+    """Nobody listens, nothing leads there, or the connection was cut."""
+
+    def __init__(self, request: str, reason: str) -> None:
+        super().__init__(
+            f"{request} failed: {reason}. The metadata service is not up, or this is not its address, or a firewall"
+            " keeps the node from it."
+        )
+
+
+class Silent(NoMetadata):
+    """The answer did not come, or not all of it in time. ``seconds``: how long it was waited for."""
+
+    def __init__(self, request: str, seconds: float, received: int) -> None:
+        came = f"{received} bytes came, but not the end" if received else "nothing came"
+        super().__init__(
+            f"{request} was not answered within {seconds:g} s: {came}. The metadata service is not up or overloaded,"
+            " or a firewall drops its packets."
+        )
+
+
+class Rejected(NoMetadata):
+    """The service answered with an HTTP status other than 200."""
+
+    def __init__(self, request: str, status: int, reason: str) -> None:
+        super().__init__(
+            f"{request} was answered with HTTP status {status} {reason}, where 200 is expected."
+            " Either the metadata service is in trouble or switched off, or this is another cloud's."
+        )
+        self.status = status
+        # Azure: 410 for up to 70 s while a machine moves, 429 and 500 (instance-metadata-service, "Errors and debugging").
+        # 404: "not found (yet)" in Microsoft's own client (cloud-init, sources/azure/imds.py), and on AWS and Alibaba Cloud
+        # while an interface is being attached.
+        self.is_passing = status in (404, 410, 429) or status >= 500
+
+
+class Garbled(NoMetadata):
+    """The service answered, but not with what its vendor documents."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        excerpt = found if len(found) <= 80 else f"{found[:80]}..."
+        super().__init__(
+            f"{what} must be {expected}; found {excerpt!r}. Something else than this cloud's metadata service"
+            " may have answered, or the answer was cut off."
+        )
+
+
+class Unidentified(NoMetadata):
+    """None of the clouds' services answered a node whose firmware does not tell its cloud."""
+
+    def __init__(self, problems: t.Mapping[str, NoMetadata]) -> None:
+        answers = " ".join(f"{cloud}: {problem}" for cloud, problem in problems.items())
+        super().__init__(f"no cloud's metadata service was found; set cloud where it is known. {answers}")
+        self.is_passing = any(problem.is_passing for problem in problems.values())
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The router of an interface's subnet, by family; None where neither the metadata nor the cloud's rules name it."""
+
+    ipv4: str | None = None
+    ipv6: str | None = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface as the cloud knows it.
+
+    ipv4, ipv6: its global unicast addresses, in their canonical form and in the metadata's order.
+    """
+
+    mac: str
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    gateway: Gateway = Gateway()
+    primary: bool = False
+    device_number: int | None = None
+    network_card: int | None = None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """How a cloud names the files of an interface's folder, and the header of its tokens.
+
+    needs_token: False where the cloud also answers those who have none.
+    gateway4, gateway6, device_number, network_card: empty where the cloud has no such file.
+    """
+
+    token_header: str
+    needs_token: bool
+    ipv4: str
+    ipv6: str
+    subnet4: str
+    subnet6: str
+    gateway4: str = ""
+    gateway6: str = ""
+    device_number: str = ""
+    network_card: str = ""
+
+    def files(self) -> tuple[str, ...]:
+        names = (self.ipv4, self.ipv6, self.subnet4, self.subnet6, self.gateway4, self.gateway6)
+        return tuple(name for name in (*names, self.device_number, self.network_card) if name)
+
+
+TREES = {
+    # Amazon EC2 user guide, "Instance metadata categories" and "Use IMDSv2".
+    "aws": Tree(
+        token_header="X-aws-ec2-metadata-token",
+        needs_token=True,
+        ipv4="local-ipv4s",
+        ipv6="ipv6s",
+        subnet4="subnet-ipv4-cidr-block",
+        subnet6="subnet-ipv6-cidr-blocks",
+        device_number="device-number",
+        network_card="network-card",
+    ),
+    # Alibaba Cloud ECS user guide, "Instance metadata".
+    "alibaba": Tree(
+        token_header="X-aliyun-ecs-metadata-token",
+        needs_token=False,
+        ipv4="private-ipv4s",
+        ipv6="ipv6s",
+        subnet4="vswitch-cidr-block",
+        subnet6="vswitch-ipv6-cidr-block",
+        gateway4="gateway",
+        gateway6="ipv6-gateway",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network link of the node, as far as it takes to find the one that the cloud means.
+
+    driver: of the device behind it, None for one that exists in the kernel alone.
+    lowers: the links that it stands on, as a bridge on its ports.
+    index: the kernel's number for it; 0 where it is not known.
+    """
+
+    name: str
+    mac: str
+    master: str | None = None
+    driver: str | None = None
+    lowers: tuple[str, ...] = ()
+    index: int = 0
+
+
+def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
+    """The link that is the interface with this MAC address, out of all that share it; None where no link has it.
+
+    A bridge, bond, VLAN or macvlan on top of it takes over its address, and so does an accelerated-networking VF below it,
+    whose master it is. Only Hyper-V's synthetic link stands on another link and is meant nevertheless.
+    """
+    nics = [link for link in links if link.mac == mac and (link.driver == SYNTHETIC or not link.lowers)]
+    names = {link.name for link in nics}
+    standing = [link for link in nics if link.master not in names]
+    return min(
+        standing,
+        key=lambda link: (link.driver != SYNTHETIC, link.driver is None, len(link.name), link.name),
+        default=None,
+    )
+
+
+def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
+    """What imds_info tells of an interface, and the filter eni_policy takes."""
+    link = choose(nic.mac, links)
+    return {
+        "name": link.name if link else None,
+        "mac": nic.mac,
+        "ipv4": list(nic.ipv4),
+        "ipv6": list(nic.ipv6),
+        "gateway": {"ipv4": nic.gateway.ipv4, "ipv6": nic.gateway.ipv6},
+        "subnets": list(nic.subnets),
+        "primary": nic.primary,
+        "master": link.master if link else None,
+        "index": link.index if link else None,
+        "device_number": nic.device_number,
+        "network_card": nic.network_card,
+    }
+
+
+def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
+    """The cloud by what the firmware says (DMI, by file name in /sys/class/dmi/id; Xen's uuid), or None."""
+    vendor, product = facts.get("sys_vendor", ""), facts.get("product_name", "")
+    if facts.get("chassis_asset_tag") == AZURE_ASSET_TAG and vendor == "Microsoft Corporation":
+        return "azure"
+    if vendor == "Alibaba Cloud" or product == "Alibaba Cloud ECS":
+        return "alibaba"
+    # Nitro has the vendor, Xen the identifier (EC2 user guide, "Detect whether a host is an EC2 instance").
+    uuids = (facts.get("product_uuid", ""), facts.get("hypervisor_uuid", ""))
+    if vendor == "Amazon EC2" or any(uuid.lower().startswith("ec2") for uuid in uuids):
+        return "aws"
+    return None
+
+
+def address_of(endpoint: str) -> tuple[str, int]:
+    """Address and port of an endpoint. Raises Invalid.
+
+    A name is not taken: looking it up can hang for longer than any limit, and needs what a boot may not have yet.
+    """
+    match = re.fullmatch(r"http://(?:([0-9.]+)|\[([0-9a-fA-F:]+)\])(?::([0-9]{1,5}))?/?", endpoint)
+    try:
+        if match and int(match[3] or 80) < 2**16:
+            return str(ipaddress.ip_address(match[1] or match[2])), int(match[3] or 80)
+    except ValueError:
+        pass
+    raise Invalid("endpoint", endpoint, "http:// and an IP address (IPv6 in brackets), with :PORT if it is not 80")
+
+
+def azure(answer: str) -> tuple[Nic, ...]:
+    """Azure's network/interface. Raises Garbled.
+
+    The first is the primary: so does AgentBaker take it (cse_config.sh, getPrimaryNicIP). A NIC without "ipv6" has none.
+    """
+    try:
+        interfaces = json.loads(answer)
+    except (ValueError, RecursionError):
+        raise Garbled("Azure's list of interfaces", "JSON", answer) from None
+    if not isinstance(interfaces, list) or not interfaces:
+        raise Garbled("Azure's list of interfaces", "a list of at least one", answer)
+    return tuple(_azure_nic(f"interface[{index}]", one, index == 0) for index, one in enumerate(interfaces))
+
+
+def _azure_nic(what: str, one: object, primary: bool) -> Nic:
+    if not isinstance(one, dict):
+        raise Garbled(what, "an object", str(one))
+
+    def addresses(family: str, version: int) -> tuple[str, ...]:
+        entries = _entries(what, one, family, "ipAddress")
+        texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
+        return _hosts(f"{what}.{family}.ipAddress", version, filter(None, texts))
+
+    ipv4, ipv6 = addresses("ipv4", 4), addresses("ipv6", 6)
+    bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, one, "ipv4", "subnet"))
+    subnets4 = _networks(f"{what}.ipv4.subnet", 4, bases)
+    subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
+    mac = _mac(f"{what}.macAddress", one.get("macAddress"))
+    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
+
+
+def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list[dict[str, t.Any]]:
+    """``nic[family][listed]``; empty where the family or the list is missing."""
+    held = nic.get(family) or {}
+    entries = (held.get(listed) or []) if isinstance(held, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Garbled(f"{what}.{family}.{listed}", "a list of objects", str(held))
+    return entries
+
+
+def macs(listing: str) -> tuple[str, ...]:
+    """The folder names of a tree's list of interfaces. Raises Garbled."""
+    names = tuple(name.rstrip("/") for name in _words(listing))
+    for name in names:
+        _mac("the list of interfaces", name)
+    if not names:
+        raise Garbled("the list of interfaces", "a list of at least one MAC address", listing)
+    return names
+
+
+def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str) -> tuple[Nic, ...]:
+    """The interfaces in a tree: folder name -> file -> text, without the files that are missing. Raises Garbled.
+
+    primary: the MAC address of the node itself, which is the first interface's.
+    """
+    own = _mac("the node's mac", primary.strip())
+    return tuple(_tree_nic(TREES[cloud], name, files, own) for name, files in folders.items())
+
+
+def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str) -> Nic:
+    if not files:  # every interface is in a subnet
+        raise Garbled(f"the folder of interface {folder}", f"filled with {', '.join(names.files())}", "")
+
+    def read(
+        parse: t.Callable[[str, int, t.Iterable[str]], tuple[str, ...]], file: str, version: int
+    ) -> tuple[str, ...]:
+        return parse(f"{folder}/{file}", version, _words(files.get(file, "")))
+
+    ipv4, ipv6 = read(_hosts, names.ipv4, 4), read(_hosts, names.ipv6, 6)
+    subnets4, subnets6 = read(_networks, names.subnet4, 4), read(_networks, names.subnet6, 6)
+    routers4, routers6 = read(_routers, names.gateway4, 4), read(_routers, names.gateway6, 6)
+    router4 = next(iter(routers4), None) if names.gateway4 else _first_host(subnets4)
+    mac = _mac("the list of interfaces", folder)
+    gateway = Gateway(router4, next(iter(routers6), None))
+    device, card = (_number(f"{folder}/{file}", files.get(file)) for file in (names.device_number, names.network_card))
+    return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), gateway, mac == primary, device, card)
+
+
+def _number(what: str, given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not re.fullmatch("[0-9]{1,4}", given.strip()):
+        raise Garbled(what, "a number", given)
+    return int(given)
+
+
+def _words(text: str) -> list[str]:
+    """The items of a list as it comes: one in a line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
+    return re.findall(r'[^\s,"\[\]]+', text)
+
+
+def _mac(what: str, given: object) -> str:
+    """Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``."""
+    if not isinstance(given, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", given):
+        raise Garbled(what, "a MAC address", "nothing" if given is None else str(given))
+    return ":".join(re.findall("[0-9a-f]{2}", given.lower()))
+
+
+def _hosts(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """Those that packets from elsewhere reach: global unicast addresses (RFC 4291, section 2.4), private ones included."""
+    return tuple(str(one) for one in _unicast(what, version, given) if not one.is_link_local)
+
+
+def _routers(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """A router's address may be link-local."""
+    return tuple(str(one) for one in _unicast(what, version, given))
+
+
+def _unicast(what: str, version: int, given: t.Iterable[str]) -> t.Iterator[Address]:
+    """Addresses of interfaces, which all programs of a node mean alike: without those that name one of its links (%eth0)."""
+    for text in given:
+        one = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
+        is_special = one.is_unspecified or one.is_loopback or one.is_multicast
+        if isinstance(one, ipaddress.IPv6Address):
+            is_special |= one.scope_id is not None or one.ipv4_mapped is not None
+        else:
+            is_special |= one.is_reserved or one in THIS_NETWORK
+        if not is_special:
+            yield one
+
+
+def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
+    """Each subnet once. A base with host bits is taken for the subnet that it is in."""
+    kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
+    found = (_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError:
+        raise Garbled(what, expected, text) from None
+
+
+def _first_host(subnets: t.Sequence[str]) -> str | None:
+    """The router of an IPv4 subnet: base plus one, in Azure (Virtual Network FAQ) and AWS (VPC user guide, "Subnet sizing").
+
+    There is no such rule for IPv6: both clouds' routers announce themselves, from a link-local address.
+    """
+    network = ipaddress.IPv4Network(subnets[0]) if subnets else None
+    return str(network[1]) if network and network.num_addresses > 1 else None

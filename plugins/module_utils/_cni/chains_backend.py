@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Names of the chains in nf_tables and in iptables' old tables. Read only; loads no kernel module."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from .._netlink import nfnetlink
+from .._platform import kernel, process
+
+# The kernel lists the old tables that somebody uses; a name is there only with its module.
+LEGACY = {
+    "ip": ("/proc/net/ip_tables_names", "iptables-legacy-save"),
+    "ip6": ("/proc/net/ip6_tables_names", "ip6tables-legacy-save"),
+}
+
+
+def read(run: process.Runner) -> list[tuple[str, str]]:
+    """Where each chain is, as "ip nat (nft)", and its name."""
+    return [*_nft(), *_legacy(run)]
+
+
+def _nft() -> t.Iterator[tuple[str, str]]:
+    if kernel.is_ready("nf_tables"):
+        for family in ("ip", "ip6", "inet"):
+            for table, chain in nfnetlink.chains(family):
+                yield f"{family} {table} (nft)", chain
+
+
+def _legacy(run: process.Runner) -> t.Iterator[tuple[str, str]]:
+    for family, (names, program) in LEGACY.items():
+        path = process.find(program)
+        if path is None or not _is_used(names):
+            continue
+        table = ""
+        for line in run([path], None).stdout.splitlines():
+            if line.startswith("*"):
+                table = line[1:]
+            elif line.startswith(":"):
+                yield f"{family} {table} (legacy)", line[1:].split(" ", 1)[0]
+
+
+def _is_used(names: str) -> bool:
+    try:
+        return bool(Path(names).read_text().split())
+    except OSError:
+        return False

@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Named tuples as JSON, for a journal that outlives its writer. Only classes of a given vocabulary are written and read.
+
+A named tuple is ``{"_platform.files.Put": {"path": "/etc/x", ...}}`` without the fields that have their defaults; bytes are
+``{"bytes": "0a000105"}``; a plain tuple is an array.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+Vocabulary = t.Mapping[str, t.Any]  # named tuples by name, as vocabulary() makes it
+
+
+class Unreadable(ValueError):
+    """``str()`` says what is not in the vocabulary, or no JSON."""
+
+
+def vocabulary(*classes: type) -> Vocabulary:
+    """Named tuples by name: the module's last two words and the class, the same in a module and in a program on the node."""
+    return {_name(one): one for one in classes}
+
+
+def _name(of: type) -> str:
+    return ".".join([*of.__module__.split(".")[-2:], of.__name__])
+
+
+def _unknown(name: str) -> str:
+    return f"{name} is not in the vocabulary"
+
+
+def encode(value: t.Any, known: Vocabulary) -> str:
+    """One line. Raises Unreadable for what decode() would not read."""
+    return json.dumps(_plain(value, known), separators=(",", ":"))
+
+
+def decode(text: str, known: Vocabulary) -> t.Any:
+    """What was encoded. Raises Unreadable."""
+    try:
+        return _rebuilt(json.loads(text), known)
+    except Unreadable:
+        raise
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+
+def _plain(value: t.Any, known: Vocabulary) -> t.Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named one is an operation
+        return [_plain(one, known) for one in value]
+    name = _name(type(value))
+    kind = known.get(name)
+    if kind is None or not isinstance(value, kind):
+        raise Unreadable(_unknown(name))
+    usual = kind._field_defaults
+    fields = {key: getattr(value, key) for key in kind._fields}
+    given = {key: one for key, one in fields.items() if key not in usual or one != usual[key]}
+    return {name: {key: _plain(one, known) for key, one in given.items()}}
+
+
+def _rebuilt(value: t.Any, known: Vocabulary) -> t.Any:
+    if isinstance(value, list):
+        return tuple(_rebuilt(one, known) for one in value)
+    if not isinstance(value, dict):
+        return value
+    ((name, content),) = value.items()
+    if name == "bytes":
+        return bytes.fromhex(content)
+    if name not in known:
+        raise Unreadable(_unknown(name))
+    return known[name](**{key: _rebuilt(one, known) for key, one in content.items()})

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Names that options carry, checked before they reach a file, a script or the kernel."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import Invalid
+
+# include/uapi/linux/if.h: IFNAMSIZ is 16 with the final NUL.
+INTERFACE_LENGTH = 15
+# include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
+TABLE_LENGTH = 128
+# Words that the scanner of nft 0.9.8, 1.0.6 or 1.1.3 takes for itself where a table's name stands. Measured, as each version has
+# others and none of them documents its own (tests/integration/test_nft_versions.py); a node's nft may be upgraded.
+NFT_WORDS = """
+accept ackseq add addr ah all and arp auto-merge avgpkt bridge burst bypass bytes cfi cgroup chain chains
+checksum classid code comment comp constant continue count counter counters cpi cpu create ct daddr day dccp
+define delete describe destroy device devices direction dnat doff dport drop dscp dst dup dynamic echo ecn
+element elements eol eq esp ether event exists expectation expiration expires export exthdr fanout fib flags
+flow flowlabel flowtable flowtables flush frag frag-off fully-random fwd gateway gc-interval ge geneve get goto
+gre gretap group gt handle hbh hdrlength helper helpers hlen hook hoplimit hour htype ibriport ibrname icmp
+icmpv6 icmpx id igmp iif iifgroup iifname iiftype import in inc include index inet insert interval ip ip6 ipsec
+jhash json jump kind l3proto label last-entry le left length level limit limits list ll log lshift lsrr lt map
+maps mark masquerade max-delay maxseg memory meta meter meters mh microsecond millisecond minute missing mod
+mode monitor more-fragments mrt mss mtu name nanosecond ne netdev never nexthdr nexthop nftrace nh nop not notrack num
+numgen obriport obrname offload offset oif oifgroup oifname oiftype operation option options or original osf out
+over packets param-problem pcp performance persistent pkttype plen policy port position prefix priority
+proto-dst proto-src protocol ptr ptype queue queue-threshold quota quotas ra random rate redefine redirect
+reject rename replace reply reqid reserved reserved2 reset return right rr rshift rt rt0 rt2 rtclassid rule
+rules ruleset sack sack-perm sack-permitted sack0 sack1 sack2 sack3 saddr sctp secmark secmarks second seed
+seg-left sequence set sets sid size skgid skuid snaplen snat socket spi spnum sport srh ssrr state status
+symhash synproxy synproxys table tables tag tcp th time timeout timestamp to tproxy trace transparent transport
+tsecr tsval ttl tunnel type typeof udp udplite undefine until update urgptr used value version vlan vm vmap vni
+vtag vxlan week wildcard window with wscale xml xor xt zone
+"""
+# NAME_MAX is 255; a name gets a prefix and suffixes on its way.
+NAME_LENGTH = 200
+
+
+def interface(option: str, given: str) -> str:
+    """A link's name that is also a plain word to nft: no quotes, braces, ``*`` (nft's wildcard), blanks or ``/``."""
+    if not re.fullmatch(r"[A-Za-z0-9_.=+@~-]{1,%d}" % INTERFACE_LENGTH, given) or given in (".", ".."):
+        raise Invalid(option, given, f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.=+@~-")
+    return given
+
+
+def network_interface(option: str, given: str) -> str:
+    """As ``interface``, of one that packets of other machines come in by: not lo, and no name of /proc/sys/net's for several."""
+    if given in ("all", "default", "lo"):
+        raise Invalid(option, given, "the name of one network interface that leads to other machines, as eth0")
+    return interface(option, given)
+
+
+def pattern(option: str, given: str) -> str:
+    """A link's name, or the beginning of names with ``*`` after it, as nft takes it: the ``*`` counts as a character."""
+    if given.endswith("*") and 1 < len(given) <= INTERFACE_LENGTH:
+        interface(option, given[:-1])
+        return given
+    return interface(option, given)
+
+
+def table(option: str, given: str, is_new: bool = True) -> str:
+    """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form).
+
+    is_new: False for a table to be removed, which an nft that leaves the word free may have made.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
+        raise Invalid(
+            option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _"
+        )
+    if is_new and given in NFT_WORDS.split():
+        raise Invalid(
+            option, given, "a word that nft's language leaves free, from version 0.9.8 to 1.1; add a capital letter"
+        )
+    return given
+
+
+def is_in_run(path: str) -> bool:
+    """Whether a file or folder there is gone after a boot."""
+    return f"{path}/".startswith(("/run/", "/var/run/"))
+
+
+def path(option: str, given: str) -> str:
+    """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
+    names = given.split("/")[1:]
+    is_plain = re.fullmatch(r"(/[A-Za-z0-9_.=+@~:,-]+)+", given)
+    if not is_plain or {".", ".."} & set(names) or names[-1].startswith(".") or max(map(len, names)) > NAME_LENGTH:
+        raise Invalid(
+            option,
+            given,
+            f"an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it, each name of {NAME_LENGTH}"
+            " characters at most, the last not starting with a dot",
+        )
+    return given

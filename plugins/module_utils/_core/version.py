@@ -1,0 +1,55 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Versions as upstream counts them: numbers with dots, whatever a distribution puts around them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from .errors import Invalid
+
+_NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9})*"
+_WANTED = re.compile(_NUMBERS)
+_OF_PACKAGE = re.compile(rf"(?:[0-9]+:)?({_NUMBERS})")  # epoch:upstream-revision: deb-version(7), RPM's EVR
+_OF_NFT = re.compile(rf"^nftables v({_NUMBERS})", re.MULTILINE)
+
+
+@dataclass(frozen=True, order=True)
+class Version:
+    """Ordered by its numbers, of which 1.1 and 1.1.0 are the same; ``text`` is how it was written."""
+
+    numbers: tuple[int, ...]
+    text: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def wanted(option: str, given: str) -> Version:
+    """The version that an option names. Raises Invalid."""
+    if not _WANTED.fullmatch(given):
+        raise Invalid(option, given, 'a version of digits and dots, as "0.9.8"')
+    return _version(given)
+
+
+def of_package(text: str) -> Version | None:
+    """The upstream version in a package's: 1.0.6 of ``1.0.6-2+deb12u2``, 1.0.9 of ``1:1.0.9-2.azl3``."""
+    found = _OF_PACKAGE.match(text)
+    return _version(found[1]) if found else None
+
+
+def of_nft(text: str) -> Version | None:
+    """The version in ``nft --version``: 1.0.6 of ``nftables v1.0.6 (Lester Gooch #5)``."""
+    found = _OF_NFT.search(text)
+    return _version(found[1]) if found else None
+
+
+def _version(text: str) -> Version:
+    numbers = [int(number) for number in text.split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return Version(tuple(numbers), text)

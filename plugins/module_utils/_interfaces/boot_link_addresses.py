@@ -1,0 +1,55 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The units that give links their addresses whenever these appear."""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from .._boot import boot_unit, units
+from .._boot.enabled_unit import EnabledUnit
+from .._platform import files
+from .._platform.managed_files import HEADING
+from . import link_address
+from .link_address import LinkAddress
+
+
+class BootLinkAddresses:
+    """The permanent plane: a unit for each link."""
+
+    def __init__(self, edge: files.Files, systemd: units.Units) -> None:
+        self._edge = edge
+        self._systemd = systemd
+
+    def wished(self) -> list[LinkAddress]:
+        """What the units on the node are there for."""
+        return [one for unit in self._units() for one in self._told_by(unit)]
+
+    def added(self) -> list[LinkAddress]:
+        """What those of them that were started have added. One that was not is placed where a run has added the same."""
+        return [one for unit in self._units() if self._systemd.is_active(unit) for one in self._told_by(unit)]
+
+    def _units(self) -> list[str]:
+        """Those on the node, and those that a killed run has not placed yet: what it left on its way goes by their names."""
+        pattern = f"{boot_unit.ADDRESSES}*.service"
+        arriving = self._edge.left_over_in(units.FOLDER)
+        return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
+
+    def _told_by(self, unit: str) -> list[LinkAddress]:
+        found = self._edge.read(units.path_of(unit))
+        if not isinstance(found, files.Content) or not found.text.startswith(HEADING):
+            return []
+        return [one for one in map(link_address.from_words, boot_unit.added_addresses(found.text)) if one]
+
+    def resources(self, wish: t.Collection[LinkAddress]) -> list[EnabledUnit]:
+        """What holds the units at ``wish``. None is started: its link's next appearance does that."""
+        links = [one.dev for one in wish] + list(map(boot_unit.addresses_link, self._units()))
+        return [self._unit(link, [one for one in wish if one.dev == link]) for link in dict.fromkeys(links)]
+
+    def _unit(self, link: str, wish: t.Sequence[LinkAddress]) -> EnabledUnit:
+        unit = boot_unit.adding_addresses(link, [one.words for one in wish])
+        return EnabledUnit(self._edge, self._systemd, unit, wish=bool(wish), starts=False)

@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Interfaces of all network namespaces of the node: its own, and those of its pods. Read only, no process started."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import threading
+import typing as t
+
+from .._core import fields
+from .._core.errors import Failure
+from .._core.fields import IPV4, IPV6
+from .._netlink import attributes
+from .._routing import routing_backend
+from .interface import Interface
+
+NAMED = ("/run/netns", "/run/docker/netns")  # where ip-netns(8), CRI runtimes and Docker keep them by name
+CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h; Python has setns() from 3.12
+# include/uapi/linux/if_link.h, if_addr.h
+LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER = 1, 3, 5, 10
+IFA_ADDRESS, IFA_LOCAL = 1, 2
+
+
+class Interfaces(t.NamedTuple):
+    """is_whole: whether all namespaces could be read."""
+
+    found: tuple[Interface, ...]
+    is_whole: bool
+
+
+def read() -> Interfaces:
+    """Those of our own namespace first. A namespace that goes away meanwhile has none."""
+    found = _of("", routing_backend.open_socket)
+    is_whole = True
+    for path, name in _namespaces():
+        try:
+            found += _of(name, lambda path=path: _open_inside(path))  # type: ignore[misc]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except (OSError, Failure):
+            is_whole = False
+    return Interfaces(tuple(found), is_whole)
+
+
+def _namespaces() -> list[tuple[str, str]]:
+    """One path to each other network namespace, and a name for people."""
+    known = {_identity("/proc/self/ns/net")}
+    paths = [
+        (f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)
+    ]
+    paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
+    found = []
+    for path, name in paths:
+        identity = _identity(path)
+        if identity is not None and identity not in known:
+            known.add(identity)
+            found.append((path, name))
+    return found
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """None where a process has gone, or is a kernel's or a dead one that has no namespace any more."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _open_inside(path: str) -> socket.socket:
+    """A socket stays in the namespace of the thread that opened it; the thread ends, so nothing has to find its way back."""
+    opened: list[socket.socket | BaseException] = []
+
+    def enter() -> None:
+        try:
+            with open(path, "rb") as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                    raise OSError(ctypes.get_errno(), "setns")
+            opened.append(routing_backend.open_socket())
+        except OSError as error:
+            opened.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    (result,) = opened
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _of(namespace: str, opener: routing_backend.Opener) -> list[Interface]:
+    addresses: dict[int, set[str]] = {}
+    for family in (IPV4, IPV6):
+        for body in routing_backend.dump(routing_backend.GETADDR, family, opener):
+            of_address = attributes.attributes(body, ADDRESS.size)
+            packed = of_address.get(IFA_LOCAL) or of_address.get(IFA_ADDRESS)
+            if packed:
+                addresses.setdefault(ADDRESS.unpack_from(body)[4], set()).add(fields.show(packed))
+    links = [(LINK.unpack_from(body)[2], attributes.attributes(body, LINK.size)) for body in _links(opener)]
+    names = {index: attributes.text(of_link, IFLA_IFNAME) for index, of_link in links}
+    return [
+        Interface(
+            namespace,
+            names[index],
+            of_link[IFLA_ADDRESS].hex(":"),
+            frozenset(addresses.get(index, ())),
+            names.get(attributes.u32(of_link, IFLA_MASTER), ""),
+            index,
+            attributes.u32(of_link, IFLA_LINK),
+        )
+        for index, of_link in links
+        if len(of_link.get(IFLA_ADDRESS, b"")) == 6 and any(of_link[IFLA_ADDRESS])
+    ]
+
+
+def _links(opener: routing_backend.Opener) -> list[bytes]:
+    return routing_backend.dump(routing_backend.GETLINK, 0, opener)

@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An address that a link of the node is given, and the record of those that we have given."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from .._core import fields, names
+from .._core.errors import Invalid
+from .._core.fields import BITS, IPV6, Unfit
+from .link_message import NODAD, NOPREFIXROUTE
+
+
+class LinkAddress(t.NamedTuple):
+    """It comes without a route to its prefix (noprefixroute): but for the local table, every packet goes as it did before.
+
+    length: of the prefix.
+    """
+
+    dev: str
+    local: bytes
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix} dev {self.dev}"
+
+    @property
+    def prefix(self) -> str:
+        return f"{fields.show(self.local)}/{self.length}"
+
+    @property
+    def flags(self) -> int:
+        """The cloud has given an IPv6 address to this ENI and to nobody else, so that nobody has to be asked (nodad)."""
+        return NOPREFIXROUTE | (NODAD if len(self.local) == 16 else 0)
+
+    @property
+    def words(self) -> str:
+        """The same as ip(8) takes it."""
+        return f"{self} noprefixroute{' nodad' if self.flags & NODAD else ''}"
+
+
+class Given(t.NamedTuple):
+    """What we have added to the link with this index. A link that is plugged in again has another index."""
+
+    ifindex: int
+    address: LinkAddress
+
+
+def from_options(given: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
+    """The wish, and the option that gave each. Raises Invalid for the first that can not be."""
+    found: dict[LinkAddress, str] = {}
+    lengths: dict[tuple[str, bytes], int] = {}
+    for number, entry in enumerate(given):
+        option = f"addresses[{number}]"
+        one = _entry(option, entry)
+        if lengths.setdefault((one.dev, one.local), one.length) != one.length:
+            former = lengths[one.dev, one.local]
+            raise Invalid(
+                f"{option}.address", entry["address"], f"of length {former}, as an entry before gives it to {one.dev}"
+            )
+        found.setdefault(one, option)
+    return found
+
+
+def _entry(option: str, given: t.Any) -> LinkAddress:
+    if not isinstance(given, dict):
+        raise Invalid(option, given, "a dictionary with dev and address")
+    for key in given:
+        if key not in ("dev", "address"):
+            raise Invalid(f"{option}.{key}", given[key], "left out; known here are dev and address")
+    for key in ("dev", "address"):
+        if not isinstance(given.get(key), str):
+            raise Invalid(f"{option}.{key}", given.get(key), "given as text")
+    try:
+        local, length = _address(given["address"])
+    except Unfit as unfit:
+        raise Invalid(f"{option}.address", given["address"], str(unfit)) from None
+    return LinkAddress(names.interface(f"{option}.dev", given["dev"]), local, length)
+
+
+def _address(given: str) -> tuple[bytes, int]:
+    host, slash, digits = given.partition("/")
+    try:
+        family, local = fields.address(host)
+        length = fields.number(digits, 1, BITS[family]) if slash else BITS[family]
+    except Unfit:
+        raise Unfit("an IP address, or ADDRESS/LENGTH") from None
+    if family == IPV6:
+        is_hosts = local[0] != 0xFF and int.from_bytes(local, "big") > 1 and not fields.is_link_local(local)
+    else:
+        is_hosts = 0 < local[0] < 224 and local[0] != 127
+    if not is_hosts:
+        raise Unfit("a unicast address that is neither loopback nor IPv6 link-local")
+    return local, length
+
+
+def from_words(words: str) -> LinkAddress | None:
+    """None for what we have not written."""
+    found = re.match(r"(\S+) dev (\S+) noprefixroute", words)
+    try:
+        return LinkAddress(found[2], *_address(found[1])) if found else None
+    except Unfit:
+        return None
+
+
+def record_text(record: t.Iterable[Given]) -> str | None:
+    """None for nothing to keep."""
+    lines = [json.dumps([ifindex, one.dev, one.prefix]) for ifindex, one in sorted(record)]
+    return "[\n  " + ",\n  ".join(lines) + "\n]\n" if lines else None
+
+
+def record_from(text: str) -> frozenset[Given]:
+    """Empty for what is no record: nothing is ours then."""
+    try:
+        entries = json.loads(re.sub("^#.*", "", text) or "[]")
+        return frozenset(_given(*entry) for entry in entries)
+    except (TypeError, ValueError, RecursionError):
+        return frozenset()
+
+
+def _given(ifindex: t.Any, dev: t.Any, address: t.Any) -> Given:
+    """Raises ValueError for an entry of another shape."""
+    if (
+        not isinstance(ifindex, int)
+        or isinstance(ifindex, bool)
+        or not isinstance(dev, str)
+        or not isinstance(address, str)
+    ):
+        raise ValueError("not written by record_text()")
+    return Given(ifindex, LinkAddress(dev, *_address(address)))

@@ -1,0 +1,340 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Links, addresses, neighbours and routes as the kernel lists them, and the messages that put the same on another link.
+
+What moves from link to link goes back to the kernel in the kernel's own words, as ``ip route save`` and ``ip route restore``
+do it: flags, lifetimes, metrics and attributes that this program has never heard of arrive with it. Only what names the link
+is exchanged.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import typing as t
+
+from .._core import fields
+from .._core.fields import IPV6
+from .._netlink.attributes import attributes, pack, text, u32
+from .._routing import route as routes
+from .._routing import rt_names
+
+# include/uapi/linux/netlink.h, rtnetlink.h
+REPLACE, CREATE, APPEND, EXCL = 0x100, 0x400, 0x800, 0x200
+NEWLINK, DELLINK, SETLINK, NEWADDR, DELADDR = 16, 17, 19, 20, 21
+NEWROUTE, DELROUTE, NEWNEIGH, DELNEIGH = 24, 25, 28, 29
+DELETING = frozenset((DELLINK, DELADDR, DELROUTE, DELNEIGH))
+# include/uapi/linux/if_link.h
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO = 1, 3, 4, 10, 13, 18
+INFO_KIND, INFO_DATA, INFO_SLAVE_KIND, INFO_SLAVE_DATA = 1, 2, 4, 5
+IFF_UP = 1
+# What a user sets of a bridge (IFLA_BR_*); the rest is its state, some of which the kernel refuses to be given.
+BRIDGE_SETTINGS = (*range(1, 10), 20, *range(22, 40), *range(41, 47), 49)
+# Of these a kernel without VLAN filtering says that they are off, and refuses to be told so.
+BRIDGE_SWITCHES = (7, 46)
+# What a user sets of a bridge's port: hairpin, guard, protect, fast leave, learning, the floods, proxy ARP, isolation.
+PORT_SETTINGS = (4, 5, 6, 7, 8, 9, 10, 11, 27, 28, 30, 32, 33)
+# include/uapi/linux/if_addr.h
+IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS = 1, 2, 3, 8
+SECONDARY, NODAD, NOPREFIXROUTE = 0x01, 0x02, 0x200
+MANAGED = SECONDARY | 0x08 | 0x10 | 0x40 | 0x80  # DAD failed, deprecated, tentative, permanent
+# include/uapi/linux/neighbour.h
+NDA_DST, NDA_LLADDR = 1, 2
+NUD_STALE, NUD_PERMANENT = 0x04, 0x80
+NUD_LEARNED = 0x02 | NUD_STALE | 0x08 | 0x10  # reachable, stale, delayed, being probed
+KERNEL, LINK_SCOPE = 2, 253
+CLOCK_TICKS = 100  # per second, USER_HZ
+RTA_VIA, RTA_NH_ID = 18, 30
+
+IFINFO = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+IFADDR = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, index
+NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, index, state, flags, type
+
+
+class Request(t.NamedTuple):
+    """A netlink message without length and number. flags: besides NLM_F_REQUEST."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+class Message(t.NamedTuple):
+    """What is sent, what takes it back, and how an operator calls it: "add 10.0.0.4/24 to eth0". None is for nothing."""
+
+    summary: str
+    do: Request | None
+    undo: Request | None
+
+    def inverse(self) -> Message:
+        return Message(f"undo {self.summary}", self.undo, self.do)
+
+
+class Link(t.NamedTuple):
+    """number: its index. kind: "bridge", "veth"...; empty for hardware. master: the number of its bridge, 0 for none."""
+
+    number: int
+    name: str
+    kind: str
+    master: int
+    mac: bytes
+    body: bytes
+
+    def set_master(self, bridge: int) -> Request:
+        master = pack({IFLA_MASTER: struct.pack("=I", bridge)})
+        return Request(SETLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0) + master)
+
+    def set_as_port(self) -> Request:
+        """Its settings as a port of the bridge, as they were listed."""
+        info = attributes(attributes(self.body, IFINFO.size).get(IFLA_LINKINFO, b""))
+        settings = _chosen(info.get(INFO_SLAVE_DATA, b""), PORT_SETTINGS)
+        nested = pack({INFO_SLAVE_KIND: b"bridge\0", INFO_SLAVE_DATA: settings})
+        return Request(NEWLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0) + pack({IFLA_LINKINFO: nested}))
+
+    def make(self) -> Request:
+        """The same bridge, with the same index, so that whatever names it by that number still does."""
+        found = attributes(self.body, IFINFO.size)
+        info = attributes(found.get(IFLA_LINKINFO, b""))
+        kept = {kind: found[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in found}
+        is_off = {kind for kind in BRIDGE_SWITCHES if not any(attributes(info.get(INFO_DATA, b"")).get(kind, b"")[:4])}
+        settings = _chosen(info.get(INFO_DATA, b""), set(BRIDGE_SETTINGS) - is_off)
+        kept[IFLA_LINKINFO] = pack({INFO_KIND: self.kind.encode() + b"\0", INFO_DATA: settings})
+        _family, _type, _index, flags, _change = IFINFO.unpack_from(self.body)
+        header = IFINFO.pack(socket.AF_UNSPEC, 0, self.number, flags & IFF_UP, IFF_UP)
+        return Request(NEWLINK, CREATE | EXCL, header + pack(kept))
+
+    def delete(self) -> Request:
+        return Request(DELLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0))
+
+
+def _chosen(data: bytes, settings: t.Collection[int]) -> bytes:
+    return pack({kind: value for kind, value in attributes(data).items() if kind in settings})
+
+
+class Address(t.NamedTuple):
+    """link: its link's number."""
+
+    family: int
+    link: int
+    scope: int
+    flags: int
+    local: bytes
+    length: int
+    body: bytes
+
+    def __str__(self) -> str:
+        return f"{fields.show(self.local)}/{self.length}"
+
+    @property
+    def key(self) -> tuple[int, bytes, int]:
+        return self.family, self.local, self.length
+
+    @property
+    def is_links_own(self) -> bool:
+        """An IPv6 link-local address: each link has one of its own."""
+        return self.family == IPV6 and self.scope == LINK_SCOPE
+
+    def add(self, link: Link, former: Link, flags: int = 0) -> Request:
+        """flags: in addition to its own. A label that begins with the former link's name gets the new one's."""
+        found = attributes(self.body, IFADDR.size)
+        label = text(found, IFA_LABEL)
+        if label.partition(":")[0] == former.name:
+            found[IFA_LABEL] = (link.name + label[len(former.name) :]).encode()[:15] + b"\0"
+        found[IFA_FLAGS] = struct.pack("=I", self.flags & ~MANAGED | flags)
+        return Request(NEWADDR, CREATE | (REPLACE if self.family == IPV6 else EXCL), self._header(link) + pack(found))
+
+    def delete(self, link: Link) -> Request:
+        found = attributes(self.body, IFADDR.size)
+        named = {kind: found[kind] for kind in (IFA_LOCAL, IFA_ADDRESS) if kind in found}
+        return Request(DELADDR, 0, self._header(link) + pack(named))
+
+    def _header(self, link: Link) -> bytes:
+        return IFADDR.pack(self.family, self.length, 0, self.scope, link.number)
+
+
+class Neighbour(t.NamedTuple):
+    """link: its link's number."""
+
+    family: int
+    link: int
+    state: int
+    flags: int
+    address: bytes
+    mac: bytes
+
+    def __str__(self) -> str:
+        return f"neighbour {fields.show(self.address)}"
+
+    @property
+    def is_learned(self) -> bool:
+        return bool(self.state & NUD_LEARNED and self.mac)
+
+    @property
+    def is_permanent(self) -> bool:
+        return self.state == NUD_PERMANENT
+
+    def add(self, link: Link, state: int) -> Request:
+        return Request(NEWNEIGH, CREATE | REPLACE, self._body(link, state))
+
+    def delete(self, link: Link) -> Request:
+        return Request(DELNEIGH, 0, self._body(link, 0))
+
+    def _body(self, link: Link, state: int) -> bytes:
+        header = NEIGHBOUR.pack(self.family, link.number, state, self.flags, 0)
+        return header + pack({NDA_DST: self.address, **({NDA_LLADDR: self.mac} if state else {})})
+
+
+class Route(t.NamedTuple):
+    """hops: where it leads, by a link's number and a gateway, which is empty for none."""
+
+    family: int
+    table: int
+    dst: fields.Prefix
+    metric: int
+    protocol: int
+    type: int
+    hops: tuple[tuple[int, bytes], ...]
+    has_nexthop_object: bool
+    body: bytes
+
+    def __str__(self) -> str:
+        """Without its links."""
+        gateways = "".join(f" via {fields.show(via)}" for _index, via in self.hops if via)
+        metric = f" metric {self.metric}" if self.metric else ""
+        return (
+            f"ip{' -6' if self.family == IPV6 else ''} route {fields.show_prefix(self.dst, 'default')}{gateways}"
+            f" table {rt_names.table(self.table)}{metric}"
+        )
+
+    @property
+    def has_gateway(self) -> bool:
+        return any(via for _index, via in self.hops)
+
+    def key(self, link: Link, former: Link) -> tuple[t.Any, ...]:
+        """What two routes have in common of which the kernel takes one, once it leads over another link."""
+        hops = tuple((link.number if index == former.number else index, via) for index, via in self.hops)
+        return self.family, self.table, self.dst, self.metric, hops
+
+    @property
+    def is_links_own(self) -> bool:
+        """What the kernel keeps for each link that is up, and for each of its addresses in the local table."""
+        is_multicast = self.dst[0][:1] == b"\xff" or self.dst[0][:1] == b"\xfe"  # or link-local
+        return self.type != routes.UNICAST or self.protocol == KERNEL and self.family == IPV6 and is_multicast
+
+    @property
+    def is_of_address(self) -> bool:
+        """The prefix of an address: it comes and goes with it."""
+        return self.protocol == KERNEL and not self.has_gateway
+
+    def add(self, link: Link, former: Link, flags: int) -> Request:
+        return Request(NEWROUTE, CREATE | flags, self._over(link, former))
+
+    def delete(self, link: Link, former: Link) -> Request:
+        return Request(DELROUTE, 0, self._over(link, former))
+
+    def _over(self, link: Link, former: Link) -> bytes:
+        header = list(routes.HEADER.unpack_from(self.body))
+        header[-1] &= routes.RTNH_F_ONLINK  # the rest is state: the kernel says it and takes it from nobody
+        found = attributes(self.body, routes.HEADER.size)
+        if u32(found, routes.RTA_OIF) == former.number:
+            found[routes.RTA_OIF] = struct.pack("=I", link.number)
+        if routes.RTA_MULTIPATH in found:
+            found[routes.RTA_MULTIPATH] = _hops_over(found[routes.RTA_MULTIPATH], link, former, self.family)
+        seconds = _seconds_left(found.pop(routes.RTA_CACHEINFO, b""))
+        if seconds:
+            found[routes.RTA_EXPIRES] = struct.pack("=I", seconds)
+        return routes.HEADER.pack(*header) + pack(found)
+
+
+def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
+    """All next hops of an IPv4 route; of an IPv6 route, whose hops come and go one by one, those that are moved."""
+    hops = b""
+    while data:
+        length, flags, weight, index = routes.NEXTHOP.unpack_from(data)
+        size = (length + 3) & ~3
+        if index == former.number or family != IPV6:
+            chosen = link.number if index == former.number else index
+            header = routes.NEXTHOP.pack(length, flags & routes.RTNH_F_ONLINK, weight, chosen)
+            hops += header + data[routes.NEXTHOP.size : size]
+        data = data[size:]
+    return hops
+
+
+def _seconds_left(cacheinfo: bytes) -> int:
+    """Of a route that a router advertised; 0 for one that stays."""
+    ticks: int = routes.CACHE_EXPIRES.unpack_from(cacheinfo)[0] if cacheinfo else 0
+    return max(ticks // CLOCK_TICKS, 1) if ticks else 0
+
+
+class Scene(t.NamedTuple):
+    """All that the kernel lists of the node's links; of addresses, neighbours and routes, those of bridge and NIC."""
+
+    links: tuple[Link, ...] = ()
+    addresses: tuple[Address, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
+def link_from(body: bytes) -> Link:
+    _family, _type, index, _flags, _change = IFINFO.unpack_from(body)
+    found = attributes(body, IFINFO.size)
+    info = attributes(found.get(IFLA_LINKINFO, b""))
+    name, kind, master = text(found, IFLA_IFNAME), text(info, INFO_KIND), u32(found, IFLA_MASTER)
+    return Link(index, name, kind, master, found.get(IFLA_ADDRESS, b""), body)
+
+
+def address_from(body: bytes) -> Address:
+    family, length, flags, scope, index = IFADDR.unpack_from(body)
+    found = attributes(body, IFADDR.size)
+    local = found.get(IFA_LOCAL) or found[IFA_ADDRESS]
+    return Address(family, index, scope, u32(found, IFA_FLAGS) or flags, local, length, body)
+
+
+def new_address(index: int, local: bytes, length: int, flags: int) -> Address:
+    """One that the kernel has not listed yet, of global scope, for the link with this index."""
+    family = IPV6 if len(local) == 16 else fields.IPV4
+    header = IFADDR.pack(family, length, 0, 0, index)
+    return address_from(header + pack({IFA_LOCAL: local, IFA_ADDRESS: local, IFA_FLAGS: struct.pack("=I", flags)}))
+
+
+def neighbour_from(body: bytes) -> Neighbour:
+    family, index, state, flags, _type = NEIGHBOUR.unpack_from(body)
+    found = attributes(body, NEIGHBOUR.size)
+    return Neighbour(family, index, state, flags, found.get(NDA_DST, b""), found.get(NDA_LLADDR, b""))
+
+
+def route_from(body: bytes) -> Route | None:
+    """None for an entry of the kernel's cache."""
+    family, length, _src, _tos, table, protocol, _scope, kind, flags = routes.HEADER.unpack_from(body)
+    if flags & routes.RTM_F_CLONED:
+        return None
+    found = attributes(body, routes.HEADER.size)
+    return Route(
+        family,
+        u32(found, routes.RTA_TABLE) or table,
+        (found[routes.RTA_DST], length) if length else fields.ANY,
+        u32(found, routes.RTA_PRIORITY),
+        protocol,
+        kind,
+        tuple(_hops(found)),
+        RTA_NH_ID in found,
+        body,
+    )
+
+
+def _hops(found: dict[int, bytes]) -> t.Iterator[tuple[int, bytes]]:
+    if routes.RTA_OIF in found:
+        yield u32(found, routes.RTA_OIF), _gateway(found)
+    data = found.get(routes.RTA_MULTIPATH, b"")
+    while data:
+        length, _flags, _weight, index = routes.NEXTHOP.unpack_from(data)
+        yield index, _gateway(attributes(data[routes.NEXTHOP.size : length]))
+        data = data[(length + 3) & ~3 :]
+
+
+def _gateway(found: t.Mapping[int, bytes]) -> bytes:
+    """RTA_VIA is an IPv6 gateway of an IPv4 route: its family, and itself."""
+    return found.get(routes.RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]

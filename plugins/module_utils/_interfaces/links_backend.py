@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The node's network links, from /sys/class/net. Read only, no process started."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+from .._cloud.metadata import Link
+
+
+def read(root: str = "/") -> tuple[Link, ...]:
+    """All links of the network namespace that /sys was mounted in, by name."""
+    folder = Path(root, "sys/class/net")
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return tuple(link for entry in entries for link in _link(entry))
+
+
+def _link(entry: Path) -> t.Iterator[Link]:
+    """None for ``bonding_masters``, which is no link, and for a link that goes away meanwhile."""
+    try:
+        mac = (entry / "address").read_text().strip().lower()
+        index = int((entry / "ifindex").read_text())
+        lowers = tuple(sorted(name[len("lower_") :] for name in os.listdir(entry) if name.startswith("lower_")))
+    except OSError:
+        return
+    yield Link(entry.name, mac, _target(entry / "master"), _target(entry / "device/driver"), lowers, index)
+
+
+def _target(link: Path) -> str | None:
+    """The name of what a symbolic link leads to; None where it is not there."""
+    try:
+        return os.path.basename(os.readlink(link))
+    except OSError:
+        return None

@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Addresses that we have given to links of the running kernel."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Step
+from .._core.errors import Invalid
+from .._platform import files, managed_files
+from . import address_changes, link_address, link_backend
+from .boot_link_addresses import BootLinkAddresses
+from .link_address import Given, LinkAddress
+from .link_backend import Apply, LinkMessages
+from .link_message import NOPREFIXROUTE, Address, Link, Message, Scene, new_address
+
+# /run is emptied by a boot, as are the links.
+RECORD = "/run/kubenode/link-addresses.json"
+
+
+class Observed(t.NamedTuple):
+    """links: by name. ours: the addresses that we have added, by our record or by a unit of ours."""
+
+    scene: Scene
+    links: t.Mapping[str, Link]
+    ours: t.Mapping[Given, Address]
+    record: frozenset[Given]
+    file: managed_files.Observed
+
+
+class Changes(t.NamedTuple):
+    """satisfied: what another's address does, with that."""
+
+    added: tuple[LinkAddress, ...] = ()
+    removed: tuple[Given, ...] = ()
+    kept: tuple[Given, ...] = ()
+    satisfied: tuple[tuple[LinkAddress, Address], ...] = ()
+
+    def report(self) -> dict[str, t.Any]:
+        """The module's result."""
+        return {
+            "added": [str(one) for one in self.added],
+            "removed": [str(one.address) for one in self.removed],
+            "kept": len(self.kept),
+            "satisfied_by": [f"{found} dev {one.dev}" for one, found in self.satisfied],
+        }
+
+
+class LiveLinkAddresses:
+    """Holds what is ours at ``wish``, with the option that gave each; with ``is_present`` false, those go, or all for None.
+
+    boot: what started units of ours have added is ours as well. Reports the changes.
+    """
+
+    plane = Plane.IMMEDIATE
+    name = "addresses of links"
+
+    def __init__(
+        self,
+        edge: LinkMessages,
+        file_system: files.Files,
+        boot: BootLinkAddresses,
+        wish: t.Mapping[LinkAddress, str] | None,
+        is_present: bool,
+    ) -> None:
+        self._edge = edge
+        self._files = file_system
+        self._boot = boot
+        self._wish = wish
+        self._is_present = is_present
+
+    def observe(self) -> Observed:
+        scene = self._edge.scene()
+        links = {link.name: link for link in scene.links}
+        file = self._record_file(frozenset()).observe()
+        found = file.found[RECORD]
+        record = link_address.record_from(found.text if isinstance(found, files.Content) else "")
+        told = {Given(links[one.dev].number, one) for one in self._boot.added() if one.dev in links}
+        names = {link.number: link.name for link in scene.links}
+        # A link keeps its index when it is renamed, and what we have added to it.
+        known = {
+            one._replace(address=one.address._replace(dev=names[one.ifindex]))
+            for one in record | told
+            if one.ifindex in names
+        }
+        held = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
+        keys = {one: (one.ifindex, one.address.prefix) for one in sorted(known)}
+        ours = {one: held[key] for one, key in keys.items() if key in held}
+        return Observed(scene, links, ours, record, file)
+
+    def links(self) -> dict[str, int]:
+        """The indexes of links that have addresses of ours, or are to get some, by name."""
+        observed = self.observe()
+        changes = self._changes(observed)
+        names = [one.dev for one in (*(given.address for given in changes.kept), *changes.added)]
+        return {name: observed.links[name].number for name in names}
+
+    def plan(self, observed: Observed) -> Plan:
+        changes = self._changes(observed)
+        added = {Given(observed.links[one.dev].number, one) for one in changes.added}
+        left = frozenset({*changes.kept, *added})
+        if left and not (changes.added or changes.removed or _is_unsettled(observed, left)):
+            return Plan(report=changes)
+        announcing, settling = self._record_file(left | observed.ours.keys()), self._record_file(left)
+        steps = (
+            *announcing.plan(observed.file).steps,
+            *_applied(tuple(self._messages(changes, observed))),
+            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+        )
+        before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
+        return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)
+
+    def _changes(self, observed: Observed) -> Changes:
+        ours = {one.address: one for one in observed.ours}
+        if not self._is_present:
+            gone = ours if self._wish is None else self._wish
+            removed = tuple(given for one, given in ours.items() if one in gone)
+            return Changes((), removed, tuple(given for one, given in ours.items() if one not in gone))
+        wish = self._wish or {}
+        for one, option in wish.items():
+            if one.dev not in observed.links:
+                raise Invalid(f"{option}.dev", one.dev, "a link of this node, or immediate be false")
+        theirs = {(one.link, one.local): one for one in observed.scene.addresses if one not in observed.ours.values()}
+        places = {one: (observed.links[one.dev].number, one.local) for one in wish if one not in ours}
+        return Changes(
+            tuple(one for one, place in places.items() if place not in theirs),
+            tuple(given for one, given in ours.items() if one not in wish),
+            tuple(given for one, given in ours.items() if one in wish),
+            tuple((one, theirs[place]) for one, place in places.items() if place in theirs),
+        )
+
+    def _messages(self, changes: Changes, observed: Observed) -> t.Iterator[Message]:
+        links = observed.links
+        added = [new_address(links[one.dev].number, one.local, one.length, one.flags) for one in changes.added]
+        return address_changes.messages(observed.scene, [observed.ours[one] for one in changes.removed], added)
+
+    def remember(self, observed: Observed) -> Plan:
+        """Nothing but that the record takes over what units of ours have added."""
+        if observed.ours.keys() <= observed.record:
+            return Plan()
+        plan = self._record_file(observed.record | observed.ours.keys()).plan(observed.file)
+        return plan._replace(before="", after="")
+
+    def _record_file(self, record: t.AbstractSet[Given]) -> managed_files.ManagedFiles:
+        entry = managed_files.text(RECORD, link_address.record_text(record))
+        return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(RECORD,))
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, t.get_args(link_backend.Operation)):
+            self._edge.perform(operation)
+        else:
+            self._files.perform(operation)
+
+
+def _is_unsettled(observed: Observed, left: t.Collection[Given]) -> bool:
+    """True if a killed run did not get to the end of its record, which would make another program's address ours one day.
+
+    What links that have gone leave in the record does no harm.
+    """
+    links = {link.number for link in observed.links.values()}
+    ours = {(one.ifindex, one.address.prefix) for one in left}
+    recorded = {(one.ifindex, one.address.prefix) for one in observed.record if one.ifindex in links}
+    return bool(recorded - ours or observed.file.left_over)
+
+
+def _applied(messages: tuple[Message, ...]) -> t.Iterator[Step]:
+    if messages:
+        apply = Apply(messages)
+        summary = messages[0].summary if len(messages) == 1 else f"change {len(messages)} addresses"
+        yield Step(summary, apply, apply.inverse())

@@ -1,0 +1,195 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What rtnetlink tells unasked, and whether it concerns a set of rules and routes of ours.
+
+A node tells of every rule, route and link of every pod. So a message is judged by its bytes, and taken apart only where these
+leave it open.
+"""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+from .._interfaces import card
+from .._interfaces.card import Card
+from .._netlink.attributes import attributes, text, u32
+
+# include/uapi/linux/netlink.h, rtnetlink.h
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+REPLACE = 0x100
+NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
+# Where attributes begin: behind ifinfomsg, ifaddrmsg, rtmsg and fib_rule_hdr.
+OF_LINK, OF_ADDRESS, OF_ROUTE, OF_RULE = (HEADER.size + length for length in (16, 8, 12, 12))
+LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
+ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
+RULE = struct.Struct("=BBB")  # fib_rule_hdr: family, dst_len, src_len, ...
+IFLA_IFNAME, IFA_ADDRESS, IFA_LOCAL = 3, 1, 2
+RTA_DST, RTA_OIF, RTA_PRIORITY, RTA_TABLE = 1, 4, 6, 15
+FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_PROTOCOL = 1, 2, 6, 21
+IFF_UP = 1
+RTM_F_CLONED = 0x200
+AF_BRIDGE = 7  # a bridge tells of its ports under this family
+
+ANY_LINK = ""
+RULE_REMOVED, ROUTE_REMOVED = "a rule was removed", "a route was removed"
+RULE_ADDED, ROUTE_ADDED = "a rule with our protocol was added", "a route with our protocol was added"
+ROUTE_REPLACED = "a route was replaced"
+CONTESTED = frozenset({RULE_REMOVED, ROUTE_REMOVED, RULE_ADDED, ROUTE_ADDED, ROUTE_REPLACED})
+KERNEL = 0  # the port of what the kernel does by itself
+
+
+class Interest(t.NamedTuple):
+    """What a set depends on besides the rules and routes of its own, in types of JSON.
+
+    links: by name, the index (0 for none) and whether it is up; ANY_LINK where a gateway's link is not known yet.
+    tables: where its routes stand. sources: the routes' preferred source addresses, in hexadecimal.
+    open: by rule_key() and route_key(), the wishes that another program's object fulfils or keeps out.
+    waits: whether some of it can not be loaded yet.
+    cards: the node's, where the set follows from its ENIs; pods: patterns of links that are none.
+    """
+
+    links: t.Mapping[str, tuple[int, bool]] = {}
+    tables: t.Sequence[int] = ()
+    sources: t.Sequence[str] = ()
+    open: t.Sequence[str] = ()
+    waits: bool = False
+    cards: t.Sequence[tuple[int, str, str]] = ()
+    pods: t.Sequence[str] | None = None
+
+
+class Concern(t.NamedTuple):
+    """A reason to look. what: what happened, as a clause. port: of the socket that asked for it, KERNEL for nobody's."""
+
+    what: str
+    port: int = KERNEL
+
+    @property
+    def is_contest(self) -> bool:
+        """Whether a program changed rules or routes of ours. The kernel, which drops routes with their link, does not contest."""
+        return self.port != KERNEL and self.what in CONTESTED
+
+
+def rule_key(family: int, priority: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> str:
+    """Tells rules apart well enough to know when to look."""
+    return f"rule {family} {priority} {source[0].hex()}/{source[1]} {destination[0].hex()}/{destination[1]}"
+
+
+def route_key(family: int, table: int, destination: tuple[bytes, int], metric: int) -> str:
+    return f"route {family} {table} {destination[0].hex()}/{destination[1]} {metric}"
+
+
+class Watch:
+    """Tells which messages concern the set of ``protocol``. It remembers how the links were when it last heard of them."""
+
+    def __init__(self, protocol: int, interest: Interest) -> None:
+        self._protocol = protocol
+        self._tag = struct.pack("=HHB", 5, FRA_PROTOCOL, protocol)
+        self._links = {name: (index, is_up) for name, (index, is_up) in interest.links.items()}
+        self._tables = frozenset(interest.tables)
+        self._sources = frozenset(map(bytes.fromhex, interest.sources))
+        self._open = frozenset(interest.open)
+        self._waits = interest.waits
+        self._cards = {number: Card(number, name, mac) for number, name, mac in interest.cards}
+        self._pods = interest.pods
+
+    @property
+    def cards(self) -> frozenset[Card]:
+        """Those of the node now; none where the set does not follow from ENIs."""
+        return frozenset(self._cards.values())
+
+    def concern(self, message: bytes) -> Concern | None:
+        """None for what leaves the set as it is."""
+        _length, kind, flags, _sequence, port = HEADER.unpack_from(message)
+        what = ""
+        if kind in (NEWRULE, DELRULE):
+            what = self._of_rule(kind, message)
+        elif kind in (NEWROUTE, DELROUTE):
+            what = self._of_route(kind, flags, message)
+        elif kind in (NEWLINK, DELLINK):
+            what = self._of_link(kind, message)
+        elif kind in (NEWADDR, DELADDR):
+            what = self._of_address(kind, message)
+        if not what:
+            return None
+        return Concern(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)  # nobody asks who brought a link
+
+    def _of_rule(self, kind: int, message: bytes) -> str:
+        if self._tag in message:
+            return RULE_REMOVED if kind == DELRULE else RULE_ADDED
+        if kind == NEWRULE or not self._open:
+            return ""
+        family, dst_len, src_len = RULE.unpack_from(message, HEADER.size)
+        found = attributes(message, OF_RULE)
+        source, destination = (found.get(FRA_SRC, b""), src_len), (found.get(FRA_DST, b""), dst_len)
+        is_open = rule_key(family, u32(found, FRA_PRIORITY), source, destination) in self._open
+        return "a rule of another program was removed" if is_open else ""
+
+    def _of_route(self, kind: int, flags: int, message: bytes) -> str:
+        family, dst_len, _src_len, _tos, table, protocol, _scope, _type, route_flags = ROUTE.unpack_from(
+            message, HEADER.size
+        )
+        if route_flags & RTM_F_CLONED:
+            return ""
+        if protocol == self._protocol:
+            return ROUTE_REMOVED if kind == DELROUTE else ROUTE_ADDED
+        is_replacing = kind == NEWROUTE and flags & REPLACE
+        if not (is_replacing or self._waits or self._open):
+            return ""
+        found = attributes(message, OF_ROUTE)
+        table = u32(found, RTA_TABLE) or table
+        if is_replacing and table in self._tables:
+            return ROUTE_REPLACED
+        if kind == NEWROUTE:
+            return self._arrival("a route", u32(found, RTA_OIF))
+        key = route_key(family, table, (found.get(RTA_DST, b""), dst_len), u32(found, RTA_PRIORITY))
+        return "a route of another program was removed" if key in self._open else ""
+
+    def _of_link(self, kind: int, message: bytes) -> str:
+        """A link that is renamed is gone under the one name and new under the other."""
+        family, device, index, flags, _change = LINK.unpack_from(message, HEADER.size)
+        if family == AF_BRIDGE:
+            return ""
+        found = attributes(message, OF_LINK)
+        if self._pods is not None:
+            self._cards.pop(index, None)
+            one = card.of(device, index, found, self._pods) if kind == NEWLINK else None
+            if one:
+                self._cards[index] = one
+        name = text(found, IFLA_IFNAME)
+        former = next((one for one, (known, _up) in self._links.items() if known == index), name)
+        state = (index, bool(flags & IFF_UP)) if kind == NEWLINK else (0, False)
+        what = ""
+        if (former != name or kind == DELLINK) and self._links.get(former, (0, False))[0] == index:
+            self._links[former] = (0, False)
+            what = f"link {former} went away"
+        if kind == NEWLINK and name in self._links and self._links[name] != state:
+            is_new = self._links[name][0] != index
+            what = f"link {name} {'is new' if is_new else 'came up' if state[1] else 'went down'}"
+            self._links[name] = state
+        return what
+
+    def _of_address(self, kind: int, message: bytes) -> str:
+        """The kernel takes routes away with their source address, and all of a link with the link's last address."""
+        *_rest, index = ADDRESS.unpack_from(message, HEADER.size)
+        found = attributes(message, OF_ADDRESS)
+        if kind == NEWADDR:
+            is_source = self._waits and found.get(IFA_LOCAL, found.get(IFA_ADDRESS)) in self._sources
+            return "an address is new" if is_source else self._arrival("an address", index)
+        if found.get(IFA_LOCAL, found.get(IFA_ADDRESS)) in self._sources:
+            return "a source address went away"
+        name = self._name(index)
+        return f"an address of {name} went away" if name else ""
+
+    def _arrival(self, noun: str, index: int) -> str:
+        """What comes to a link matters while something waits for it."""
+        if self._waits and (self._name(index) or ANY_LINK in self._links):
+            return f"{noun} is new"
+        return ""
+
+    def _name(self, index: int) -> str:
+        return next((name for name, (known, _up) in self._links.items() if known == index and known), "")

@@ -1,0 +1,141 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which part of a set can be loaded on a node as it is, and what the rest waits for.
+
+A run loads all or nothing and says why. A boot, and a link that comes later, can not ask anybody.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._routing import rt_names, rule_order
+from .._routing.gateways import Gateways
+from .._routing.policy import Policy
+from .._routing.route import LOCAL, Hop, Route
+from .._routing.rule import GOTO, LOOKUP, Rule
+from .change_event import ANY_LINK
+
+Held = tuple[t.Any, int]  # a rule or a route, and its protocol
+
+
+class Ready(t.NamedTuple):
+    """policy: what can be loaded. waiting: the rest, each with the reason."""
+
+    policy: Policy
+    waiting: tuple[tuple[Rule | Route, str], ...] = ()
+
+
+class Surroundings(t.NamedTuple):
+    """rules, routes: what the kernel holds. links: by name, whether it is up."""
+
+    rules: t.Sequence[Held]
+    routes: t.Sequence[Held]
+    links: t.Mapping[str, bool]
+
+
+def split(wish: Policy, there: Surroundings) -> Ready:
+    """What the kernel holds already can be loaded in any case, whoever put it there."""
+    of_routes = _RouteObstacles(wish, there).all()
+    of_rules = _rule_obstacles(wish, there, of_routes)
+    policy = wish._replace(
+        rules=None if wish.rules is None else tuple(rule for rule in wish.rules if not of_rules[rule]),
+        routes=None if wish.routes is None else tuple(route for route in wish.routes if not of_routes[route]),
+    )
+    obstacles: list[tuple[Rule | Route, str]] = [*of_routes.items(), *of_rules.items()]
+    return Ready(policy, tuple((item, reason) for item, reason in obstacles if reason))
+
+
+def links(wish: Policy, there: Surroundings) -> set[str]:
+    """The links that routes go by; ANY_LINK for one that only a gateway can tell, and no route does."""
+    neighbours = Gateways([*(wish.routes or ()), *(route for route, _protocol in there.routes)])
+    found: set[str] = set()
+    for route in wish.routes or ():
+        for hop in route.hops:
+            found.update([hop.dev] if hop.dev else neighbours.links(route.family, route.table, hop.via) or [ANY_LINK])
+    return found
+
+
+class _RouteObstacles:
+    def __init__(self, wish: Policy, there: Surroundings) -> None:
+        self._wishes = wish.routes or ()
+        self._links = there.links
+        self._held = {route for route, _protocol in there.routes}
+        if any(route.is_bare for route in self._wishes):
+            self._held |= set(map(_unbound, self._held))
+        theirs = [(route, protocol) for route, protocol in there.routes if protocol != wish.protocol or route.unread]
+        self._taken = {route.key: (route, protocol) for route, protocol in theirs}
+        # A gateway may be a neighbour by another route that is ready, and a source an address by one.
+        self._neighbours = Gateways(route for route, _protocol in theirs)
+        leading = (route for route in self._wishes if route.is_connected or route.type == LOCAL)
+        ready = [route for route in leading if not self._obstacle(route)]
+        self._neighbours = Gateways([*(route for route, _protocol in theirs), *ready])
+
+    def all(self) -> dict[Route, str]:
+        """By route, what it waits for; empty for nothing."""
+        return {route: "" if route in self._held else self._obstacle(route) for route in self._wishes}
+
+    def _obstacle(self, route: Route) -> str:
+        if route.key in self._taken:
+            return _taken(*self._taken[route.key])
+        reasons = [self._of_hop(route, hop) for hop in route.hops]
+        return next(filter(None, reasons), "") or self._of_source(route)
+
+    def _of_hop(self, route: Route, hop: Hop) -> str:
+        if hop.dev and not self._links.get(hop.dev):
+            return f"link {hop.dev} is down" if hop.dev in self._links else f"there is no link {hop.dev}"
+        if not hop.via:
+            return ""
+        if hop.dev:
+            found = hop.onlink or self._neighbours.include(route.family, hop)
+            lack = self._neighbours.lack(route, hop) if found else ""
+            if lack:
+                return f"{fields.show(hop.via)} must be {lack}"
+        else:
+            found = len(self._neighbours.links(route.family, route.table, hop.via)) == 1
+        where = f" on {hop.dev}" if hop.dev else ""
+        return "" if found else f"no route says that {fields.show(hop.via)} is a neighbour{where}"
+
+    def _of_source(self, route: Route) -> str:
+        lack = self._neighbours.lack_of_source(route)
+        return f"{fields.show(route.src)} is no {lack.partition(' ')[2]}" if lack else ""
+
+
+def _unbound(route: Route) -> Route:
+    """As a wish that leaves the links of its gateways to the node."""
+    return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
+
+
+def _rule_obstacles(wish: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
+    """A packet never meets a rule whose table is empty because its routes wait; nor one that leads to no other."""
+    held = {rule for rule, _protocol in there.rules}
+    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != wish.protocol or rule.opaque}
+    filled = {(route.family, route.table) for route, _protocol in there.routes}
+    filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
+    empty = {(route.family, route.table) for route in of_routes} - filled
+    places = {rule.place for rule in held}
+    found: dict[Rule, str] = {}
+    for rule in sorted(wish.rules or (), key=lambda rule: -rule.priority):  # a goto leads to a higher priority
+        found[rule] = ""
+        if rule in held:
+            continue
+        if rule.key in taken:
+            found[rule] = _taken(*taken[rule.key])
+        elif rule.action == LOOKUP and (rule.family, rule.table) in empty:
+            found[rule] = f"table {rt_names.table(rule.table)} is empty"
+        elif rule.action == GOTO and (rule.family, rule.goto) not in places:
+            found[rule] = f"there is no rule {rule.goto}"
+        else:
+            places.add(rule.place)
+    ready = [rule for rule in wish.rules or () if not found[rule]]
+    for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, wish.protocol).items():
+        found[rule] = f"{_taken(other, protocol)}, and can not stand behind it"
+    return {rule: found[rule] for rule in wish.rules or ()}
+
+
+def _taken(item: Rule | Route, protocol: int) -> str:
+    return f"{item} is there and belongs to {rt_names.owner([protocol])}"

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Questions to the kernel's routing socket: which BPF programs traffic control runs on a link, and where a packet would go.
+
+Raw netlink, because a node may lack ``tc`` (Fedora's family packages it apart from iproute2) and pyroute2 takes longer to
+import than all the rest of a converged run. Read only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+import typing as t
+
+from .attributes import ATTRIBUTE, attributes, text, u32
+
+# include/uapi/linux/netlink.h, rtnetlink.h, pkt_sched.h, pkt_cls.h
+NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
+NLMSG_ERROR, NLMSG_DONE = 2, 3
+RTM_GETROUTE, RTM_GETTFILTER = 26, 46
+RTA_DST, RTA_OIF = 1, 4
+TCA_OPTIONS, TCA_BPF_NAME = 2, 7
+CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+FILTER = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
+ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
+PATIENCE = 5.0  # seconds; the kernel answers at once
+
+
+def bpf_filters(link: str) -> set[str]:
+    """Names of the BPF programs on a link's clsact qdisc, both ways; empty where there is no such link or qdisc."""
+    try:
+        index = socket.if_nametoindex(link)
+    except OSError:
+        return set()
+    names = set()
+    for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
+        for message in _ask(RTM_GETTFILTER, NLM_F_DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0)):
+            options = attributes(message, FILTER.size).get(TCA_OPTIONS, b"")
+            names.add(text(attributes(options), TCA_BPF_NAME))
+    return names - {""}
+
+
+def link_towards(address: ipaddress.IPv6Address) -> str | None:
+    """The link by which the node itself would send to an address; None where it has no route."""
+    wanted = ATTRIBUTE.pack(ATTRIBUTE.size + 16, RTA_DST) + address.packed
+    for message in _ask(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted):
+        index = u32(attributes(message, ROUTE.size), RTA_OIF)
+        if index:
+            return socket.if_indextoname(index)
+    return None
+
+
+def _ask(kind: int, flags: int, body: bytes) -> t.Iterator[bytes]:
+    """What the kernel answers, message by message; nothing where it answers with an error."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.settimeout(PATIENCE)
+        netlink.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, 1, 0) + body)
+        while True:
+            answer = netlink.recv(65536)
+            while answer:
+                length, answered, _flags, _sequence, _port = HEADER.unpack_from(answer)
+                if answered in (NLMSG_ERROR, NLMSG_DONE):
+                    return
+                yield answer[HEADER.size : length]
+                answer = answer[_aligned(length) :]
+            if not flags & NLM_F_DUMP:
+                return
+
+
+def _aligned(length: int) -> int:
+    """Netlink pads to four bytes."""
+    return (length + 3) & ~3

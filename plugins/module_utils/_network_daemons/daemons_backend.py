@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which network daemons and cloud agents a node has, told by its files. No process started."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from .._boot.units import FOLDERS, Units
+from .._platform import files
+
+_NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
+_UDEV_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/
+_UDEV_FOLDERS = (
+    "etc/udev/rules.d",
+    "run/udev/rules.d",
+    "usr/local/lib/udev/rules.d",
+    "usr/lib/udev/rules.d",
+    "lib/udev/rules.d",
+)
+
+
+def read(units: Units, root: str = "/") -> dict[str, bool]:
+    """Those that are there, by their names in network_daemons.AGENTS, and whether each is at work.
+
+    root: another one in tests only.
+    """
+    place = Path(root)
+    cloud_init = "cloud-init"
+    if "routing-policy:" in _text(place / "etc/netplan/50-cloud-init.yaml"):
+        cloud_init = "cloud-init, with rules"
+    found = {
+        "NetworkManager": _units(place, units, "NetworkManager.service"),
+        "nm-cloud-setup": _units(place, units, "nm-cloud-setup.timer", "nm-cloud-setup.service"),
+        "netplan": (_has(place, "usr/sbin/netplan", "usr/bin/netplan"), _has(place, *_NETPLAN_FILES)),
+        cloud_init: (_has(place, "usr/bin/cloud-init"), not _has(place, "etc/cloud/cloud-init.disabled")),
+        "amazon-ec2-net-utils": (_has_unit(place, "policy-routes@.service"), bool(_winning(place))),
+        "ec2-net-utils": (_has(place, "etc/udev/rules.d/53-ec2-network-interfaces.rules"), True),
+    }
+    return {name: at_work for name, (is_there, at_work) in found.items() if is_there}
+
+
+def _has(place: Path, *patterns: str) -> bool:
+    return any(True for pattern in patterns for _path in place.glob(pattern))
+
+
+def _has_unit(place: Path, name: str) -> bool:
+    return _has(place, *(f"{folder[1:]}/{name}" for folder in FOLDERS))
+
+
+def _units(place: Path, units: Units, *names: str) -> tuple[bool, bool]:
+    at_work = any(units.is_enabled(name) or units.is_active(name) for name in names)
+    return any(_has_unit(place, name) for name in names), at_work
+
+
+def _winning(place: Path) -> str:
+    """The text of the udev rule; the first that is there hides the others, so an empty one masks them (udev(7))."""
+    paths = (place / folder / _UDEV_RULE for folder in _UDEV_FOLDERS)
+    return next((_text(path).strip() for path in paths if path.exists()), "")
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return files.text(str(path))
+    return ""

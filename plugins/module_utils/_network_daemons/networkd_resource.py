@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""systemd-networkd's settings on what others have made: our drop-in, and that the running one has read it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Step
+from .._platform import files, managed_files
+from . import networkd as model
+from . import networkd_backend
+
+
+class Observed(t.NamedTuple):
+    """started: when the running one was, None where none runs; see _network_daemons/networkd_backend."""
+
+    drop_in: managed_files.Observed
+    configuration: dict[str, networkd_backend.File]
+    started: float | None
+
+
+def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Iterable[str], started: float) -> bool:
+    """Whether a networkd that was started then has the keys at "no": the files that decide were there before."""
+    texts = {path: file.text for path, file in configuration.items()}
+    settings = [model.setting(texts, key) for key in keys]
+    return all(not one.value and configuration[one.path].changed <= started for one in settings)
+
+
+class NetworkdSettings:
+    """Holds the drop-in with ``text``, None for none, and ``keys`` at "no" where ``wish``.
+
+    restarts: whether a running networkd that has not read them is restarted, or has read what is taken away.
+    """
+
+    name = model.PATH
+    plane = Plane.PERMANENT
+
+    def __init__(
+        self,
+        edge: files.Files,
+        daemon: networkd_backend.Networkd,
+        text: str | None,
+        keys: t.Sequence[str],
+        restarts: bool,
+    ) -> None:
+        self._edge = edge
+        self._daemon = daemon
+        self._keys = keys
+        self._restarts = restarts
+        entry = managed_files.text(model.PATH, text)
+        self._drop_in = managed_files.ManagedFiles(edge, [entry], "permanent", "take its lines over into it")
+
+    def observe(self) -> Observed:
+        return Observed(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
+
+    def plan(self, observed: Observed) -> Plan:
+        placing = self._drop_in.plan(observed.drop_in)
+        if not self._restarts or observed.started is None or not self._is_to_restart(observed, placing):
+            return placing
+        # The first step is the last to be undone: what was read before is read again.
+        again = Step("have systemd-networkd read its configuration", undo=networkd_backend.Restart())
+        restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart())
+        before, after = placing.before, placing.after
+        if not placing.steps:
+            before, after = (
+                f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after")
+            )
+        return Plan((again, *placing.steps, restart), before, after)
+
+    def _is_to_restart(self, observed: Observed, placing: Plan) -> bool:
+        started = observed.started or 0.0
+        if not self._keys:  # what goes is in force only where it was there when networkd was started
+            found = observed.configuration.get(model.PATH)
+            return bool(placing.steps) and found is not None and found.changed <= started
+        return bool(placing.steps) or not has_read(observed.configuration, self._keys, started)
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, networkd_backend.Restart):
+            self._daemon.perform(operation)
+        else:
+            self._edge.perform(operation)

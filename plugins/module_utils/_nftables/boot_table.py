@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A table that the next boot loads: its script, the program that asks before, where one does, and the unit."""
+
+from __future__ import annotations
+
+from .._boot import boot_files, boot_unit, units
+from .._boot.enabled_unit import EnabledUnit
+from .._core.converge import Resource
+from .._platform import files
+from .._platform.managed_files import Entry, text
+from . import nft_backend
+
+
+class BootTable:
+    """Where a table's permanent plane lives. ``path``: of its script; a boot program stands beside it.
+
+    Raises Invalid for a path among systemd's own files or in /run.
+    """
+
+    def __init__(self, edge: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
+        boot_files.check_path(path)
+        self._edge = edge
+        self._systemd = systemd
+        self._family = family
+        self._table = table
+        self._path = path
+
+    @property
+    def program(self) -> str:
+        return boot_files.program(self._path)
+
+    def condition(self, kind: str, interface: str) -> boot_unit.BootCondition:
+        """What the unit asks at boot, with the interpreter for it. Raises Refusal where the node has none for that."""
+        from .._boot.boot_interpreter import interpreter  # for the tables that have a condition
+
+        def asking(python: str) -> boot_unit.BootCondition:
+            return boot_unit.BootCondition(kind, interface, python, self.program)
+
+        def unit(python: str) -> boot_unit.BootUnit:
+            return boot_unit.loading_table(self._family, self._table, self._path, asking(python))
+
+        return asking(interpreter(self._edge, self._systemd, unit))
+
+    def resources(
+        self,
+        script: str | None,
+        accept: nft_backend.Nft,
+        starts: bool,
+        condition: boot_unit.BootCondition | None = None,
+        program: str | None = None,
+    ) -> list[Resource]:
+        """What holds it at ``script``, None for gone, in the order in which it comes.
+
+        accept: has the script checked. starts: see EnabledUnit. condition, program: what asks at boot, and its archive.
+        """
+        unit = boot_unit.loading_table(self._family, self._table, self._path, condition)
+
+        def entries(path: str, is_here: bool) -> list[Entry]:
+            return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)
+
+        is_desired = script is not None
+        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=is_desired, starts=starts)
+        arriving, leaving = boot_files.BootFiles(self._edge, unit.name, self._path, is_desired, entries).stages()
+        if condition is None or not is_desired:
+            return [arriving, enabled, leaving]
+        from .._boot.rehearsed_unit import RehearsedUnit
+
+        return [RehearsedUnit(arriving, enabled, unit), leaving]
+
+    def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[Entry]:
+        """Each begins with the table's name, so that one table's call never takes another's file for its own."""
+        named = f"# For table {self._family} {self._table}.\n"
+        return [
+            text(path, script, f"table {self._family} {self._table} {{}}\n", accept.check),
+            text(boot_files.program(path), program and named + program, named),
+        ]

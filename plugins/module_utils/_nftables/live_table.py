@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A table in the running kernel."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Plan, Plane, Step
+from . import nft_backend
+from .nft_table import Table
+
+
+class Observed(t.NamedTuple):
+    """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished."""
+
+    table: Table | None
+    text: str = ""
+
+
+class LiveTable:
+    """Holds the kernel's table ``family name`` at ``wish``, None for no such table."""
+
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, edge: nft_backend.Nft, family: str, name: str, wish: Table | None) -> None:
+        self.name = f"table {family} {name}"
+        self._edge = edge
+        self._family = family
+        self._table = name
+        self._wish = wish
+
+    def observe(self) -> Observed:
+        table = self._edge.read(self._family, self._table)
+        if self._wish and table != self._wish:
+            self._edge.warn_without_nft(self._family, self._table)
+        if table is None or table == self._wish:
+            return Observed(table)
+        return Observed(table, self._edge.text(self._family, self._table))
+
+    def plan(self, observed: Observed) -> Plan:
+        if observed.table == self._wish:
+            return Plan()
+        text = self._wish.text() if self._wish else ""
+        verb = "remove" if self._wish is None else "add" if observed.table is None else "replace"
+        return Plan(
+            (Step(f"{verb} {self.name}", self._replacement(text), self._replacement(observed.text)),),
+            before=nft_backend.without_readings(observed.text),
+            after=text,
+        )
+
+    def _replacement(self, text: str) -> nft_backend.Replace:
+        return nft_backend.Replace(self._family, self._table, text)
+
+    def perform(self, operation: nft_backend.Replace) -> None:
+        self._edge.replace(operation)

@@ -1,0 +1,198 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The package that brings nft, and the record that we installed it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot import units
+from .._boot.telling_systemd import told
+from .._core.converge import Operation, Plan, Plane, Step
+from .._core.errors import Failure, Refusal, Uncertain
+from .._core.version import Version, of_nft, of_package
+from .._platform import files, packages, process
+from .._platform.managed_files import ManagedFiles, text
+from .._platform.managed_files import Observed as ObservedFiles
+
+PACKAGE = "nftables"
+RECORD = "/var/lib/kubenode/nftables-package"
+RECORD_TEXT = f"{PACKAGE} was not installed here. kubenode.datapath installed it, and removes it with state=absent.\n"
+
+# Maintainer scripts restart nftables.service after an upgrade (Debian from bookworm, rpm's %systemd_postun_with_restart) and
+# stop it before a removal (%systemd_preun): each time ExecStop flushes every table of the node. systemd refuses both
+# while this stands. In /run: when a run is killed, its dpkg may go on, and is still kept from it; a boot ends it.
+HOLD = "/run/systemd/system/nftables.service.d/90-kubenode-hold.conf"
+HOLD_TEXT = f"""\
+# Only while {PACKAGE} is installed, upgraded or removed, so that nobody's tables are flushed.
+[Unit]
+RefuseManualStart=yes
+RefuseManualStop=yes
+"""
+
+
+class Observed(t.NamedTuple):
+    """path, version: of nft, "" and None where it is not there. recorded: the record of our installation.
+
+    says: what nft tells of itself, as a sentence.
+    installed, candidate, obstacle: the package as the manager knows it; only asked where it matters.
+    hold: what keeps nftables.service as it is. is_managed: systemd runs here.
+    """
+
+    path: str
+    version: Version | None
+    recorded: ObservedFiles
+    hold: ObservedFiles
+    is_managed: bool
+    installed: str = ""
+    candidate: str = ""
+    obstacle: str = ""
+    says: str = ""
+
+
+class InstalledPackage:
+    """Holds nft at ``minimum`` or newer, None for not installed by us.
+
+    Where nft is there in such a version, whoever brought it, no package manager is started.
+    """
+
+    name = PACKAGE
+    plane = Plane.PERMANENT
+
+    def __init__(
+        self,
+        manager: packages.Packages,
+        edge: files.Files,
+        systemd: units.Units,
+        run: process.Runner,
+        minimum: Version | None,
+    ) -> None:
+        self._manager = manager
+        self._edge = edge
+        self._systemd = systemd
+        self._run = run
+        self._minimum = minimum
+        self._record = ManagedFiles(edge, [text(RECORD, RECORD_TEXT if minimum else None)])
+        self._hold = ManagedFiles(edge, [text(HOLD, HOLD_TEXT)])
+        self._release = ManagedFiles(edge, [text(HOLD, None)])
+        self._seen: Observed | None = None
+
+    def observe(self) -> Observed:
+        path = process.find("nft") or ""
+        version, says = self._version(path) if path else (None, "there is no nft")
+        seen = Observed(
+            path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
+        )
+        if self._minimum is None:
+            if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
+                users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service")))
+                obstacle = f"{users} needs it" if users else self._manager.obstacle(PACKAGE)
+                seen = seen._replace(installed=installed, obstacle=obstacle)
+        elif not self._is_enough(version):
+            installed = self._manager.installed(PACKAGE)
+            seen = seen._replace(installed=installed, candidate=self._manager.candidate(PACKAGE))
+        self._seen = seen
+        return seen
+
+    def _version(self, path: str) -> tuple[Version | None, str]:
+        """And what is said of it where it has none."""
+        try:
+            version = of_nft(self._run([path, "--version"], None).stdout)
+        except Uncertain:
+            raise
+        except Failure as failure:  # it can not be started: it is no nft
+            return None, str(failure)
+        return version, f"{path} is nft {version or 'of no version'}"
+
+    def _is_enough(self, version: Version | None) -> bool:
+        return version is not None and self._minimum is not None and version >= self._minimum
+
+    def plan(self, observed: Observed) -> Plan:
+        if self._minimum is None:
+            return self._plan_absent(observed)
+        if self._is_enough(observed.version):
+            return Plan(tuple(self._let_go(observed)))
+        return self._plan_present(observed, self._minimum)
+
+    def _plan_present(self, observed: Observed, minimum: Version) -> Plan:
+        if self._is_enough(of_package(observed.installed)):
+            raise Refusal(
+                f"package {PACKAGE} {observed.installed} is installed, but {observed.says}. Nothing was changed."
+                f" Remove or replace the nft that comes first in {process.SEARCH_PATH}"
+            )
+        is_known = self._is_enough(of_package(observed.candidate))
+        refresh = Step("refresh the package index", packages.Refresh(PACKAGE, minimum))
+        steps = [] if is_known else [refresh]
+        if observed.installed:
+            back = packages.Downgrade(PACKAGE, observed.installed)
+            steps += self._held(observed, [Step(f"upgrade {PACKAGE}", packages.Upgrade(PACKAGE), back)])
+        else:
+            # The record comes first and the way back before the way: a run that dies between them leaves a package that
+            # absent still removes, an installation that fails halfway is taken back.
+            way_back = Step(f"begin with {PACKAGE}", undo=packages.Remove(PACKAGE))
+            steps += self._record.plan(observed.recorded).steps
+            steps += self._held(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
+        unknown = f"{minimum} or newer, if the index, once refreshed, has it"
+        after = observed.candidate if is_known else unknown
+        return Plan(tuple(steps), _shown(observed.installed), _shown(after))
+
+    def _plan_absent(self, observed: Observed) -> Plan:
+        if observed.obstacle:
+            return Plan(tuple(self._let_go(observed)))
+        steps = self._let_go(observed)
+        if observed.installed:
+            steps = self._held(
+                observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))]
+            )
+        steps += self._record.plan(observed.recorded).steps
+        return Plan(tuple(steps), _shown(observed.installed), "")
+
+    def _held(self, observed: Observed, work: list[Step]) -> list[Step]:
+        """The work, with nftables.service kept as it is meanwhile, on the way back as well."""
+        if not observed.is_managed:
+            return work
+        holding = self._hold.plan(observed.hold).steps
+        releasing = self._release.plan(self._hold.reached(observed.hold)).steps
+        return [*told(holding, True), *work, *told(releasing, True)]
+
+    def _let_go(self, observed: Observed) -> list[Step]:
+        """What a killed run held is released, when the package manager that it started is through."""
+        release = self._release.plan(observed.hold).steps
+        waiting = Step("wait for the package manager", packages.Wait())
+        return [waiting, *told(release, True)] if release else []
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, units.Reload):
+            self._systemd.perform(operation)
+        elif isinstance(operation, t.get_args(packages.Operation)):
+            self._manager.perform(operation)
+        else:
+            self._edge.perform(operation)
+
+    def result(self) -> dict[str, str | None]:
+        """nft's version and path when the run is through; for check mode, the version that the run would bring."""
+        seen = self._seen
+        if seen is None or (self._minimum is None and seen.installed and not seen.obstacle):
+            return {"version": None, "path": None}
+        if self._minimum is None or self._is_enough(seen.version):
+            return {"version": str(seen.version) if seen.version else None, "path": seen.path or None}
+        coming = of_package(seen.candidate)
+        return {"version": str(coming) if coming and self._is_enough(coming) else None, "path": None}
+
+    def warnings(self) -> t.Iterator[str]:
+        """What the operator should know of a run that did less than he may think, or does not know what it will do."""
+        seen = self._seen
+        if seen and seen.obstacle:
+            yield f"{PACKAGE} is left installed, though this collection installed it: {seen.obstacle}"
+        if seen and self._minimum and not self._is_enough(seen.version) and self.result()["version"] is None:
+            yield (
+                f"The package index on this node has no {PACKAGE} {self._minimum} or newer"
+                f" (it has: {seen.candidate or 'none'}). A run refreshes it first, and fails if that does not help."
+            )
+
+
+def _shown(version: str) -> str:
+    return f"{PACKAGE} {version}\n" if version else ""

@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What makes a node the wrong place for the probe table, or one where it will not help yet. Each guard tells one such thing."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .._core.errors import Refusal
+from .._netlink import rtnetlink
+from .._platform import kernel
+from . import kubelet_backend
+from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
+
+# Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
+# clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
+HEALTH_PROBE_FILTERS = {"ipv6_hp_ingress", "ipv6_hp_egress"}
+# The same repository, bpf-prog/azure-block-iptables/pkg/bpfprogram/program.go: LSM programs that answer EPERM to new
+# nftables rules, except where the parent process is one of a few, python among them.
+HOST_ROUTING_LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
+HOST_ROUTING_PINS = tuple(
+    f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
+)
+AGENTBAKER_UNIT = "ipv6_nftables.service"
+
+
+class EbpfHostRouting:
+    """A node on which the platform refuses netfilter rules: a table loaded now would be missing after the next boot."""
+
+    def inspect(self) -> t.Iterable[str]:
+        pins = [path for path in HOST_ROUTING_PINS if os.path.exists(path)]
+        signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
+        signs += [f"the pinned LSM program {path}" for path in pins]
+        if signs:
+            raise Refusal(
+                f"this is an eBPF host-routing node, told by {' and '.join(signs)}. AKS blocks netfilter rules here and"
+                " translates probes itself. Nothing was changed. Set state to absent for this node"
+            )
+        return ()
+
+
+class HealthProbeFilters:
+    """A link on which Microsoft's BPF programs already translate probes."""
+
+    def __init__(self, interface: str) -> None:
+        self._interface = interface
+
+    def inspect(self) -> t.Iterable[str]:
+        # In another root the links are the builder's, not the node's.
+        filters = rtnetlink.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        if filters:
+            raise Refusal(
+                f"{self._interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
+                " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
+            )
+        return ()
+
+
+class AgentBaker:
+    """A node whose image brings AgentBaker's unit: the wish has to be what that unit loads."""
+
+    def __init__(self, wish: ProbeSnat) -> None:
+        self._wish = wish
+
+    def inspect(self) -> t.Iterable[str]:
+        theirs = ProbeSnat()
+        if self._wish != theirs:
+            raise Refusal(
+                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()};"
+                f" {self._wish.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
+                " Leave the options at their defaults on this node, or disable that unit first"
+            )
+        return ()
+
+
+class ProbePath:
+    """Warns of what keeps a translated probe from passing: nothing of it is this module's to change."""
+
+    def __init__(self, wish: ProbeSnat) -> None:
+        self._wish = wish
+
+    def inspect(self) -> t.Iterable[str]:
+        link, translated = self._wish.interface, self._wish.probes[0].translated
+        forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
+        if self._wish.priority >= CONNTRACK_PRIORITY:
+            yield (
+                f"priority {self._wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
+                " each probe under two addresses and not find the reply to a service's probe. Use -300."
+            )
+        leaves_by = rtnetlink.link_towards(translated)
+        if leaves_by != link:
+            way = f"leave by {leaves_by}" if leaves_by else "find no route"
+            yield (
+                f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
+                " Add one, by router advertisement or by hand."
+            )
+        if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
+            yield (
+                "net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods."
+                " Set it to 1."
+            )
+        elif forwarding == 1 and accept_ra == 1:
+            yield (
+                f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
+                " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
+                " daemon handles them."
+            )

@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Health-probe source NAT: what a load balancer's link-local probe becomes on its way through a node.
+
+A probe comes from a link-local address. A router must not forward such a packet (RFC 4291 section 2.5.6), and a
+Kubernetes node is a router: a service whose pod is not in the node's own network stack looks dead. The table gives the
+probe a global source before routing and takes it back on the way out. It is stateless: no NAT chain, no connection
+tracking.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._core import names
+from .._core.errors import Invalid
+from .nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
+
+# Azure's load balancer: Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables. The translated address is
+# Microsoft's own and assigned for this purpose (AgentBaker pull request 2334).
+AZURE_SOURCE = "fe80::1234:5678:9abc"
+AZURE_TRANSLATED = "2603:1062:0:1:fe80:1234:5678:9abc"
+
+# Azure's probe source is its IPv6 default router as well. Were its advertisements and neighbour discovery translated,
+# the node would drop them (RFC 4861 sections 6.1.2 and 7.1 want them from a link-local address), and IPv6 would die
+# when the default route's lifetime ends, after 9000 s.
+NEIGHBOUR_DISCOVERY = ("nd-neighbor-solicit", "nd-router-advert", "nd-neighbor-advert")
+
+# nf_tables keeps a priority in a signed 32-bit integer; connection tracking hooks in at -200
+# (NF_IP6_PRI_CONNTRACK, include/uapi/linux/netfilter_ipv6.h).
+PRIORITY_RANGE = (-(2**31), 2**31 - 1)
+CONNTRACK_PRIORITY = -200
+
+
+class Probe(t.NamedTuple):
+    """A probe's ``source`` on the wire and the address, ``translated``, that stands for it inside the node."""
+
+    source: ipaddress.IPv6Address
+    translated: ipaddress.IPv6Address
+
+
+AZURE_PROBE = Probe(ipaddress.IPv6Address(AZURE_SOURCE), ipaddress.IPv6Address(AZURE_TRANSLATED))
+
+
+class ProbeSnat(t.NamedTuple):
+    """The wish: probes that enter and leave by ``interface`` are translated by the ip6 table ``name``."""
+
+    name: str = "azureSLBProbe"
+    interface: str = "eth0"
+    priority: int = -300
+    probes: tuple[Probe, ...] = (AZURE_PROBE,)
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> ProbeSnat:
+        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+        low, high = PRIORITY_RANGE
+        if isinstance(options["priority"], bool) or not low <= options["priority"] <= high:
+            raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
+        return cls(
+            names.table("table", options["table"]),
+            names.network_interface("interface", options["interface"]),
+            options["priority"],
+            _probes(options["probes"]),
+        )
+
+    def table(self) -> Table:
+        """The wish as the kernel holds it. Probes are in sorted order, so that the order of a list means nothing."""
+        keep: Rule = (
+            match("iifname", self.interface),
+            match("icmpv6 type", *NEIGHBOUR_DISCOVERY),
+            Counter(),
+            Verdict("accept"),
+        )
+        inward = (
+            _rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes
+        )
+        outward = (
+            _rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes
+        )
+        prerouting = Chain("prerouting", "filter", "prerouting", self.priority, (keep, *inward))
+        postrouting = Chain("postrouting", "filter", "postrouting", self.priority, tuple(outward))
+        return Table("ip6", self.name, frozenset({prerouting, postrouting}))
+
+    def summary(self) -> str:
+        """The wish within a sentence."""
+        pairs = ", ".join(f"{probe.source} as {probe.translated}" for probe in self.probes)
+        return f"table {self.name} (interface {self.interface}, priority {self.priority}, {pairs})"
+
+
+def _rewrite(link: str, interface: str, field: str, old: ipaddress.IPv6Address, new: ipaddress.IPv6Address) -> Rule:
+    return (match(link, interface), match(field, str(old)), Mangle(field, str(new)), Counter())
+
+
+def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
+    if not given:
+        raise Invalid("probes", given, "a list of at least one probe with source and translated")
+    seen: dict[ipaddress.IPv6Address, str] = {}
+    probes = []
+    for index, one in enumerate(given):
+        addresses = {key: _address(f"probes[{index}].{key}", one[key]) for key in ("source", "translated")}
+        for key, address in addresses.items():
+            option = f"probes[{index}].{key}"
+            if address in seen:
+                raise Invalid(
+                    option,
+                    one[key],
+                    f"an address that no other entry uses, for replies to find their way; {seen[address]} has it",
+                )
+            seen[address] = option
+        if addresses["translated"].is_link_local:
+            raise Invalid(
+                f"probes[{index}].translated",
+                one["translated"],
+                "an address that a router forwards, not a link-local one",
+            )
+        probes.append(Probe(**addresses))
+    return tuple(sorted(probes))
+
+
+def _address(option: str, given: object) -> ipaddress.IPv6Address:
+    allowed = "an IPv6 unicast address without prefix length and zone"
+    try:
+        address = ipaddress.IPv6Address(str(given))
+    except ValueError:
+        raise Invalid(option, given, allowed) from None
+    if (
+        address.is_multicast
+        or address.is_unspecified
+        or address.is_loopback
+        or address.ipv4_mapped
+        or "%" in str(given)
+    ):
+        raise Invalid(option, given, allowed)
+    return address

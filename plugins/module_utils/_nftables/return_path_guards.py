@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What keeps a return path from being of use."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._platform import kernel, sysctl
+from .._routing import rule
+from .._routing.routing_backend import Netlink
+from .return_path_table import ReturnPath
+
+PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostRulePriority)
+
+
+class PrimaryInterface:
+    """Warns of a primary interface that is no link of the node yet: nothing would be marked."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+
+    def inspect(self) -> t.Iterable[str]:
+        # In another root the links are the builder's, not the node's.
+        if kernel.is_own_root() and self._link not in sysctl.Sysctl().links():
+            yield (
+                f"There is no link {self._link}, so no connection is marked until one appears. Set primary_interface to the"
+                " link by which requests to the node's own addresses enter."
+            )
+
+
+class MarkRule:
+    """Warns where no rule routes by the mark, or one that pods' rules come before: the mark would do nothing.
+
+    A CNI may add its own rule later, so it is no reason to refuse.
+    """
+
+    def __init__(self, wish: ReturnPath) -> None:
+        self._wish = wish
+
+    def inspect(self) -> t.Iterable[str]:
+        if not kernel.is_own_root():
+            return
+        held = [
+            one for one, _protocol in Netlink().rules() if not one.opaque
+        ]  # these may ask for more than we can read
+        found = {
+            name: self._wish.routing(one for one in held if one.family == family)
+            for name, family in fields.FAMILIES.items()
+        }
+        is_routed = any(routing.marked for routing in found.values())
+        for name, routing in found.items():
+            if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
+                yield self._missing(name, routing.pods)
+            elif routing.marked and routing.pods:
+                yield (
+                    f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before their"
+                    f" mark is looked at. Give it a priority below {routing.pods.priority}."
+                )
+
+    def _missing(self, family: str, pods: rule.Rule | None) -> str:
+        """pods: a rule of the family that is about pods, so that it is known to need a rule by the mark, too."""
+        mark = f"{self._wish.mark:#x}/{self._wish.mask:#x}"
+        priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
+        return (
+            f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark does nothing. Unless the node's CNI adds"
+            " one, do it with kubenode.datapath.policy_routes and rules:"
+            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: main}}]."
+        )

@@ -1,0 +1,291 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Files, folders and links on the node. Each comes or goes in one rename: a killed run leaves the old or the new.
+
+What is on its way lies beside its place under a name of ours (``.NAME.kubenode``); a run that was killed leaves it there
+and the next one, which sees it, takes it away. A folder that we make carries a marker inside, so that any later run
+knows that it may go with its last file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import typing as t
+
+from .._core.errors import Failure, Uncertain
+
+LARGEST = 64 * 2**20  # bytes; a set of 20,000 rules has 3 MiB
+MARKER = ".kubenode"
+MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last of its files.\n"
+
+
+class Content(t.NamedTuple):
+    """A regular file as it is or shall be. Bytes that are no UTF-8 survive in ``text`` as surrogates."""
+
+    text: str
+    mode: int = 0o644
+    owner: tuple[int, int] = (0, 0)
+
+
+class Target(t.NamedTuple):
+    """A symbolic link as it is or shall be, by where it points."""
+
+    path: str
+
+
+class Other(t.NamedTuple):
+    """Something that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
+
+    kind: str
+
+
+Found = t.Union[Content, Target, Other]
+
+
+class Put(t.NamedTuple):
+    """Put a file or a link in place, whole."""
+
+    path: str
+    wish: Content | Target
+
+
+class Remove(t.NamedTuple):
+    """Take a file or a link away."""
+
+    path: str
+
+
+class MakeFolder(t.NamedTuple):
+    """Make a folder with our marker in it."""
+
+    path: str
+
+
+class RemoveFolder(t.NamedTuple):
+    """Take a folder with nothing but our marker away."""
+
+    path: str
+
+
+class Discard(t.NamedTuple):
+    """Take away what a killed run left on its way to ``path``."""
+
+    path: str
+
+
+Operation = t.Union[Put, Remove, MakeFolder, RemoveFolder, Discard]
+
+
+class NotRegular(OSError):
+    """What stands at a path can not be read as a file: a FIFO, which waits for a writer, a device, which may never end."""
+
+
+@contextlib.contextmanager
+def regular(path: str, flags: int = 0, errors: str = "replace", newline: str | None = None) -> t.Iterator[t.TextIO]:
+    """Opens a regular file that another program may have placed. flags: further ones of open(2). Raises OSError.
+
+    Links are followed, and /dev/null, which masks a file, is an empty one. Anything else is not opened: some devices begin
+    their work then. It may be exchanged after that look, so that the file is opened without waiting, and looked at again.
+    """
+    _expect_regular(path, os.stat(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    with open(descriptor, encoding="utf-8", errors=errors, newline=newline) as file:
+        _expect_regular(path, os.fstat(descriptor))
+        yield file
+
+
+def text(path: str, errors: str = "replace") -> str:
+    """The text of a regular file, read as by regular(). Raises OSError."""
+    with regular(path, errors=errors) as file:
+        return file.read()
+
+
+def _expect_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3):  # /dev/null, as in each Linux (devices.txt)
+        return
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegular(errno.EINVAL, f"it is no regular file, but a {_kind(status.st_mode)}", path)
+    if status.st_size > LARGEST:
+        raise NotRegular(errno.EFBIG, f"it has {status.st_size} bytes, and at most {LARGEST} are read", path)
+
+
+class Files:
+    """The edge to the file system. What it answers with an error becomes a Failure that names the path."""
+
+    def read(self, path: str) -> Found | None:
+        """What stands at a path; None for nothing."""
+        with _answering(path):
+            try:
+                mode = os.lstat(path).st_mode
+                if stat.S_ISLNK(mode):
+                    return Target(os.readlink(path))
+                return _content(path) if stat.S_ISREG(mode) else Other(_kind(mode))
+            except (FileNotFoundError, NotADirectoryError):  # also where another run has just taken it away
+                return None
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder, or a link to one."""
+        return os.path.isdir(path)
+
+    def is_ours(self, folder: str) -> bool:
+        """Whether we made the folder. One that is reached by a link was somebody else's idea."""
+        return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
+
+    def entries(self, folder: str) -> set[str]:
+        """The names in a folder, our marker and what is on its way left out; empty for a missing one."""
+        with _answering(folder):
+            try:
+                names = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+        return {name for name in names if not (name.startswith(".") and name.endswith(MARKER))}
+
+    def is_left_over(self, path: str) -> bool:
+        """Whether a killed run left something on its way to ``path``."""
+        return os.path.lexists(_on_its_way(path))
+
+    def left_over_in(self, folder: str) -> set[str]:
+        """The names in a folder to which a killed run left something on its way; empty for a missing one."""
+        with _answering(folder):
+            try:
+                names = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+        return {name[1 : -len(MARKER)] for name in names if name.startswith(".") and name.endswith(MARKER)} - {""}
+
+    def perform(self, operation: Operation) -> None:
+        """Does one operation. Raises Failure; Uncertain where it may have been done nevertheless."""
+        with _answering(operation.path):
+            _PERFORM[type(operation)](operation)
+
+    def verify(self, operation: Operation) -> list[str]:
+        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        path = operation.path
+        if isinstance(operation, Put):
+            found = self.read(path)
+            return [] if found == operation.wish else [f"{path} is not as it was" if found else f"{path} is not there"]
+        if isinstance(operation, MakeFolder):
+            return [] if self.is_folder(path) else [f"{path} is not there"]
+        if isinstance(operation, RemoveFolder):  # with another program's files in it, it stays
+            is_there = self.is_ours(path) and not self.entries(path)
+        else:
+            is_there = self.is_left_over(path) if isinstance(operation, Discard) else self.read(path) is not None
+        return [f"{path} is still there"] if is_there else []
+
+
+@contextlib.contextmanager
+def _answering(path: str, kind: type[Failure] = Failure) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{path}: {error.strerror}") from error
+
+
+def _content(path: str) -> Content:
+    with regular(path, os.O_NOFOLLOW, "surrogateescape", "") as file:
+        status = os.fstat(file.fileno())
+        return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
+
+
+def _kind(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device or the like"
+
+
+def _on_its_way(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
+
+
+def _put(operation: Put) -> None:
+    with _arriving(operation.path) as way:
+        if isinstance(operation.wish, Target):
+            os.symlink(operation.wish.path, way)
+        else:
+            _write(way, operation.wish)
+
+
+def _write(way: str, content: Content) -> None:
+    with open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        os.fchmod(file.fileno(), content.mode)
+        os.fchown(file.fileno(), *content.owner)
+        file.write(content.text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_folder(operation: MakeFolder) -> None:
+    if os.path.isdir(operation.path):  # taking back what was not done
+        return
+    with _arriving(operation.path) as way:
+        os.mkdir(way)
+        os.chmod(way, 0o755)  # not what the caller's umask left of it
+        with open(os.path.join(way, MARKER), "x", encoding="utf-8") as file:
+            file.write(MARKER_TEXT)
+
+
+@contextlib.contextmanager
+def _arriving(path: str) -> t.Iterator[str]:
+    """A free name beside ``path`` to build on; what was built is then renamed to it, and removed if it could not be built."""
+    way = _on_its_way(path)
+    _discard_at(way)
+    try:
+        yield way
+        os.rename(way, path)
+    except BaseException:
+        _discard_at(way)
+        raise
+    _settle(path)
+
+
+def _remove(operation: Remove) -> None:
+    try:
+        os.unlink(operation.path)
+    except FileNotFoundError:  # undoing what was not done; the folder may have gone as well
+        return
+    _settle(operation.path)
+
+
+def _remove_folder(operation: RemoveFolder) -> None:
+    way = _on_its_way(operation.path)
+    _discard_at(way)
+    if not os.path.isdir(operation.path) or set(os.listdir(operation.path)) - {MARKER}:
+        return  # somebody put a file there meanwhile: the folder is his now
+    os.rename(operation.path, way)
+    _discard_at(way)
+    _settle(operation.path)
+
+
+def _discard(operation: Discard) -> None:
+    _discard_at(_on_its_way(operation.path))
+
+
+def _discard_at(way: str) -> None:
+    if os.path.isdir(way) and not os.path.islink(way):
+        shutil.rmtree(way)
+    elif os.path.lexists(way):
+        os.unlink(way)
+
+
+def _settle(path: str) -> None:
+    """A rename survives a power cut only when its folder has reached the disk (fsync(2))."""
+    with _answering(path, Uncertain):
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+_PERFORM: dict[type, t.Callable[[t.Any], None]] = {
+    Put: _put,
+    Remove: _remove,
+    MakeFolder: _make_folder,
+    RemoveFolder: _remove_folder,
+    Discard: _discard,
+}

@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Python libraries of the node: its own, or one that was carried to it.
+
+A carried one lies unpacked below FOLDER, root's alone, under its name, version and a hash of its files. The controller
+carries it (plugin_utils/_library.py); a module that misses it raises Missing before it has changed anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import sys
+import typing as t
+from pathlib import Path
+
+from .._core.errors import Failure, Missing
+from . import files
+
+FOLDER = "/var/lib/kubenode/lib"
+PYROUTE2 = "pyroute2"
+# 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older can not delete on Linux 5.19 and newer.
+MINIMUM = {PYROUTE2: (0, 7, 2)}
+
+
+class Load(t.NamedTuple):
+    """See that the library can be loaded."""
+
+    name: str
+
+    @property
+    def needs(self) -> str:
+        return self.name
+
+
+class Remove(t.NamedTuple):
+    """Take a carried library away, and the folders that were made for it when nothing else is in them."""
+
+    path: str
+
+
+Operation = t.Union[Load, Remove]
+
+
+def needed(operations: t.Iterable[t.Any]) -> list[str]:
+    """The libraries that performing the operations takes: an operation names its own as ``needs``."""
+    return sorted({one.needs for one in operations if getattr(one, "needs", "")})
+
+
+def is_there(name: str) -> bool:
+    """Whether the library can be loaded. Loads nothing."""
+    return bool(carried(name)) or _own_version(name) >= MINIMUM[name]
+
+
+def load(name: str, *modules: str) -> list[t.Any]:
+    """Imports modules of a library. Raises Missing."""
+    if _own_version(name) < MINIMUM[name]:
+        paths = carried(name)
+        if not paths:
+            raise Missing(name, ".".join(map(str, MINIMUM[name])))
+        sys.path.insert(0, paths[-1])
+    return [importlib.import_module(f"{name}.{module}") for module in modules]
+
+
+def carried(name: str) -> list[str]:
+    """Where the library was carried to, the newest version last."""
+    found = {}
+    for path in Path(FOLDER).glob(f"{name}-*"):
+        version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
+        if version and _is_roots(path) and (path / name).is_dir():
+            found[str(path)] = _numbers(version[1])
+    return sorted(found, key=lambda path: (found[path], path))
+
+
+def _is_roots(path: Path) -> bool:
+    """Nobody else may have put there what root will run."""
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _own_version(name: str) -> tuple[int, ...]:
+    """The version of the library on Python's own path; () where there is none."""
+    if importlib.util.find_spec(name) is None:
+        return ()
+    from importlib import metadata  # 20 ms, for those who have one
+
+    try:
+        return _numbers(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def perform(operation: Operation) -> None:
+    """Raises Missing, or Failure with what the file system answered."""
+    if isinstance(operation, Load):
+        load(operation.name)
+        return
+    try:
+        shutil.rmtree(operation.path)
+    except OSError as error:
+        raise Failure(f"{operation.path}: {error.strerror}") from error
+    for folder in (FOLDER, os.path.dirname(FOLDER)):
+        files.Files().perform(files.RemoveFolder(folder))  # where nothing of substance is in it

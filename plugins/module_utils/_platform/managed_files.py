@@ -1,0 +1,232 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Files and links of ours, and the folder that they stand in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import typing as t
+
+from .._core.converge import Plan, Plane, Step
+from .._core.errors import Invalid, Refusal
+from . import files
+
+# The first line of each file of ours.
+HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
+
+
+class Entry(t.NamedTuple):
+    """What shall stand at ``path``, None for nothing.
+
+    signature: what stands there is ours when its text begins so, or when it is a link that points there.
+    accept: has a text checked before it is written; raises Problem where it is no good.
+    """
+
+    path: str
+    wish: files.Content | files.Target | None
+    signature: str
+    accept: t.Callable[[str], None] | None = None
+
+    def is_ours(self, found: files.Found) -> bool:
+        if isinstance(found, files.Content):
+            return found.text.startswith(self.signature)
+        return isinstance(found, files.Target) and found.path == self.signature
+
+
+def text(path: str, wish: str | None, begins: str = "", accept: t.Callable[[str], None] | None = None) -> Entry:
+    """A file with ``wish`` below our heading. ``begins``: how the text of ours begins, to tell it from another of ours."""
+    return Entry(path, None if wish is None else files.Content(HEADING + wish), HEADING + begins, accept)
+
+
+def link(path: str, target: str, wish: bool) -> Entry:
+    """A symbolic link."""
+    return Entry(path, files.Target(target) if wish else None, target)
+
+
+class Made(t.NamedTuple):
+    """A folder that we made. is_empty: but for our marker."""
+
+    path: str
+    is_empty: bool
+
+
+class Observed(t.NamedTuple):
+    """The entries and the folder.
+
+    found: what stands at each path, None for nothing.
+    folder: "missing", "ours" (we made it) or "theirs".
+    has_others: whether anything else of substance stands in the folder.
+    left_over: paths where a killed run left something on its way.
+    made: where all entries go, the folders that we made, this one and those above it, the innermost first.
+    """
+
+    found: t.Mapping[str, files.Found | None]
+    folder: str
+    has_others: bool
+    left_over: tuple[str, ...]
+    made: tuple[Made, ...]
+
+
+class ManagedFiles:
+    """Holds entries of one folder as desired; the folder comes with the first of them and goes with the last.
+
+    Other resources of the same run may have entries in that folder, or in a folder within it. So removing a file always
+    tries to remove the folder as well, and whether the folder is empty is looked at then (files.RemoveFolder).
+
+    option: the module's option that these follow from, for errors. ``instead``: what the operator can do with it.
+    claimed: paths that are ours whatever stands there, by other evidence.
+    """
+
+    plane = Plane.PERMANENT
+
+    def __init__(
+        self,
+        edge: files.Files,
+        entries: t.Sequence[Entry],
+        option: str = "path",
+        instead: str = "set path to another path",
+        claimed: t.Collection[str] = (),
+    ) -> None:
+        wished = [entry.path for entry in entries if entry.wish is not None]
+        self.name = ", ".join(wished or [entries[0].path])
+        self._edge = edge
+        self._entries = {entry.path: entry for entry in entries}
+        self._folder = os.path.dirname(entries[0].path)
+        self._keeps_folder = bool(wished)
+        self._option = option
+        self._instead = instead
+        self._claimed = claimed
+
+    def observe(self) -> Observed:
+        names = {os.path.basename(path) for path in self._entries}
+        folders = {} if self._keeps_folder else dict(self._folders())
+        return Observed(
+            {path: self._edge.read(path) for path in self._entries},
+            self._observe_folder(),
+            bool(self._edge.entries(self._folder) - names),
+            tuple(
+                path
+                for path in dict.fromkeys((self._folder, *folders, *self._entries))
+                if self._edge.is_left_over(path)
+            ),
+            tuple(Made(path, not self._edge.entries(path)) for path, is_there in folders.items() if is_there),
+        )
+
+    def _folders(self) -> t.Iterator[tuple[str, bool]]:
+        """The folder and those above it that we made, and whether each is there: a killed run may have removed some."""
+        folder = self._folder
+        while not (is_there := self._edge.is_folder(folder)) or self._edge.is_ours(folder):
+            yield folder, is_there
+            folder = os.path.dirname(folder)
+
+    def _observe_folder(self) -> str:
+        if self._edge.is_folder(self._folder):
+            return "ours" if self._edge.is_ours(self._folder) else "theirs"
+        path, parent = next(iter(self._entries)), os.path.dirname(self._folder)
+        if self._keeps_folder and self._edge.read(self._folder) is not None:
+            raise Invalid(self._option, path, f"in a folder; {self._folder} is none")
+        if self._keeps_folder and not self._edge.is_folder(parent):
+            raise Invalid(self._option, path, f"in a folder that is there or whose parent is; {parent} is no folder")
+        return "missing"
+
+    def plan(self, observed: Observed) -> Plan:
+        steps = [
+            Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over
+        ]
+        if observed.folder == "missing" and self._keeps_folder:
+            steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
+        found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
+        changes = [(entry, one) for entry, one in found if self._is_to_change(entry, one)]
+        steps += [_change(entry, one) for entry, one in changes]
+        if not self._keeps_folder:
+            steps += _folders_gone(observed.made, bool(changes or observed.left_over))
+        shown = [_shown(entry.path, one, entry.wish) for entry, one in changes]
+        before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
+        return Plan(tuple(steps), before, after)
+
+    def reached(self, observed: Observed) -> Observed:
+        """What is observed once the plan is carried out, for a plan that goes on from there."""
+        folder, made = observed.folder, observed.made
+        if folder == "missing" and self._keeps_folder:
+            folder, made = "ours", (Made(self._folder, False), *made)
+        elif folder == "ours" and not self._keeps_folder and not observed.has_others:
+            folder, made = "missing", made[1:]
+        found = {path: entry.wish for path, entry in self._entries.items()}
+        return Observed(found, folder, observed.has_others, (), made)
+
+    def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
+        """What is a stranger's is left where ours shall go, and refused where ours shall come."""
+        if found == entry.wish:
+            return False
+        is_claimed = entry.path in self._claimed and not isinstance(found, files.Other)
+        if found is None or entry.is_ours(found) or is_claimed:
+            return True
+        if entry.wish is not None:
+            raise Refusal(
+                f"{entry.path} is not what this run may replace: {_strangeness(entry, found)}. Nothing was changed."
+                f" Move it away, or {self._instead}"
+            )
+        return False
+
+    def perform(self, operation: files.Operation) -> None:
+        entry = self._entries.get(operation.path)
+        wish = operation.wish if isinstance(operation, files.Put) else None
+        if entry and entry.accept and isinstance(wish, files.Content) and wish == entry.wish:
+            entry.accept(wish.text)
+        self._edge.perform(operation)
+
+
+def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
+    """is_emptying: whether something goes from the innermost."""
+    for path, is_empty in made:
+        is_emptying = is_emptying or is_empty
+        if is_emptying:
+            yield Step(f"remove {path} if nothing else is in it", files.RemoveFolder(path), files.MakeFolder(path))
+
+
+def _change(entry: Entry, found: files.Found | None) -> Step:
+    back = (
+        files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
+    )
+    if entry.wish is None:
+        return Step(f"remove {entry.path}", files.Remove(entry.path), back)
+    return Step(f"write {entry.path}", files.Put(entry.path, entry.wish), back)
+
+
+def _strangeness(entry: Entry, found: files.Found) -> str:
+    if isinstance(found, files.Content):
+        whose = "it is for something else, as " if found.text.startswith(HEADING) else ""
+        return f"{whose}its text does not begin with {entry.signature!r}"
+    if isinstance(found, files.Target):
+        return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
+    return f"it is a {found.kind}"
+
+
+def _shown(path: str, before: files.Found | None, after: files.Found | None) -> tuple[str, str]:
+    """The two states for the diff, with a line on mode and owner where these differ."""
+    contents = [one for one in (before, after) if isinstance(one, files.Content)]
+    has_moved = len({(one.mode, one.owner) for one in contents}) == 2
+    first, second = ((_rights(path, one) if has_moved else "") + _readable(path, one) for one in (before, after))
+    return first, second
+
+
+def _rights(path: str, found: files.Found | None) -> str:
+    if not isinstance(found, files.Content):
+        return ""
+    return f"# {path}: mode {found.mode:04o}, owner {found.owner[0]}:{found.owner[1]}\n"
+
+
+def _readable(path: str, found: files.Found | None) -> str:
+    """A file's text, or what tells one from another where it is a program or something else that nobody reads."""
+    if isinstance(found, files.Target):
+        return f"# {path} -> {found.path}\n"
+    if not isinstance(found, files.Content):
+        return ""
+    if found.text.isascii() and "\0" not in found.text:
+        return found.text
+    raw = found.text.encode("utf-8", "surrogateescape")
+    return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A root that the running kernel does not belong to: a chroot, an image that is being built, or a pod's."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.errors import Refusal
+from . import kernel
+
+
+class OwnRoot:
+    """The running kernel is changed only from the root that belongs to it.
+
+    wish: what asks for that, for the error; remedy: what to do.
+    """
+
+    def __init__(self, wish: str = "immediate is true", remedy: str = "Set immediate to false here") -> None:
+        self._wish = wish
+        self._remedy = remedy
+
+    def inspect(self) -> t.Iterable[str]:
+        if not kernel.is_own_root():
+            raise Refusal(
+                f"{self._wish}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
+                f" running kernel is another system's. Nothing was changed. {self._remedy}; or, in a pod on its node, enter the"
+                " node's root, by the connection community.docker.nsenter or by a chroot into it"
+            )
+        return ()

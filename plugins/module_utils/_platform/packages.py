@@ -1,0 +1,353 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The node's package manager, by its own command line: one interface, and a table of what each manager calls things.
+
+Packages are installed and upgraded by the manager, which knows the index, and removed by dpkg or rpm, which never remove
+anything else with them. Nothing here starts before it is called: which manager there is is told by files alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import struct
+import time
+import typing as t
+
+from .._core import version
+from .._core.errors import Failure, Refusal, Uncertain
+from . import files, process
+
+PAUSE = 0.5  # seconds between two looks at a lock
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")  # os-release(5)
+FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
+
+# A node's owner is not asked, and his daemons are not restarted: needrestart is apt's hook for that on Ubuntu.
+ENVIRONMENT = (
+    "LC_ALL=C",
+    f"PATH={process.SEARCH_PATH}",  # dpkg refuses to work without the folders named sbin
+    "DEBIAN_FRONTEND=noninteractive",
+    "APT_LISTCHANGES_FRONTEND=none",
+    "NEEDRESTART_SUSPEND=1",
+    "NEEDRESTART_MODE=l",
+)
+OFFLINE = ("SYSTEMD_OFFLINE=1",)  # systemctl then starts nothing and tells nobody: systemd, docs/ENVIRONMENT.md
+LOCKED = re.compile(r"could not get lock|unable to acquire|locked by|transaction lock", re.IGNORECASE)
+OUTDATED = re.compile(
+    r"\b404\b|failed to fetch|unable to fetch|hash sum mismatch|cannot download|error downloading|curl", re.IGNORECASE
+)
+ALTERED = re.compile(r"^..5\S* +c ", re.MULTILINE)  # dpkg --verify: another checksum, and a configuration file
+
+
+class Refresh(t.NamedTuple):
+    """Read the package index anew. Fails where it then has no ``package`` of at least ``minimum``."""
+
+    package: str
+    minimum: version.Version
+
+
+class Install(t.NamedTuple):
+    """Bring a package, and what it cannot be without."""
+
+    package: str
+
+
+class Upgrade(t.NamedTuple):
+    """Bring a newer version of a package."""
+
+    package: str
+
+
+class Downgrade(t.NamedTuple):
+    """Put an older version back. No index can be relied on to have it still, so this only says what is left to do."""
+
+    package: str
+    version: str
+
+
+class Remove(t.NamedTuple):
+    """Take a package away if it is there, alone; a configuration that somebody has changed stays."""
+
+    package: str
+
+
+class Wait:
+    """Wait until no package manager is at work."""
+
+
+Operation = t.Union[Refresh, Install, Upgrade, Downgrade, Remove, Wait]
+
+
+class Manager(t.NamedTuple):
+    """What a package manager is called and how it is told things; the package's name follows each command.
+
+    families: IDs in os-release that mean this manager where others are installed as well.
+    locks: files that it holds a lock on (fcntl) while it changes anything; listing_locks: also while it only looks.
+    installed: prints a word and the version. available: prints lines of which ``version`` finds the versions.
+    verify: prints the package's files that were changed; of these, remove keeps the configuration, and purge does not.
+    """
+
+    name: str
+    programs: tuple[str, ...]
+    families: frozenset[str]
+    locks: tuple[str, ...]
+    installed: tuple[str, ...]
+    available: tuple[str, ...]
+    version: t.Pattern[str]
+    refresh: tuple[str, ...]
+    install: tuple[str, ...]
+    upgrade: tuple[str, ...]
+    remove: tuple[str, ...]
+    purge: tuple[str, ...]
+    rehearse: tuple[str, ...]
+    verify: tuple[str, ...] = ()
+    listing_locks: tuple[str, ...] = ()
+
+
+_APT_INSTALL = (
+    *("apt-get", "--quiet", "--yes", "--no-remove", "--no-install-recommends"),
+    *("--option=Dpkg::Options::=--force-confdef", "--option=Dpkg::Options::=--force-confold"),
+    *("--option=Dpkg::Use-Pty=0", "--option=APT::Keep-Downloaded-Packages=false", "install"),
+)
+APT = Manager(
+    name="apt",
+    programs=("apt-get", "dpkg"),
+    families=frozenset({"debian", "ubuntu"}),
+    # dpkg's, and apt's own two, of which apt's option DPkg::Lock::Timeout knows nothing.
+    locks=(
+        *("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"),
+        *("/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"),
+    ),
+    installed=("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}\\n"),
+    # Without its caches on disk, which it would write.
+    available=("apt-cache", "--option=Dir::Cache::pkgcache=", "--option=Dir::Cache::srcpkgcache=", "policy"),
+    version=re.compile(r"^  Candidate: (\d\S*)", re.MULTILINE),
+    refresh=("apt-get", "--quiet", "update"),
+    install=_APT_INSTALL,
+    upgrade=_APT_INSTALL,
+    remove=("dpkg", "--remove"),
+    purge=("dpkg", "--purge"),
+    rehearse=("dpkg", "--no-act", "--purge"),
+    verify=("dpkg", "--verify"),
+)
+
+_RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
+_RPM_INSTALLED = ("rpm", "--query", "--queryformat", "installed %{EVR}\\n")
+_RPM_REMOVE = ("rpm", "--erase")
+_RPM_REHEARSE = ("rpm", "--erase", "--test")
+_LISTED = re.compile(r"^[^\s.]+\.\S+\s+(\d\S*)", re.MULTILINE)  # nftables.x86_64  1:1.0.9-2.azl3  repository
+
+# tdnf waits for its lock without end: it is not started before the lock is free.
+_TDNF_LOCK = "/run/.tdnf-instance-lockfile"
+TDNF = Manager(
+    name="tdnf",
+    programs=("tdnf", "rpm"),
+    families=frozenset({"azurelinux", "mariner", "photon"}),
+    locks=(_TDNF_LOCK, *_RPM_LOCKS),
+    listing_locks=(_TDNF_LOCK,),
+    installed=_RPM_INSTALLED,
+    available=("tdnf", "--quiet", "--cacheonly", "list", "available"),
+    version=_LISTED,
+    refresh=("tdnf", "--quiet", "--refresh", "makecache"),
+    install=("tdnf", "--quiet", "--assumeyes", "install"),
+    upgrade=("tdnf", "--quiet", "--assumeyes", "update"),
+    remove=_RPM_REMOVE,
+    purge=_RPM_REMOVE,
+    rehearse=_RPM_REHEARSE,
+)
+
+# dnf would wait for its locks without end, too; with exit_on_lock it says that they are held.
+_DNF = ("dnf", "--quiet", "--assumeyes", "--setopt=exit_on_lock=True", "--setopt=install_weak_deps=False")
+DNF = Manager(
+    name="dnf",
+    programs=("dnf", "rpm"),
+    families=frozenset({"fedora", "rhel", "centos"}),
+    locks=_RPM_LOCKS,
+    installed=_RPM_INSTALLED,
+    available=(*_DNF, "--cacheonly", "list", "--available"),
+    version=_LISTED,
+    refresh=(*_DNF, "--refresh", "makecache"),
+    install=(*_DNF, "install"),
+    upgrade=(*_DNF, "upgrade"),
+    remove=_RPM_REMOVE,
+    purge=_RPM_REMOVE,
+    rehearse=_RPM_REHEARSE,
+)
+MANAGERS = (APT, TDNF, DNF)
+
+
+def manager_of(release: t.Mapping[str, str]) -> Manager | None:
+    """The manager of the node: its distribution's own, else the first whose programs are there. Starts nothing."""
+    ids = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+    if release.get("VARIANT_ID") == "azurecontainerlinux" or "flatcar" in ids:
+        return None  # an image whose /usr is read-only; its ID is azurelinux all the same
+    usable = [manager for manager in MANAGERS if all(process.find(program) for program in manager.programs)]
+    return next((manager for manager in usable if manager.families & ids), usable[0] if usable else None)
+
+
+def os_release() -> dict[str, str]:
+    """The node's os-release(5), without quotes."""
+    for path in OS_RELEASE:
+        with contextlib.suppress(OSError), files.regular(path) as file:
+            pairs = (line.strip().partition("=") for line in file if not line.startswith("#"))
+            return {name: value.strip("\"'") for name, separator, value in pairs if separator}
+    return {}
+
+
+class Packages:
+    """The edge. ``patience`` is how long, in seconds, each command waits for a lock that somebody else holds.
+
+    is_offline: systemd does not manage this root, and packages' scripts must not reach the one of an image's builder.
+    """
+
+    def __init__(
+        self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False
+    ) -> None:
+        self._run = run
+        self._system = release.get("PRETTY_NAME") or release.get("ID") or "a system without os-release"
+        self._known = manager_of(release)
+        self._patience = patience
+        self._environment = (*ENVIRONMENT, *(OFFLINE if is_offline else ()))
+        self._is_fresh = False  # whether this run has refreshed the index
+
+    @property
+    def name(self) -> str | None:
+        """apt, tdnf or dnf; None where the node has no manager that can be used."""
+        return self._known.name if self._known else None
+
+    @property
+    def _manager(self) -> Manager:
+        if self._known is None:
+            raise Refusal(
+                f"this is {self._system}, where neither apt, tdnf nor dnf can install a package. Nothing was changed."
+                " Use a node image that has the package"
+            )
+        return self._known
+
+    def installed(self, package: str) -> str:
+        """The package's version with epoch and revision; empty where it is not installed. Waits for nobody."""
+        done = self._run(self._line(self._manager.installed, package), None)
+        status, _blank, found = done.stdout.strip().partition(" ")
+        return found if done.rc == 0 and status not in ("not-installed", "config-files") else ""
+
+    def candidate(self, package: str) -> str:
+        """The newest version that the index on the node has; empty where it has none. The index is not refreshed."""
+        done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
+        found = [
+            (number, text)
+            for text in self._manager.version.findall(done.stdout)
+            if (number := version.of_package(text))
+        ]
+        return max(found)[1] if found else ""
+
+    def obstacle(self, package: str) -> str:
+        """Why the package could not be removed alone, in the manager's words; empty where it could."""
+        done = self._start(self._manager.rehearse, package, locks=self._manager.locks)
+        return "" if done.rc == 0 else _complaint(done)
+
+    def perform(self, operation: Operation) -> None:
+        """Does one operation. Raises Failure with what the manager answered."""
+        if isinstance(operation, Refresh):
+            self._refresh(operation)
+        elif isinstance(operation, Wait):
+            _wait_for(self._manager.locks, self._deadline())
+        elif isinstance(operation, Downgrade):
+            raise Failure(f"{operation.package} {operation.version} is not put back: the newer version stays")
+        elif isinstance(operation, Remove):
+            self._remove(operation.package)
+        else:
+            self._bring(
+                self._manager.install if isinstance(operation, Install) else self._manager.upgrade, operation.package
+            )
+
+    def _refresh(self, operation: Refresh) -> None:
+        """A source that does not answer matters only where no other has the package."""
+        done = self._start(self._manager.refresh)
+        self._is_fresh = True
+        available = self.candidate(operation.package)
+        found = version.of_package(available)
+        if found is None or found < operation.minimum:
+            trouble = "" if done.rc == 0 else f". The refresh itself failed: {_complaint(done)}"
+            raise Failure(
+                f"minimum_version is {operation.minimum}, but {self._manager.name} on this node has"
+                f" {operation.package} {available or 'in no version'}{trouble}"
+            )
+
+    def _bring(self, command: tuple[str, ...], package: str) -> None:
+        done = self._start(command, package)
+        if done.rc != 0 and not self._is_fresh and OUTDATED.search(done.stdout + done.stderr):
+            self._start(self._manager.refresh)  # the index names a file that its source has replaced
+            done = self._start(command, package)
+        _expect_success(command, done)
+
+    def _remove(self, package: str) -> None:
+        if not self.installed(package):
+            return
+        verify = self._manager.verify
+        is_altered = bool(verify and ALTERED.search(self._start(verify, package).stdout))
+        command = self._manager.remove if is_altered else self._manager.purge
+        _expect_success(command, self._start(command, package))
+
+    def _start(
+        self, command: tuple[str, ...], *package: str, locks: tuple[str, ...] | None = None
+    ) -> process.Completed:
+        """Runs a command when nobody holds a lock, again when somebody was faster."""
+        deadline = self._deadline()
+        while True:
+            _wait_for(self._manager.locks if locks is None else locks, deadline)
+            try:
+                done = self._run(self._line(command, *package), None)
+            except Uncertain as unended:
+                raise Uncertain(f"{unended}, or raise command_timeout") from unended
+            if done.rc == 0 or not LOCKED.search(done.stdout + done.stderr):
+                return done
+            if time.monotonic() > deadline:
+                raise Failure(f"{_complaint(done)}. Wait for its holder to end, or raise lock_timeout")
+            time.sleep(PAUSE)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._patience
+
+    def _line(self, command: tuple[str, ...], *package: str) -> list[str]:
+        return [process.find("env") or "env", *self._environment, *command, *package]
+
+
+def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
+    """Returns when nobody holds any of the locks. Raises Failure that names the first one held, and its holder."""
+    for path in locks:
+        while holder := _holder(path):
+            if time.monotonic() > deadline:
+                raise Failure(f"{path} is held by {holder}. Wait for it to end, or raise lock_timeout")
+            time.sleep(PAUSE)
+
+
+def _holder(path: str) -> str:
+    """Who holds an fcntl lock on the file; empty where nobody does. Looks without locking."""
+    try:
+        with files.regular(path) as file:
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:  # no such file: nobody can hold it
+        return ""
+    kind, _whence, _start, _length, pid = FLOCK.unpack(answer)
+    if kind == fcntl.F_UNLCK:
+        return ""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+        return f"process {pid} ({comm.read().strip()})"
+    return f"process {pid}" if pid > 0 else "a process outside this root"
+
+
+def _expect_success(command: tuple[str, ...], done: process.Completed) -> None:
+    if done.rc != 0:
+        raise Failure(f"{command[0]}: {_complaint(done)}")
+
+
+def _complaint(done: process.Completed) -> str:
+    """What the program said went wrong, on one line."""
+    lines = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
+    telling = [line for line in lines if line and not re.match(r"W:|warning", line, re.IGNORECASE)]
+    return "; ".join(telling[:8]) or f"exit status {done.rc}"

@@ -1,0 +1,210 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""How programs are started, by the runner that edges are handed by a module or by the boot program.
+
+No program outlives its deadline, and none outlives its run without the run's lock. If the run is killed, its program is killed
+with it; one that is to complete its work, as a package manager, goes on until an alarm of its own. While a run holds the lock,
+each program that it starts holds the lock too, so that the kernel keeps the lock until the last of them has ended. What such a
+program has started itself carries the mark of the run, by which the next run that wants the lock knows and kills it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import shutil
+import signal
+import subprocess
+import typing as t
+
+from .._core.errors import Failure, Uncertain
+
+# Where a node keeps its administration tools; a login's or a cron job's PATH often lacks them.
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+DEADLINE = 120.0  # seconds; nft lists 10,000 rules in one, systemd gives a service 90 to stop
+GRACE = 5.0  # seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up
+ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+MARK = "KUBENODE_RUN"  # in the environment of a program that shall not outlive its run
+PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+
+
+class Completed(t.NamedTuple):
+    """A program that ended: its exit status and what it printed."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+Runner = t.Callable[[t.Sequence[str], t.Optional[str]], Completed]
+
+_shared: set[int] = set()  # descriptors that programs hold too
+
+
+def find(program: str) -> str | None:
+    """The program's path, or None where the node does not have it. Starts nothing."""
+    return shutil.which(program, path=SEARCH_PATH)
+
+
+@contextlib.contextmanager
+def sharing(descriptor: int) -> t.Iterator[None]:
+    """Each program that is started in the block holds the descriptor, and with it the lock on its file, until it ends."""
+    _shared.add(descriptor)
+    try:
+        yield
+    finally:
+        _shared.discard(descriptor)
+
+
+def run(
+    argv: t.Sequence[str],
+    stdin: str | None = None,
+    environment: t.Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    completes: bool = False,
+) -> Completed:
+    """The runner. The C locale keeps messages recognisable. Bytes that are no UTF-8 come as surrogates.
+
+    environment: what the program gets besides, where to find programs alone if it is None.
+    seconds: after which the program is killed with all that it started; None for DEADLINE.
+    completes: whether the program is to complete its work when the run ends before it.
+    Raises Failure where the program can not be started, and Uncertain where it has not ended in time.
+    """
+    # Files, as a daemon that the program leaves behind would hold a pipe open.
+    with _in_memory(stdin or "") as given, _in_memory() as out, _in_memory() as error:
+        seconds = DEADLINE if seconds is None else seconds
+        bounds, program = _bounds(seconds, completes), None
+        variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
+        # A signal to end the run waits until the program is known, and so can be ended with it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        try:
+            try:
+                program = _start(argv, (given, out, error), variables, bounds)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            has_ended = _has_ended(program, seconds)
+        except BaseException:
+            if program and not (completes and _has_ended(program, seconds)):
+                _kill(program)
+            raise
+        if not has_ended:
+            fate = "was killed" if _kill(program) else "can not be killed, as the kernel does not let go of it"
+            raise Uncertain(
+                f"{_shown(argv)} (process {program.pid}) did not end within {seconds:g} s and {fate}. Start it by hand to see"
+                " what it waits for, then run again"
+            )
+        return Completed(program.wait(), _text(out), _text(error))
+
+
+def mark(pid: int) -> str:
+    """Tells a process from one that has its number later, or in another namespace; empty where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            started = file.read().rpartition(")")[2].split()[19]  # proc_pid_stat(5): 22
+        return f"{pid} {started} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _start(
+    argv: t.Sequence[str],
+    files: tuple[t.BinaryIO, t.BinaryIO, t.BinaryIO],
+    environment: t.Mapping[str, str],
+    bounds: t.Callable[[], None],
+) -> subprocess.Popen[bytes]:
+    """In a session of its own: so it can be killed with its children, and a terminal's signals reach the run alone."""
+    given, out, error = files
+    try:
+        # pylint: disable-next=ansible-bad-function,subprocess-popen-preexec-fn
+        return subprocess.Popen(
+            list(argv),
+            stdin=given,
+            stdout=out,
+            stderr=error,
+            env={**environment, "LC_ALL": "C"},
+            start_new_session=True,
+            pass_fds=tuple(_shared),
+            preexec_fn=bounds,
+        )
+    except OSError as problem:  # no such program, one for another machine, one without its interpreter
+        raise Failure(
+            f"{argv[0]} can not be started: {problem.strerror}. Install the package that it belongs to again"
+        ) from problem
+
+
+def _bounds(seconds: float, completes: bool) -> t.Callable[[], None]:
+    """What has the kernel end a program whose run was killed: with the run, or at the latest after its deadline.
+
+    Code between fork and exec costs 2 ms, as Python does not share its memory with the child then. But only the child itself
+    can ask for either, and a program in between, as timeout(1), may be killed alone, and costs about the same.
+    """
+    run, control = os.getpid(), _prctl()
+    latest = math.ceil(seconds + 3 * GRACE)  # a run that lives ends it before
+
+    def bound() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(latest)  # alarm(2): exec keeps it, fork does not
+        if control and not completes:
+            control(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != run:  # the run was killed before that
+                os._exit(1)
+
+    return bound
+
+
+def _prctl() -> t.Callable[..., int] | None:
+    """prctl(2); None where Python was built without libffi."""
+    try:
+        import ctypes
+    except ImportError:
+        return None
+    return t.cast("t.Callable[..., int]", ctypes.CDLL(None).prctl)
+
+
+def _has_ended(program: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Waits for it. Popen.wait() with a limit looks again and again, at last each 50 ms."""
+    try:
+        descriptor = os.pidfd_open(program.pid)
+    except (AttributeError, OSError):  # Linux before 5.3, or a container that forbids it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(seconds)
+        return program.returncode is not None
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _kill(program: subprocess.Popen[bytes]) -> bool:
+    """Ends it, with its children that have stayed in its session. False where it is still there."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, number)
+        has_ended = _has_ended(program, GRACE)
+    return has_ended
+
+
+def _shown(argv: t.Sequence[str]) -> str:
+    """A command line for the operator, without the variables that env(1) is given."""
+    return " ".join(word for word in argv if word.startswith("-") or "=" not in word)
+
+
+def _in_memory(text: str = "") -> t.BinaryIO:
+    file = os.fdopen(os.memfd_create("kubenode"), "w+b")
+    file.write(text.encode("utf-8", "surrogateescape"))
+    file.seek(0)  # and with it, what was written is flushed
+    return file
+
+
+def _text(file: t.BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")

@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Settings of the running kernel under /proc/sys, and the files that the next boot sets them from. No process started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import typing as t
+from pathlib import Path
+
+from .._core.errors import Failure, Left
+from . import files, kernel
+from .sysctl_files import FOLDERS, LAST_OF_PROCPS
+
+DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
+
+
+class Write(t.NamedTuple):
+    """Put a number into a setting, ``key`` being its path below /proc/sys."""
+
+    key: str
+    value: int
+
+
+class Restore(t.NamedTuple):
+    """Put ``value`` back where the setting still has ``written``."""
+
+    key: str
+    value: int
+    written: int
+
+
+Operation = t.Union[Write, Restore]
+
+
+class Sysctl:
+    """The edge to the running kernel, in the network namespace of this process."""
+
+    def links(self) -> dict[str, int]:
+        """Index by name. Asked of the kernel, as /sys may be mounted from another network namespace."""
+        return {name: index for index, name in socket.if_nameindex()}
+
+    def read(self, key: str) -> int | None:
+        """The number in a setting; None where there is no such setting."""
+        return kernel.setting(key)
+
+    def has_applied(self, path: str, ifindex: int) -> bool:
+        """Whether the boot, or udev when the link came, has read the file at ``path`` as it is; 0 is for no link.
+
+        By the time at which the inode was changed, which a copy that keeps the file's own time can not set.
+        """
+        try:
+            changed = os.stat(path).st_ctime
+        except OSError:
+            return False
+        return changed < max(kernel.booted_at(), kernel.set_up_at(ifindex) or 0)
+
+    def perform(self, operation: Operation) -> None:
+        """Writes once. A setting that is gone went with its link, and there is nothing to set.
+
+        Raises Failure with what the kernel answered, and Left where what shall be restored has another value by now.
+        """
+        if isinstance(operation, Restore):
+            found = self.read(operation.key)
+            if found in (None, operation.value):
+                return
+            if found != operation.written:
+                raise Left(f"{operation.key.translate(DOTTED)} is {found}")
+        path = f"/proc/sys/{operation.key}"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror}") from error
+        try:
+            os.write(descriptor, b"%d\n" % operation.value)
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror} for {operation.value}") from error
+        finally:
+            os.close(descriptor)
+
+    def verify(self, operation: Operation) -> list[str]:
+        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        found = self.read(operation.key)
+        if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
+            return []
+        return [f"{operation.key.translate(DOTTED)} is {found} and not {operation.value}"]
+
+
+def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
+    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. One that can not be read has no say.
+
+    warn: takes a sentence on what is no file, and at which these programs may wait.
+    """
+    paths = [path for folder in FOLDERS for path in sorted(Path(folder).glob("[!.]*.conf"))]
+    return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text(path, warn)}
+
+
+def _text(path: Path, warn: t.Callable[[str], None]) -> t.Iterator[str]:
+    try:
+        yield files.text(str(path), errors="surrogateescape")
+    except files.NotRegular as found:
+        if not path.is_dir():
+            warn(
+                f"{path} was not read: {found.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
+                " wait for it without end, or fail. Remove it."
+            )
+    except OSError:
+        return

@@ -1,0 +1,124 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the files of sysctl.d(5) leave in the kernel, by the rules of the two tools that read them.
+
+systemd-sysctl works at boot and, by udev's rule for new links, when a link appears. ``sysctl --system`` of procps is
+what people and other playbooks run by hand. Compared with both, on random files, by tests/integration/test_sysctl.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from .._core import glob
+
+# Where both look, the first before the second where two have a file of the same name (sysctl.d(5)).
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+# Read by ``sysctl --system`` after all others; by systemd-sysctl only where a distribution links to it.
+LAST_OF_PROCPS = "/etc/sysctl.conf"
+
+
+class Assignment(t.NamedTuple):
+    """A line that says something on ``key``, which is a path below /proc/sys. ``value`` None: no glob shall set it."""
+
+    path: str
+    line: int
+    key: str
+    value: str | None
+
+    @property
+    def is_glob(self) -> bool:
+        return glob.is_glob(self.key)
+
+    @property
+    def number(self) -> int | None:
+        """What the kernel makes of the value: it reads one number and does not mind what follows after a blank."""
+        found = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
+        return int(found.group(), 16 if found.group(1) else 8 if found.group(2) else 10) if found else None
+
+    def covers(self, key: str) -> bool:
+        """Whether the line's key is ``key`` or a glob that it matches."""
+        mine, others = self.key.split("/"), key.split("/")
+        return len(mine) == len(others) and all(map(glob.matches, mine, others))
+
+
+class Configuration:
+    """What one tool has read: ``assignments`` in the order in which it holds them."""
+
+    def __init__(self, assignments: t.Iterable[Assignment]) -> None:
+        self.assignments = tuple(assignments)
+        self._globs = [one for one in self.assignments if one.is_glob and one.value is not None]
+        self._explicit: dict[str, list[Assignment]] = {}
+        for one in self.assignments:
+            if not one.is_glob:  # a link may be called x*, but no line can say so
+                self._explicit.setdefault(one.key, []).append(one)
+
+    def winner(self, key: str) -> Assignment | None:
+        """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does.
+
+        What the kernel refuses leaves what was written before it.
+        """
+        lines = self._explicit.get(key) or [one for one in self._globs if one.covers(key)]
+        taken = [one for one in lines if one.number is not None] or lines
+        return taken[-1] if taken else None
+
+    def value(self, key: str) -> int | None:
+        """What the tool leaves in ``key``; None where it leaves it as it is."""
+        winner = self.winner(key)
+        return winner.number if winner else None
+
+
+def by_systemd(files: t.Mapping[str, str]) -> Configuration:
+    """systemd-sysctl on ``files``, texts by path.
+
+    It holds one line for each key (src/sysctl/sysctl.c, parse_file): a later one replaces it and goes to the end, except
+    that one of the same value changes nothing, its place among globs included.
+    """
+    options: dict[str, Assignment] = {}
+    for one in _parse(files, in_order(files)):
+        if one.key not in options or options[one.key].value != one.value:
+            options.pop(one.key, None)
+            options[one.key] = one
+    return Configuration(options.values())
+
+
+def by_procps(files: t.Mapping[str, str]) -> Configuration:
+    """``sysctl --system`` of procps 4 on ``files``, texts by path: it holds all lines, and works from first to last."""
+    paths = [*in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
+    return Configuration(_parse(files, paths))
+
+
+def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list[str]:
+    """By name, whatever the folder; a name that stands in several folders counts in the first of them.
+
+    So all of systemd's programs read their drop-in files.
+    """
+    chosen: dict[str, str] = {}
+    for folder in folders:
+        for path in files:
+            if os.path.dirname(path) == folder and path.endswith(".conf"):
+                chosen.setdefault(os.path.basename(path), path)
+    return [chosen[name] for name in sorted(chosen, key=os.fsencode)]
+
+
+def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Assignment]:
+    for path in paths:
+        for number, line in enumerate(files[path].split("\n"), 1):
+            line = line.strip(" \t\r")
+            key, equals, value = line.partition("=")
+            if line and line[0] not in "#;" and (equals or line[0] == "-"):
+                yield Assignment(path, number, _normal(key), value.strip(" \t\r") if equals else None)
+
+
+def _normal(key: str) -> str:
+    """The key as a path: where the first separator is a dot, dots and slashes have changed places (sysctl.d(5))."""
+    key = (key[1:] if key.startswith("-") else key).strip(" \t\r")
+    separator = re.search("[./]", key)
+    if separator and separator.group() == ".":
+        key = key.translate({ord("."): "/", ord("/"): "."})
+    return re.sub("//+", "/", key).strip("/")

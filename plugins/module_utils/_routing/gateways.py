@@ -1,0 +1,197 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which addresses are neighbours, and on which link, as a gateway must be; and which are the node's own, as a source must be."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import IPV4, IPV6, Prefix
+from . import rt_names
+from .policy import Policy
+from .route import BROADCAST, LINK, LOCAL, NOTHING, UNICAST, Hop, Route
+
+LOCAL_TABLE = rt_names.TABLES["local"]
+LIMITED_BROADCAST = b"\xff" * 4
+LOOPBACK = bytes(15) + b"\1"  # ::1
+
+
+class Gateways:
+    """What ``routes`` say. Nothing is made of these before it is asked for."""
+
+    def __init__(self, routes: t.Iterable[Route]) -> None:
+        self._given = routes
+        self._tables: dict[tuple[int, int], t.Mapping[Prefix, list[Route]]] = {}
+        self.links = functools.lru_cache(maxsize=None)(self._links)  # pods share their gateways
+
+    @functools.cached_property
+    def _routes(self) -> tuple[Route, ...]:
+        return tuple(self._given)
+
+    @functools.cached_property
+    def _connected(self) -> dict[tuple[int, Prefix], list[Route]]:
+        connected: dict[tuple[int, Prefix], list[Route]] = {}
+        for route in self._routes:
+            if route.is_connected and route.beside == NOTHING:
+                connected.setdefault((route.family, route.dst), []).append(route)
+        return connected
+
+    @functools.cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({prefix[1] for _family, prefix in self._connected}, reverse=True)
+
+    def lack(self, route: Route, hop: Hop) -> str:
+        """What a next hop's gateway would have to be, as the end of "must be ..."; empty where it is that.
+
+        Says so only where the kernel is sure to refuse it (net/ipv4/fib_semantics.c, fib_check_nh_v4_gw; net/ipv6/route.c,
+        ip6_validate_gw).
+        """
+        if not hop.via:
+            return ""
+        own = "an address of another node; it is one of this node's own"
+        if route.family == IPV6:
+            if self._is_address(hop.via, hop.dev if fields.is_link_local(hop.via) else ""):
+                return own
+            if hop.onlink and self._is_elsewhere(hop):
+                return f"no neighbour on another link than {hop.dev} by the table main"
+        elif hop.onlink:
+            kind = self._kind(LOCAL_TABLE, hop.via)
+            if kind == LOCAL:
+                return own
+            if kind == BROADCAST or hop.via == LIMITED_BROADCAST or hop.via[0] & 0xF0 == 0xE0:
+                return "an address of one node, not broadcast and not multicast"
+        elif self._is_broadcast(route.table, hop):
+            return f"an address of one node; it is a broadcast address of {hop.dev}"
+        if hop.onlink or self.include(route.family, hop):
+            return ""
+        return f"a neighbour on {hop.dev} by another route, or onlink be true"
+
+    def include(self, family: int, hop: Hop) -> bool:
+        """Whether a hop's gateway is on its link. Link-local addresses are on every one."""
+        if family == IPV6 and fields.is_link_local(hop.via):
+            return True
+        return any(hop.dev in _links([route]) for route in self._leading_to(family, hop.via))
+
+    def lack_of_source(self, route: Route) -> str:
+        """What a route's preferred source would have to be; empty where it is that.
+
+        net/ipv4/fib_semantics.c, fib_valid_prefsrc; net/ipv6/route.c, ip6_route_info_create, by ipv6_chk_addr.
+        """
+        if not route.src or not route.hops or (route.type == LOCAL and route.dst == (route.src, len(route.src) * 8)):
+            return ""
+        if route.family == IPV4:
+            tables = {LOCAL_TABLE if route.table == rt_names.MAIN else route.table, LOCAL_TABLE}
+            return "" if any(self._kind(table, route.src) == LOCAL for table in tables) else "an address of this node"
+        is_narrow = fields.is_link_local(route.src) or route.src == LOOPBACK
+        devs = sorted({hop.dev if is_narrow else "" for hop in route.hops})
+        if all(self._is_address(route.src, dev) for dev in devs):
+            return ""
+        return f"an address of this node{' on ' + ' and on '.join(devs) if is_narrow else ''}"
+
+    def _is_broadcast(self, table: int, hop: Hop) -> bool:
+        """Whether the kernel finds a broadcast address where it looks first: in the route's own table, and then in local."""
+        for asked in (table, LOCAL_TABLE):
+            if asked != rt_names.MAIN:
+                found = self._best(asked, hop.via, hop.dev)
+                if found and (asked == LOCAL_TABLE or found.type in (UNICAST, LOCAL)):
+                    return found.type == BROADCAST
+        return False
+
+    def _is_elsewhere(self, hop: Hop) -> bool:
+        """Whether main leads to an IPv6 gateway, but not by this link (net/ipv6/route.c, ip6_route_check_nh_onlink)."""
+        found = self._longest(IPV6, rt_names.MAIN, hop.via, lambda route: route.type in (UNICAST, LOCAL))
+        return bool(found) and found[0].dst != fields.ANY and not any(hop.dev in route.links for route in found)
+
+    def _kind(self, table: int, address: bytes) -> int | None:
+        """Of the route that an IPv4 address takes in a table."""
+        found = self._best(table, address)
+        return found.type if found else None
+
+    def _best(self, table: int, address: bytes, dev: str = "") -> Route | None:
+        """The IPv4 route that an address takes. dev: where it must lead."""
+
+        def leads(route: Route) -> bool:
+            return not dev or (route.scope >= LINK and dev in route.links)
+
+        return min(self._longest(IPV4, table, address, leads), key=lambda route: route.metric, default=None)
+
+    def _longest(self, family: int, table: int, address: bytes, fits: t.Callable[[Route], bool]) -> t.Sequence[Route]:
+        """Those of a table with the longest prefix that holds an address."""
+        there = self._in_table(family, table)
+        for length in range(fields.BITS[family], -1, -1):
+            found = [route for route in there.get(fields.network(address, length), ()) if fits(route)]
+            if found:
+                return found
+        return ()
+
+    def _in_table(self, family: int, table: int) -> t.Mapping[Prefix, list[Route]]:
+        if (family, table) not in self._tables:
+            found: dict[Prefix, list[Route]] = {}
+            for route in self._routes:
+                if route.table == table and route.family == family and route.beside == NOTHING:
+                    found.setdefault(route.dst, []).append(route)
+            self._tables[family, table] = found
+        return self._tables[family, table]
+
+    def _is_address(self, address: bytes, dev: str) -> bool:
+        """Whether an IPv6 address is the node's, and on ``dev``, where that is given.
+
+        The kernel keeps a route to each in the table local, or in that of a VRF.
+        """
+        return any(not dev or dev in links for links in self._addresses.get(address, ()))
+
+    @functools.cached_property
+    def _addresses(self) -> dict[bytes, list[frozenset[str]]]:
+        found: dict[bytes, list[frozenset[str]]] = {}
+        for route in self._routes:
+            if route.type == LOCAL and route.family == IPV6 and route.dst[1] == 128:
+                found.setdefault(route.dst[0], []).append(route.links)
+        return found
+
+    def _links(self, family: int, table: int, gateway: bytes) -> list[str]:
+        """On which link a route of ``table`` finds its gateway: none where nobody says, several where it can not be told.
+
+        The kernel asks the route's own table first and then all, by the node's rules (net/ipv4/fib_semantics.c,
+        fib_check_nh_v4_gw; net/ipv6/route.c, ip6_route_check_nh); these lead to main. The longest prefix wins, and among
+        equals the lowest metric.
+        """
+        for asked in (table, rt_names.MAIN):
+            found = [route for route in self._leading_to(family, gateway) if route.table == asked]
+            if found:
+                best = min(found, key=lambda route: (-route.dst[1], route.metric))
+                return _links(route for route in found if (route.dst, route.metric) == (best.dst, best.metric))
+        return []
+
+    def _leading_to(self, family: int, address: bytes) -> t.Iterator[Route]:
+        for length in self._lengths:
+            if length <= fields.BITS[family]:
+                yield from self._connected.get((family, fields.network(address, length)), ())
+
+
+def resolved(wish: Policy, neighbours: Gateways) -> Policy:
+    """The wish with the links that it leaves to the node. Raises Invalid where the node has none, or several."""
+    if not any(route.is_bare for route in wish.routes or ()):
+        return wish
+    routes = (_over_links(wish, route, neighbours) if route.is_bare else route for route in wish.routes or ())
+    return wish._replace(routes=tuple(routes))
+
+
+def _over_links(wish: Policy, route: Route, neighbours: Gateways) -> Route:
+    found = {hop: neighbours.links(route.family, route.table, hop.via) for hop in route.hops if not hop.dev}
+    for hop, links in found.items():
+        if len(links) != 1:
+            said = f"routes say that it is one on {' and on '.join(links)}" if links else "no route says that it is one"
+            allowed = f"a neighbour on one link, by a route of its own table or of main, or come with dev; {said}"
+            raise Invalid(f"{wish.option(route, hop)}.via", fields.show(hop.via), allowed)
+    hops = (hop if hop.dev else hop._replace(dev=found[hop][0]) for hop in route.hops)
+    return route._replace(hops=tuple(sorted(hops)))
+
+
+def _links(routes: t.Iterable[Route]) -> list[str]:
+    return sorted({hop.dev for route in routes for hop in route.hops if not hop.via})

@@ -1,0 +1,405 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A route in a table. Equal routes are those that a packet could not tell apart."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import ANY, FAMILIES, IPV4, IPV6, UINT32, Prefix, Unfit
+from .._netlink.attributes import attributes, u32
+from . import rt_names
+
+# include/uapi/linux/rtnetlink.h
+UNICAST, LOCAL, BLACKHOLE, UNREACHABLE, PROHIBIT, THROW = 1, 2, 6, 7, 8, 9
+TYPES = {
+    "unicast": UNICAST, "local": LOCAL, "blackhole": BLACKHOLE, "unreachable": UNREACHABLE, "prohibit": PROHIBIT,
+    "throw": THROW,
+}  # fmt: skip
+GLOBAL, LINK, HOST = 0, 253, 254
+SCOPES = {"global": GLOBAL, "site": 200, "link": LINK, "host": HOST}
+RTM_F_CLONED = 0x200
+RTNH_F_ONLINK = 4
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
+RTA_SRC, RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 2, 12, 15, 20, 23
+RTAX_LOCK, RTAX_MTU = 1, 2
+BROADCAST = 3  # a kind that only the kernel makes
+KNOWN = frozenset(
+    (RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_CACHEINFO, RTA_TABLE, RTA_PREF)
+)  # fmt: skip
+# What UNREAD attributes and metrics are called, for people.
+UNREAD = {
+    RTA_SRC: "from", 11: "realms", 18: "via inet6", RTA_PREF: "pref", 22: "encap", RTA_EXPIRES: "expires", 29: "ttl-propagate",
+    30: "nhid",
+}  # fmt: skip
+METRICS = {
+    RTAX_LOCK: "a lock", 3: "window", 4: "rtt", 5: "rttvar", 6: "ssthresh", 7: "cwnd", 8: "advmss", 9: "reordering",
+    10: "hoplimit", 11: "initcwnd", 12: "features", 13: "rto_min", 14: "initrwnd", 15: "quickack", 16: "congctl",
+    17: "fastopen_no_cookie",
+}  # fmt: skip
+OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
+IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
+HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
+NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, link's index
+CACHE_EXPIRES = struct.Struct("=8xi")  # rta_cacheinfo: clntref, lastuse, expires
+
+
+class Hop(t.NamedTuple):
+    """Where a packet goes next: out by ``dev``, to the neighbour ``via`` where there is one.
+
+    dev: in a wish empty for the link on which the node has the neighbour.
+    """
+
+    dev: str
+    via: bytes = b""
+    onlink: bool = False
+    weight: int = 1
+
+    def words(self) -> str:
+        return " ".join(
+            filter(
+                None,
+                (
+                    f"via {fields.show(self.via)}" if self.via else "",
+                    f"dev {self.dev}" if self.dev else "",
+                    f"weight {self.weight}" if self.weight != 1 else "",
+                    "onlink" if self.onlink else "",
+                ),
+            )
+        )
+
+
+NOTHING: tuple[int, bytes, int] = (0, b"", 0)
+
+
+class Route(t.NamedTuple):
+    """A route as the kernel holds it, without its protocol, which says whose it is and not where it leads.
+
+    unread: what it has besides, which this program can not read, in words; empty for a route that it knows in full. Such a route
+        equals none that is desired.
+    beside: what the kernel's key has besides ours, which no desired route has: type of service, and source prefix.
+    """
+
+    family: int
+    table: int
+    dst: Prefix = ANY
+    metric: int = 0
+    type: int = UNICAST
+    scope: int = GLOBAL
+    src: bytes = b""
+    mtu: int = 0
+    hops: tuple[Hop, ...] = ()
+    unread: tuple[str, ...] = ()
+    beside: tuple[int, bytes, int] = NOTHING
+
+    @property
+    def key(self) -> tuple[t.Any, ...]:
+        """What two routes of different meaning must not have in common: family, table, prefix and metric."""
+        return self[:KEY] if self.beside == NOTHING else (*self[:KEY], self.beside)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its addresses are neighbours on a link. IPv4 says so by the scope as well."""
+        is_near = self.family == IPV6 or self.scope >= LINK
+        return self.type == UNICAST and is_near and any(not hop.via for hop in self.hops)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it leaves the link of a gateway to the node."""
+        return bool(self.hops) and not self.hops[0].dev  # they are sorted
+
+    def is_like(self, other: Route) -> bool:
+        """Whether they are equal, but for links that one of them leaves to the node."""
+        if self == other:
+            return True
+        if not (self.is_bare or other.is_bare) or len(self.hops) != len(other.hops):
+            return False
+        either = [sorted(hop._replace(dev="") for hop in route.hops) for route in (self, other)]
+        return either[0] == either[1] and self._replace(hops=()) == other._replace(hops=())
+
+    @property
+    def address(self) -> str:
+        """The one address that it leads to; empty where it leads to more."""
+        packed, length = self.dst
+        return fields.show(packed) if packed and length == len(packed) * 8 and self.type == UNICAST else ""
+
+    @property
+    def links(self) -> frozenset[str]:
+        """The links that it leads over."""
+        return frozenset(hop.dev for hop in self.hops)
+
+    def __str__(self) -> str:
+        """As ``ip route show table all`` prints it."""
+        is_single = len(self.hops) == 1
+        words = [
+            f"ip{' -6' if self.family == IPV6 else ''} route",
+            _TYPE_NAMES.get(self.type, OTHER_TYPES.get(self.type, f"type {self.type}")) if self.type != UNICAST else "",
+            fields.show_prefix(self.dst, "default"),
+            self.hops[0].words() if is_single else "",
+            f"table {rt_names.table(self.table)}",
+            f"scope {_SCOPE_NAMES.get(self.scope, self.scope)}" if self.scope != GLOBAL else "",
+            f"src {fields.show(self.src)}" if self.src else "",
+            f"metric {self.metric}" if self.metric else "",
+            f"mtu {self.mtu}" if self.mtu else "",
+            *([] if is_single else (f"nexthop {hop.words()}" for hop in self.hops)),
+            f"with what this collection can not read: {', '.join(self.unread)}" if self.unread else "",
+        ]
+        return " ".join(filter(None, words))
+
+    def options(self) -> dict[str, t.Any]:
+        """The options that make this route, nothing that is a default: what a file keeps."""
+        is_single = len(self.hops) == 1
+        hop = self.hops[0] if is_single else Hop("")
+        shown = {
+            "table": str(self.table),
+            "family": "ipv6" if self.family == IPV6 else "ipv4",
+            "to": fields.show_prefix(self.dst, "default"),
+            "type": _TYPE_NAMES[self.type] if self.type != UNICAST else "",
+            "via": fields.show(hop.via) if hop.via else "",
+            "dev": hop.dev,
+            "onlink": hop.onlink,
+            "scope": _SCOPE_NAMES[self.scope] if self.family == IPV4 else "",
+            "src": fields.show(self.src) if self.src else "",
+            "metric": self.metric,
+            "mtu": self.mtu,
+            "nexthops": [] if is_single else [_hop_options(one) for one in self.hops],
+        }
+        return {name: value for name, value in shown.items() if value}
+
+
+KEY = Route._fields.index("metric") + 1
+_TYPE_NAMES = {number: name for name, number in TYPES.items()}
+_SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
+
+
+def _hop_options(hop: Hop) -> dict[str, t.Any]:
+    shown = {"via": fields.show(hop.via) if hop.via else "", "dev": hop.dev, "onlink": hop.onlink, "weight": hop.weight}
+    return {name: value for name, value in shown.items() if value}
+
+
+def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
+    """The route and its protocol; None for an entry of the kernel's cache, which is no route.
+
+    links: names of links by index.
+    """
+    family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
+    if flags & RTM_F_CLONED:
+        return None
+    found = attributes(body, HEADER.size)
+    metrics = attributes(found.get(RTA_METRICS, b""))
+    leads = kind not in _TYPE_NAMES or kind in (UNICAST, LOCAL)
+    hops, unread = _hops(found, flags, links) if leads else ((), set())
+    if not KNOWN.issuperset(found) or kind not in _TYPE_NAMES or any(found.get(RTA_PREF, b"")) or _expires(found):
+        unread |= set(_unread(found, kind))
+    if metrics.keys() - {RTAX_MTU}:
+        unread |= set(_unread_metrics(metrics))
+    if tos:
+        unread.add("tos")
+    route = Route(
+        family,
+        u32(found, RTA_TABLE) or table,
+        (found[RTA_DST], dst_len) if dst_len else ANY,
+        u32(found, RTA_PRIORITY),
+        kind,
+        scope,
+        found.get(RTA_PREFSRC, b""),
+        u32(metrics, RTAX_MTU),
+        hops,
+    )
+    if unread:
+        route = route._replace(unread=tuple(sorted(unread)), beside=(tos, found.get(RTA_SRC, b""), src_len))
+    return route, protocol
+
+
+def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
+    """In words, what a message has that this program does not know."""
+    if kind not in _TYPE_NAMES:
+        yield "its type"
+    for number in found.keys() - KNOWN:
+        yield UNREAD.get(number, f"attribute {number}")
+    if any(found.get(RTA_PREF, b"")):
+        yield UNREAD[RTA_PREF]
+    if _expires(found):
+        yield UNREAD[RTA_EXPIRES]
+
+
+def _expires(found: t.Mapping[int, bytes]) -> bool:
+    """A route of a router advertisement goes by itself."""
+    return RTA_CACHEINFO in found and CACHE_EXPIRES.unpack_from(found[RTA_CACHEINFO])[0] != 0
+
+
+def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
+    for number, data in metrics.items():
+        if number != RTAX_MTU and any(data):
+            yield METRICS.get(number, f"metric {number}")
+
+
+def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
+    """The next hops; and what they have that this program does not know, as an encapsulation."""
+    if RTA_MULTIPATH not in found:
+        return (_hop(u32(found, RTA_OIF), found, flags, 0, links),), set()
+    hops, unread, data = [], set(), found[RTA_MULTIPATH]
+    while data:
+        length, hop_flags, weight, index = NEXTHOP.unpack_from(data)
+        of_hop = attributes(data[NEXTHOP.size : length])
+        unread |= {UNREAD.get(number, f"attribute {number}") for number in of_hop.keys() - {RTA_GATEWAY}}
+        hops.append(_hop(index, of_hop, hop_flags, weight, links))
+        data = data[(length + 3) & ~3 :]
+    return tuple(sorted(hops)), unread
+
+
+def _hop(index: int, found: t.Mapping[int, bytes], flags: int, weight: int, links: t.Mapping[int, str]) -> Hop:
+    name = links.get(index) or f"if{index}"
+    return Hop(name, found.get(RTA_GATEWAY, b""), bool(flags & RTNH_F_ONLINK), weight + 1)
+
+
+_HOP_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "via": fields.node,
+    "dev": fields.link,
+    "onlink": fields.flag,
+    "weight": functools.partial(fields.number, low=1, high=256),
+}
+_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    **{key: _HOP_PARSERS[key] for key in ("via", "dev", "onlink")},
+    "to": fields.prefix,
+    "scope": functools.partial(fields.word, allowed=SCOPES),
+    "src": fields.node,
+    "metric": functools.partial(fields.number, low=0, high=UINT32),
+    "mtu": functools.partial(fields.number, low=68, high=65535),
+    "type": functools.partial(fields.word, allowed=TYPES),
+    "family": functools.partial(fields.word, allowed=FAMILIES),
+}
+
+
+def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
+    """The route that an entry describes; ``option`` names it (``routes[3]``). Raises Invalid for what can not be."""
+    own = {key: value for key, value in given.items() if key not in ("nexthops", "table") and value is not None}
+    parsed = _parse(option, own, _PARSERS, ("nexthops", "table"))
+    try:
+        table = fields.name_or_number(given.get("table"), tables, "a table that the node knows", 1, UINT32)
+    except Unfit as unfit:
+        raise Invalid(f"{option}.table", given.get("table"), str(unfit)) from None
+    if "to" not in parsed:
+        raise Invalid(f"{option}.to", None, "given: a prefix, or default")
+    several = given.get("nexthops") or ()
+    if not isinstance(several, (list, tuple)):
+        raise Invalid(f"{option}.nexthops", several, "a list of next hops")
+    hops = [_parse(f"{option}.nexthops[{index}]", one, _HOP_PARSERS, ()) for index, one in enumerate(several)]
+    family = _family(option, given, parsed, hops)
+    kind = parsed.get("type", UNICAST)
+    _check_hops(option, given, kind, parsed, hops)
+    own_hop = [parsed] if {"dev", "via"} & parsed.keys() else []
+    chosen = tuple(sorted(_wished_hop(hop) for hop in hops or own_hop))
+    if family == IPV6 and hops:
+        _check_ipv6_hops(option, given, hops)
+    return Route(
+        family,
+        table,
+        parsed["to"][1],
+        parsed.get("metric") or (IPV6_METRIC if family == IPV6 else 0),
+        kind,
+        _scope(option, given, family, kind, parsed.get("scope"), chosen),
+        parsed.get("src", (0, b""))[1],
+        parsed.get("mtu", 0),
+        chosen,
+    )
+
+
+def _parse(
+    option: str, given: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], others: tuple[str, ...]
+) -> dict[str, t.Any]:
+    if not isinstance(given, dict):
+        raise Invalid(option, given, f"a dictionary with {', '.join(sorted([*parsers, *others]))}")
+    parsed = {}
+    for key, value in given.items():
+        if key not in parsers:
+            known = ", ".join(sorted([*parsers, *others]))
+            raise Invalid(f"{option}.{key}", value, f"left out; known here are {known}")
+        try:
+            if value is not None:
+                parsed[key] = parsers[key](value)
+        except Unfit as unfit:
+            raise Invalid(f"{option}.{key}", value, str(unfit)) from None
+    return parsed
+
+
+def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]) -> int:
+    said = [(f"{option}.{key}", given[key], parsed[key][0]) for key in ("to", "via", "src") if key in parsed]
+    said += [
+        (f"{option}.nexthops[{i}].via", given["nexthops"][i]["via"], hop["via"][0])
+        for i, hop in enumerate(hops)
+        if "via" in hop
+    ]
+    told = [one for one in said if one[2]]
+    family = int(parsed.get("family") or (told[0][2] if told else IPV4))
+    for name, value, found in told:
+        if found != family:
+            raise Invalid(name, value, "of the family of the route's other addresses and of its family")
+    return family
+
+
+def _check_hops(
+    option: str, given: t.Mapping[str, t.Any], kind: int, parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]
+) -> None:
+    leads = kind in (UNICAST, LOCAL)
+    if hops and (not leads or {"via", "dev", "onlink"} & parsed.keys()):
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "left out where the route has dev, via or another type")
+    if len(hops) == 1:
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "two next hops or more; one is given by via and dev")
+    if not leads and {"via", "dev", "onlink"} & parsed.keys():
+        raise Invalid(f"{option}.type", given["type"], "unicast or local where the route has dev or via")
+    for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
+        if one.get("onlink") and "via" not in one:
+            raise Invalid(f"{where}.onlink", True, "left out where there is no via")
+        if leads and "dev" not in one:
+            _check_bare(where, kind, one)
+
+
+def _check_ipv6_hops(option: str, given: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
+    """net/ipv6/route.c, ip6_route_multipath_add."""
+    for index, hop in enumerate(hops):
+        if "via" not in hop:
+            raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic among gateways alone")
+    if len({(hop.get("dev"), hop["via"]) for hop in hops}) < len(hops):
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "different gateways, or the same on different links")
+
+
+def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
+    """Only a gateway that one link has can do without the link's name."""
+    if kind != UNICAST or "via" not in hop or hop.get("onlink"):
+        allowed = (
+            "given: the link by which the route leaves, needed but for a unicast route with via and without onlink"
+        )
+        raise Invalid(f"{option}.dev", None, allowed)
+    family, gateway = hop["via"]
+    if family == IPV6 and fields.is_link_local(gateway):
+        raise Invalid(
+            f"{option}.via", fields.show(gateway), "given with dev: each link has its own link-local addresses"
+        )
+
+
+def _wished_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
+    via = parsed.get("via", (0, b""))[1]
+    return Hop(parsed.get("dev", ""), via, bool(parsed.get("onlink")), parsed.get("weight", 1))
+
+
+def _scope(
+    option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]
+) -> int:
+    """What ``ip route add`` takes where none is given; IPv6 knows no scopes of routes and keeps 0."""
+    if family == IPV6:
+        if scope not in (None, GLOBAL):
+            raise Invalid(f"{option}.scope", given["scope"], "left out: IPv6 routes have none")
+        return GLOBAL
+    if scope is not None:
+        return scope
+    if kind == LOCAL:
+        return HOST
+    return LINK if kind == UNICAST and not any(hop.via for hop in hops) else GLOBAL

@@ -1,0 +1,571 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The kernel's policy rules, routes and neighbours, through rtnetlink.
+
+Reading needs neither pyroute2 nor a process (_netlink/attributes.py says why). What changes something is encoded by
+pyroute2 and sent in chunks over a socket of our own: the batches of pyroute2 0.9 leave an acknowledgement behind, which
+the next dump on the same socket takes for its end. Its calls by keyword are not used either: they fill in a priority, a
+scope and flags that differ from version to version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import typing as t
+
+from .._core import fields
+from .._core.errors import Failure, Left
+from .._core.fields import ANY, IPV4, IPV6
+from .._interfaces import neighbour as neighbours
+from .._interfaces.neighbour import Neighbour
+from .._netlink.attributes import attributes
+from .._platform import library
+from . import route as routes
+from . import rt_names, rule_order
+from . import rule as rules
+from .route import Hop, Route
+from .rule import Rule
+from .rule_order import Order
+
+Held = tuple[t.Any, int]  # a rule or a route, and its protocol
+Opener = t.Callable[[], socket.socket]
+
+# include/uapi/linux/netlink.h, rtnetlink.h
+REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
+DUMP_INTERRUPTED, ACK_CAPPED, ACK_ATTRIBUTES = 0x10, 0x100, 0x200
+ERROR, DONE = 2, 3
+NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
+GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
+LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
+SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
+MESSAGE_TEXT = 1  # NLMSGERR_ATTR_MSG
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+CHUNK = (
+    128  # messages; the answers to all of them, were all refused, fit a socket's usual buffer (net.core.rmem_default)
+)
+TRIES = 20  # dumps in a row that another program's changes may spoil
+TIMEOUT = 30.0  # seconds; the kernel answers at once, but the insert takes longer with each rule that is there
+BUFFER = 1 << 20  # bytes
+
+MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
+
+# Those that are numbers.
+METRICS = (
+    "RTAX_LOCK", "RTAX_MTU", "RTAX_WINDOW", "RTAX_RTT", "RTAX_RTTVAR", "RTAX_SSTHRESH", "RTAX_CWND", "RTAX_ADVMSS",
+    "RTAX_REORDERING", "RTAX_HOPLIMIT", "RTAX_INITCWND", "RTAX_FEATURES", "RTAX_RTO_MIN", "RTAX_INITRWND", "RTAX_QUICKACK",
+)  # fmt: skip
+ADD, DELETE, CHANGE = "add", "delete", "change"
+GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV)
+
+
+class Change(t.NamedTuple):
+    """One message. former: with CHANGE, the route of ours that ``item`` takes the place of."""
+
+    verb: str
+    item: t.Any
+    former: t.Any = None
+
+    def inverse(self) -> Change:
+        if self.verb == CHANGE:
+            return Change(CHANGE, self.former, self.item)
+        return Change(DELETE if self.verb == ADD else ADD, self.item)
+
+
+class Apply(t.NamedTuple):
+    """All of ``changes``, in order, to routes that carry ``protocol`` or to neighbours, which carry none; or none of them."""
+
+    protocol: int
+    changes: tuple[Change, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+    def inverse(self) -> Restore:
+        return Restore(self.protocol, tuple(change.inverse() for change in reversed(self.changes)))
+
+
+class Restore(t.NamedTuple):
+    """As many of ``changes`` as are still to be made; one that can not be made does not keep the others back."""
+
+    protocol: int
+    changes: tuple[Change, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+
+class Arrange(t.NamedTuple):
+    """The rules that carry ``protocol`` become what ``orders`` say; or all stay."""
+
+    protocol: int
+    orders: tuple[Order, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+    def inverse(self) -> Rearrange:
+        return Rearrange(self.protocol, tuple(order.inverse() for order in self.orders))
+
+
+class Rearrange(t.NamedTuple):
+    """The rules become what ``orders`` say, as far as they still are what these were made from.
+
+    A rule that is on both sides of an order, and that another program has removed since, is not added.
+    """
+
+    protocol: int
+    orders: tuple[Order, ...]
+
+    @property
+    def needs(self) -> str:
+        return library.PYROUTE2
+
+
+Operation = t.Union[Apply, Restore, Arrange, Rearrange]
+Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # gives what was refused, by position
+
+
+class Refused(t.NamedTuple):
+    """What the kernel answered to a message."""
+
+    code: int
+    text: str
+
+
+class Netlink:
+    """The edge."""
+
+    def rules(self) -> list[Held]:
+        """Rules of both families in the kernel's order."""
+        return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
+
+    def routes(self) -> list[Held]:
+        """Routes of both families and all tables, of those at one key the one first that the kernel would replace."""
+        names = self.links()
+        bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
+        return list(filter(None, (routes.from_message(body, names) for body in bodies)))
+
+    def neighbours(self) -> list[Neighbour]:
+        """Neighbours of both families, those that the kernel made up for multicast and the like left out."""
+        names = self.links()
+        bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family)]
+        return list(filter(None, (neighbours.from_message(body, names) for body in bodies)))
+
+    def links(self) -> dict[int, str]:
+        """Links' names by index."""
+        return dict(socket.if_nameindex())
+
+    def perform(self, operation: Operation) -> None:
+        """Raises Failure that names what was refused, and Missing where there is no pyroute2."""
+        send = self.sender(operation.protocol)
+        if isinstance(operation, Apply):
+            self._refuse_foreign(operation)
+            self._do(send, operation.changes, lambda sent: Apply(operation.protocol, sent).inverse())
+        elif isinstance(operation, Arrange):
+            self._do(send, self._arranging(operation), lambda sent: operation.inverse())
+        elif isinstance(operation, Rearrange):
+            troubles = _insist(send, self._arranging(operation)) or self._overtaken(operation)
+            if troubles:
+                raise Failure("; ".join(troubles))
+        else:
+            self._restore(send, operation)
+
+    def sender(self, protocol: int) -> Sender:
+        """What sends changes of rules and routes with this protocol."""
+        encode = _Encoder(protocol, {name: index for index, name in self.links().items()})
+        return lambda changes: _exchange(encode, changes)
+
+    def verify(self, operation: Operation) -> list[str]:
+        """What of a Restore or Rearrange is not as it should be, read anew. What is foreign by now is no part of that."""
+        if isinstance(operation, (Apply, Restore)):
+            return self._differences(operation)
+        held = self.rules()
+        found = [rule for rule, protocol in held if protocol == operation.protocol]
+        orders = _still_meant(operation, found)
+        messages = rule_order.messages(found, orders)
+        differences = [f"{rule} is not where it was" for rule in messages.added]
+        differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
+        return differences or self._overtaken(operation)
+
+    def _do(
+        self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]
+    ) -> None:
+        """All or nothing. inverse: gives what undoes the changes that were sent."""
+        sent: list[Change] = []
+        try:
+            for start in range(0, len(changes), CHUNK):
+                chunk = changes[start : start + CHUNK]
+                before = len(sent)
+                sent += chunk  # an interrupt finds them on the list whether they arrived or not
+                refused = send(chunk)
+                sent[before:] = [change for number, change in enumerate(chunk) if number not in refused]
+                for number, answer in refused.items():
+                    if not _is_done(chunk[number], answer):
+                        raise Failure(_complaint(chunk[number], answer))
+        except BaseException as error:
+            try:
+                self.perform(inverse(tuple(sent)))
+            except (Failure, Left) as trouble:
+                raise Failure(f"{error}. It could not be undone: {trouble}") from error
+            raise
+
+    # Rules
+
+    def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
+        """Additions first, so that no packet is without a rule for it; see ``_routing/rule_order.py``."""
+        found = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
+        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, found)
+        messages = rule_order.messages(found, orders)
+        return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
+
+    def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
+        """Rules of ours that were added again behind foreign ones which were behind them before."""
+        pairs = [pair for order in operation.orders for pair in order.overtaken]
+        if not pairs:
+            return []
+        ours: dict[Rule, tuple[int, int]] = {}
+        foreign: dict[Rule, tuple[int, int]] = {}
+        for index, (rule, protocol) in enumerate(self.rules()):
+            (ours if protocol == operation.protocol else foreign)[rule] = (index, protocol)
+        return [
+            f"{rule} stands behind {other} ({rt_names.owner([foreign[other][1]])}) now, and stood before it: the kernel adds a"
+            " rule behind those of its priority"
+            for rule, other in pairs
+            if rule in ours and other in foreign and ours[rule] > foreign[other]
+        ]
+
+    # Routes
+
+    def _refuse_foreign(self, operation: Apply) -> None:
+        """A route that another program has added since takes the key: the kernel would replace that one, which came first."""
+        changed = [change for change in operation.changes if change.verb == CHANGE]
+        holders = self._holders(changed)
+        for change in changed:
+            route, owner = holders.get(change.item.key, (change.former, operation.protocol))
+            if route.unread or owner != operation.protocol:
+                raise Failure(
+                    f"{change.item} can not be added, as {_held(route, owner)} has come to be there; run again"
+                )
+
+    def _restore(self, send: Sender, operation: Restore) -> None:
+        changes, left = _without_foreign(operation, self._holders(operation.changes))
+        troubles = _insist(send, changes)
+        if troubles:
+            raise Failure("; ".join([*troubles, *left]))
+        if left:
+            raise Left("; ".join(left))
+
+    def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Held]:
+        """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
+        if not any(isinstance(change.item, Route) and change.verb != DELETE for change in changes):
+            return {}
+        return {held[0].key: held for held in reversed(self.routes())}
+
+    def _differences(self, operation: Apply | Restore) -> list[str]:
+        """A route that did not come back because its key is foreign by now is no difference: that was said."""
+        routes_there = self.routes()
+        ours = {route for route, protocol in routes_there if protocol == operation.protocol}
+        foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
+        neighbours_there = set(self.neighbours())
+        final = {_identity(change.item): change for change in operation.changes}  # the last one that names it decides
+        differences = []
+        for change in final.values():
+            is_there = change.item in (ours if isinstance(change.item, Route) else neighbours_there)
+            if is_there == (change.verb == DELETE) and (change.verb == DELETE or _identity(change.item) not in foreign):
+                differences.append(f"{change.item} is {'still' if is_there else 'not'} there")
+        return differences
+
+
+def _identity(item: Route | Neighbour) -> t.Any:
+    return item.key if isinstance(item, Route) else (item.family, item.address, item.link)
+
+
+def _still_meant(operation: Arrange | Rearrange, found: t.Sequence[Rule]) -> list[Order]:
+    """Without the rules that are on both sides of an order and have gone: another program has removed them."""
+    there = set(found)
+    orders = []
+    for order in operation.orders:
+        former = set(order.before)
+        after = tuple(rule for rule in order.after if rule in there or rule not in former)
+        orders.append(order._replace(after=after))
+    return [order for order in orders if order.before or order.after]
+
+
+def _held(item: t.Any, owner: int) -> str:
+    return f"{item} ({rt_names.owner([owner])})"
+
+
+def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tuple[tuple[Change, ...], list[str]]:
+    """The changes, without the routes whose key another program has taken, which are said; what has gone is added."""
+    changes, left = [], []
+    for change in operation.changes:
+        if change.verb == DELETE or not isinstance(change.item, Route):
+            changes.append(change)
+            continue
+        route, owner = holders.get(change.item.key, (None, operation.protocol))
+        if route is not None and (route.unread or owner != operation.protocol):
+            left.append(f"{_held(route, owner)}, so that {change.item} did not come back")
+        else:
+            changes.append(Change(ADD, change.item) if route is None else change)
+    return tuple(changes), left
+
+
+def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
+    """Makes all that can be made, and returns what could not. A key that is taken is taken by what shall be, or another's."""
+    return [
+        _complaint(chunk[number], answer)
+        for chunk in (changes[start : start + CHUNK] for start in range(0, len(changes), CHUNK))
+        for number, answer in send(chunk).items()
+        if not _is_done(chunk[number], answer) and answer.code != errno.EEXIST
+    ]
+
+
+def _is_done(change: Change, answer: Refused) -> bool:
+    """What is to go may have gone: with its link, or by a program that deletes without naming a protocol."""
+    return change.verb == DELETE and answer.code in GONE
+
+
+def _complaint(change: Change, answer: Refused) -> str:
+    said = os.strerror(answer.code) + (f" ({answer.text.rstrip('.')})" if answer.text else "")
+    hint = ""
+    if answer.code == errno.EEXIST:
+        hint = ". Another program has put one with the same key there meanwhile; run again to be told which"
+    elif answer.code == errno.ENETUNREACH or "gateway" in answer.text:
+        hint = ". The gateway must be a neighbour on the link, or onlink be true"
+    elif answer.code == errno.ENETDOWN:
+        hint = ". Set the link up first"
+    elif answer.code == errno.EINVAL and not answer.text:
+        hint = ". Is an address in src one of this node's"
+    return f"{change.verb} {change.item} was refused by the kernel: {said}{hint}"
+
+
+def open_socket() -> socket.socket:
+    """A routing socket of the network namespace that the caller is in."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+
+
+@contextlib.contextmanager
+def _socket(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
+    with opener() as netlink:
+        netlink.settimeout(TIMEOUT)
+        for option in (CAP_ACK, EXT_ACK):
+            netlink.setsockopt(SOL_NETLINK, option, 1)
+        try:
+            yield netlink
+        except OSError as error:
+            raise Failure(f"netlink: {error}") from error
+
+
+def dump(kind: int, family: int, opener: Opener = open_socket) -> list[bytes]:
+    """The bodies of all messages of a kind (GETRULE and its like).
+
+    One family at a time: dumped together they are incomplete (kernel commit c454673da7c1).
+    opener: opens the socket, in another network namespace where that one is to be read.
+    """
+    for _try in range(TRIES):
+        with _socket(opener) as netlink:
+            # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Of a link and
+            # an address, whose headers differ, the kernel reads the family alone.
+            netlink.send(HEADER.pack(HEADER.size + 12, kind, REQUEST | DUMP, 1, 0) + bytes([family]) + bytes(11))
+            bodies = _collect(netlink, family)
+            if bodies is not None:
+                return bodies
+    raise Failure(
+        f"the {LISTED[kind]} of this node changed each of {TRIES} times they were read; run again when it is quieter"
+    )
+
+
+def _collect(netlink: socket.socket, family: int) -> list[bytes] | None:
+    """None where something was changed while the kernel told us."""
+    bodies: list[bytes] = []
+    is_whole = True
+    while True:
+        for kind, flags, _sequence, body in _messages(netlink.recv(BUFFER)):
+            is_whole = is_whole and not flags & DUMP_INTERRUPTED
+            if kind == DONE:
+                return bodies if is_whole else None
+            if kind == ERROR:
+                code = -struct.unpack_from("=i", body)[0]
+                if code in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):  # a kernel without IPv6, or without policy rules
+                    return []
+                raise Failure(f"netlink refused to list: {os.strerror(code)}")
+            if body[0] == family:  # without IPv6 the kernel answers for the family that it knows
+                bodies.append(body)
+
+
+def _messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
+    offset, end = 0, len(data)
+    while offset < end:
+        length, kind, flags, sequence, _port = HEADER.unpack_from(data, offset)
+        yield kind, flags, sequence, data[offset + HEADER.size : offset + length]
+        offset += (length + 3) & ~3
+
+
+def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:
+    """Sends all in one go and returns what was refused, by position."""
+    messages, refused = [], {}
+    for number, change in enumerate(changes):
+        try:
+            messages.append(encode.message(change, number))
+        except KeyError as error:
+            refused[number] = Refused(errno.ENODEV, f"there is no link {error.args[0]}")
+    return {**refused, **exchange(messages)}
+
+
+def exchange(messages: list[bytes]) -> dict[int, Refused]:
+    """Sends messages in one go and returns what was refused, by sequence number.
+
+    The kernel goes through them one by one, whether it refuses one or not, and answers each that it refuses; of the others
+    only the last asks for an answer.
+    """
+    if not messages:
+        return {}
+    refused = {}
+    length, kind, flags, last, port = HEADER.unpack_from(messages[-1])
+    messages[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + messages[-1][HEADER.size :]
+    with _socket() as netlink:
+        netlink.send(b"".join(messages))
+        while True:
+            for kind, flags, number, body in _messages(netlink.recv(BUFFER)):
+                if kind == ERROR:
+                    code = -struct.unpack_from("=i", body)[0]
+                    if code:
+                        refused[number] = Refused(code, _said(flags, body))
+                    if number == last:
+                        return refused
+
+
+def _said(flags: int, body: bytes) -> str:
+    """The kernel's own words: after the code comes the header of what we sent, and then attributes."""
+    if not (flags & ACK_ATTRIBUTES and flags & ACK_CAPPED):
+        return ""
+    return attributes(body, 4 + HEADER.size).get(MESSAGE_TEXT, b"").rstrip(b"\0").decode(errors="replace")
+
+
+class _Encoder:
+    """Messages by pyroute2. links: indexes by name."""
+
+    def __init__(self, protocol: int, links: t.Mapping[str, int]) -> None:
+        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2, *MODULES)
+        self._new_rule, self._new_route = rule_module.fibmsg, route_module.rtmsg
+        self._new_neighbour = neighbour_module.ndmsg
+        self._protocol = protocol
+        self._links = links
+        # How it is encoded, the types of message, and what adding takes.
+        self._kinds: dict[type, tuple[t.Callable[[t.Any], t.Any], int, int, int]] = {
+            # Not EXCL: a rule that moves is there twice, and the kernel's look for one like it ignores fields that are not set.
+            Rule: (self._rule, NEWRULE, DELRULE, CREATE),
+            Route: (self._route, NEWROUTE, DELROUTE, CREATE | EXCL),
+            Neighbour: (self._neighbour, NEWNEIGH, DELNEIGH, CREATE | EXCL),
+        }
+
+    def message(self, change: Change, number: int) -> bytes:
+        """Raises KeyError with the name of a link that is not there."""
+        encode, new, gone, adding = self._kinds[type(change.item)]
+        kind = gone if change.verb == DELETE else new
+        flags = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
+        if isinstance(change.item, Rule) and change.item.opaque:
+            # In the kernel's own words, as there are no others for it.
+            return HEADER.pack(HEADER.size + len(change.item.opaque), kind, flags, number, 0) + change.item.opaque
+        message = encode(change.item)
+        if isinstance(change.item, Route) and change.verb == DELETE:
+            _name_metrics(message)
+        header = message["header"]
+        header["type"], header["flags"], header["sequence_number"] = kind, flags, number
+        message.encode()
+        return bytes(message.data)
+
+    def _rule(self, rule: Rule) -> t.Any:
+        message = self._new_rule()
+        message["family"] = rule.family
+        message["src_len"], message["dst_len"] = rule.src[1], rule.dst[1]
+        message["tos"], message["action"] = rule.tos, rule.action
+        message["flags"] = rules.INVERT if rule.invert else 0
+        uids, sport, dport = (":".join(map(str, span)) for span in (rule.uidrange, rule.sport, rule.dport))
+        optional = (
+            ("FRA_SRC", _shown(rule.src)),
+            ("FRA_DST", _shown(rule.dst)),
+            ("FRA_IIFNAME", rule.iif),
+            ("FRA_OIFNAME", rule.oif),
+            ("FRA_L3MDEV", int(rule.l3mdev)),
+            ("FRA_UID_RANGE", uids),
+            ("FRA_IP_PROTO", rule.ipproto),
+            ("FRA_SPORT_RANGE", sport),
+            ("FRA_DPORT_RANGE", dport),
+            ("FRA_TABLE", rule.table),
+            ("FRA_GOTO", rule.goto),
+        )
+        values = [["FRA_PRIORITY", rule.priority], ["FRA_PROTOCOL", self._protocol]]
+        values += [[name, value] for name, value in optional if value]
+        if rule.fwmask:
+            values += [["FRA_FWMARK", rule.fwmark], ["FRA_FWMASK", rule.fwmask]]
+        if rule.suppress_prefixlength != rules.UNSET:
+            values.append(["FRA_SUPPRESS_PREFIXLEN", rule.suppress_prefixlength])
+        message["attrs"] = values
+        return message
+
+    def _route(self, route: Route) -> t.Any:
+        message = self._new_route()
+        message["family"], message["dst_len"], message["scope"] = route.family, route.dst[1], route.scope
+        message["type"], message["proto"] = route.type, self._protocol
+        message["table"] = route.table if route.table < 256 else 0
+        values: list[list[t.Any]] = [["RTA_TABLE", route.table]]
+        optional = (
+            ("RTA_DST", _shown(route.dst)),
+            ("RTA_PRIORITY", route.metric),
+            ("RTA_PREFSRC", fields.show(route.src) if route.src else ""),
+        )
+        values += [[name, value] for name, value in optional if value]
+        if route.mtu:
+            values.append(["RTA_METRICS", {"attrs": [["RTAX_MTU", route.mtu]]}])
+        if len(route.hops) == 1:
+            (hop,) = route.hops
+            message["flags"] = _flags(hop)
+            values.append(["RTA_OIF", self._links[hop.dev]])
+            values += _gateway(hop)
+        elif route.hops:
+            values.append(["RTA_MULTIPATH", [self._hop(hop) for hop in route.hops]])
+        message["attrs"] = values
+        return message
+
+    def _neighbour(self, neighbour: Neighbour) -> t.Any:
+        message = self._new_neighbour()
+        message["family"], message["state"] = neighbour.family, neighbour.state
+        message["ifindex"] = self._links[neighbour.link]
+        message["attrs"] = [["NDA_DST", neighbour.address]]
+        if neighbour.mac:
+            message["attrs"].append(["NDA_LLADDR", neighbour.mac])
+        return message
+
+    def _hop(self, hop: Hop) -> dict[str, t.Any]:
+        return {"oif": self._links[hop.dev], "flags": _flags(hop), "hops": hop.weight - 1, "attrs": _gateway(hop)}
+
+
+def _name_metrics(message: t.Any) -> None:
+    """A deletion that names no metrics hits a route that has some as well (net/ipv4/fib_semantics.c, fib_metrics_match)."""
+    attributes_ = [pair for pair in message["attrs"] if pair[0] != "RTA_METRICS"]
+    named = dict(next((value["attrs"] for name, value in message["attrs"] if name == "RTA_METRICS"), ()))
+    metrics = [[name, named.get(name, 0)] for name in METRICS]
+    message["attrs"] = [*attributes_, ["RTA_METRICS", {"attrs": metrics}]]
+
+
+def _flags(hop: Hop) -> int:
+    return routes.RTNH_F_ONLINK if hop.onlink else 0
+
+
+def _gateway(hop: Hop) -> list[list[t.Any]]:
+    return [["RTA_GATEWAY", fields.show(hop.via)]] if hop.via else []
+
+
+def _shown(prefix: fields.Prefix) -> str:
+    return fields.show(prefix[0]) if prefix != ANY else ""

@@ -1,0 +1,362 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A policy rule: what it selects and what is done with it. Equal rules are those that a packet could not tell apart."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import sys
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import ANY, BITS, FAMILIES, IPV4, IPV6, UINT32, Prefix, Range, Unfit
+from .._netlink.attributes import attributes, text
+from . import rt_names
+
+# include/uapi/linux/fib_rules.h
+LOOKUP, GOTO, BLACKHOLE, UNREACHABLE, PROHIBIT = 1, 2, 6, 7, 8
+ACTIONS = {"lookup": LOOKUP, "goto": GOTO, "blackhole": BLACKHOLE, "unreachable": UNREACHABLE, "prohibit": PROHIBIT}
+INVERT = 0x2
+HEADER = struct.Struct("=BBBBBxxBI")  # fib_rule_hdr: family, dst_len, src_len, tos, table, action, flags
+FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_FWMASK = 1, 2, 3, 4, 6, 10, 15, 16
+FRA_OIFNAME, FRA_L3MDEV, FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE = (
+    17, 19, 20, 21, 22, 23, 24,
+)  # fmt: skip
+FRA_SUPPRESS_PREFIXLEN, FRA_PAD = 14, 18
+# Attributes of no meaning at these values: FRA_FLOW, FRA_SUPPRESS_IFGROUP, FRA_SPORT_MASK, FRA_DPORT_MASK.
+NEUTRAL = {11: b"\0\0\0\0", 13: b"\xff\xff\xff\xff", 28: b"\xff\xff", 29: b"\xff\xff"}
+UNREAD = {11: "realms", 12: "tun_id", 13: "suppress_ifgroup", 25: "dscp", 26: "flowlabel"}  # for people
+KNOWN = frozenset(
+    (FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_FWMASK, FRA_OIFNAME, FRA_L3MDEV,
+     FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_SUPPRESS_PREFIXLEN, FRA_PAD)
+)  # fmt: skip
+UNSET = -1  # suppress_prefixlength; the kernel dumps it as 0xffffffff
+_ADDRESS_BYTES = {family: bits // 8 for family, bits in BITS.items()}
+_PORTS, _UIDS = struct.Struct("=HH"), struct.Struct("=II")
+
+# /etc/protocols is not on every node.
+IP_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51, "ipv6-icmp": 58, "sctp": 132}
+
+
+class Rule(t.NamedTuple):
+    """A rule as the kernel holds it, without its protocol, which says whose it is and not what it does.
+
+    Everything up to ``dport`` selects; () is a range that is not asked for.
+
+    opaque: the whole message of a rule with attributes that this program does not know; the other fields are what it does know.
+        Empty for any other rule. Such a rule equals none that is desired.
+    """
+
+    family: int
+    priority: int
+    src: Prefix = ANY
+    dst: Prefix = ANY
+    iif: str = ""
+    oif: str = ""
+    fwmark: int = 0
+    fwmask: int = 0
+    tos: int = 0
+    l3mdev: bool = False
+    uidrange: tuple[()] | Range = ()
+    ipproto: int = 0
+    sport: tuple[()] | Range = ()
+    dport: tuple[()] | Range = ()
+    invert: bool = False
+    action: int = LOOKUP
+    table: int = 0
+    goto: int = 0
+    suppress_prefixlength: int = UNSET
+    opaque: bytes = b""
+
+    @property
+    def key(self) -> tuple[t.Any, ...]:
+        """What two rules of different meaning must not have in common: family, priority and selector."""
+        return self[:SELECTORS]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in the kernel's lists."""
+        return self[:2]
+
+    def is_like(self, other: Rule) -> bool:
+        """Equal: a rule leaves nothing to the node."""
+        return self == other
+
+    def __str__(self) -> str:
+        """As ``ip rule`` prints it."""
+        words = [f"ip{' -6' if self.family == IPV6 else ''} rule {self.priority}:", "not" if self.invert else ""]
+        words += [
+            f"from {fields.show_prefix(self.src, 'all')}",
+            f"to {fields.show_prefix(self.dst, '')}" if self.dst != ANY else "",
+            f"tos {self.tos:#x}" if self.tos else "",
+            f"fwmark {self.fwmark:#x}/{self.fwmask:#x}" if self.fwmask else "",
+            f"iif {self.iif}" if self.iif else "",
+            f"oif {self.oif}" if self.oif else "",
+            f"uidrange {self.uidrange[0]}-{self.uidrange[1]}" if self.uidrange else "",
+            f"ipproto {_protocol_name(self.ipproto)}" if self.ipproto else "",
+            f"sport {fields.show_range(self.sport)}" if self.sport else "",
+            f"dport {fields.show_range(self.dport)}" if self.dport else "",
+            self._verdict(),
+            f"suppress_prefixlength {self.suppress_prefixlength}" if self.suppress_prefixlength != UNSET else "",
+            self._unread(),
+        ]
+        return " ".join(filter(None, words))
+
+    def _unread(self) -> str:
+        """What the other fields do not tell."""
+        if not self.opaque:
+            return ""
+        kinds = _unknown(attributes(self.opaque, HEADER.size))
+        return f"with what this collection can not read: {', '.join(UNREAD.get(kind, f'attribute {kind}') for kind in kinds)}"
+
+    def _verdict(self) -> str:
+        if self.action == GOTO:
+            return f"goto {self.goto}"
+        if self.action != LOOKUP:
+            return ("l3mdev " if self.l3mdev else "") + _ACTION_NAMES.get(self.action, str(self.action))
+        return "lookup [l3mdev-table]" if self.l3mdev else f"lookup {rt_names.table(self.table)}"
+
+    def options(self) -> dict[str, t.Any]:
+        """The options that make this rule, nothing that is a default: what a file keeps."""
+        shown: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
+        if self.src[0]:
+            shown["from"] = fields.show_prefix(self.src, "all")
+        if self.dst[0]:
+            shown["to"] = fields.show_prefix(self.dst, "all")
+        if self.table:
+            shown["table"] = str(self.table)
+        if self[4:16] != _PLAIN or self.goto or self.suppress_prefixlength != UNSET:
+            shown.update(self._rare_options())
+        return shown
+
+    def _rare_options(self) -> t.Iterator[tuple[str, t.Any]]:
+        rare = {
+            "not": self.invert,
+            "iif": self.iif,
+            "oif": self.oif,
+            "fwmark": f"{self.fwmark:#x}/{self.fwmask:#x}" if self.fwmask else "",
+            "tos": self.tos,
+            "l3mdev": self.l3mdev,
+            "uidrange": fields.show_range(self.uidrange) if self.uidrange else "",
+            "ipproto": str(self.ipproto or ""),
+            "sport": fields.show_range(self.sport) if self.sport else "",
+            "dport": fields.show_range(self.dport) if self.dport else "",
+            "action": "" if self.action == LOOKUP else _ACTION_NAMES[self.action],
+            "goto": self.goto,
+        }
+        yield from ((name, value) for name, value in rare.items() if value)
+        if self.suppress_prefixlength != UNSET:
+            yield "suppress_prefixlength", self.suppress_prefixlength
+
+
+SELECTORS = Rule._fields.index("invert") + 1
+SRC, DST = Rule._fields.index("src"), Rule._fields.index("dst")
+UNNAMED = Rule(0, 0, action=0)
+_PLAIN = Rule(0, 0)[4:16]  # from iif to action
+_PLAIN_OPTIONS = {"priority", "family", "from", "to", "table"}
+_ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
+
+
+def _protocol_name(number: int) -> str:
+    return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
+
+
+def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
+    """All rules, with their protocols.
+
+    Thousands of rules on a node differ in one address, and that is the last thing that the kernel says of a rule
+    (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are the same before it are taken apart once.
+    """
+    held: list[tuple[Rule, int]] = []
+    seen: dict[bytes, _Likeness | None] = {}
+    for body in bodies:
+        size = _ADDRESS_BYTES[body[0]]
+        start, address = body[:-size], body[-size:]
+        if start not in seen:
+            seen[start] = _likeness(body, address)
+        like = seen[start]
+        if like:
+            held.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
+        else:
+            held.append(from_message(body))
+    return held
+
+
+class _Likeness(t.NamedTuple):
+    """What rules have in common that differ in an address of this length, and their protocol."""
+
+    before: tuple[t.Any, ...]
+    length: int
+    after: tuple[t.Any, ...]
+    protocol: int
+
+
+def _likeness(body: bytes, address: bytes) -> _Likeness | None:
+    """None for a message that does not end with an address, and for one that can not be read in full."""
+    found, protocol = from_message(body)
+    place = {FRA_SRC: SRC, FRA_DST: DST}.get(next(reversed(attributes(body, HEADER.size)), 0))
+    if found.opaque or place is None:
+        return None
+    values: tuple[t.Any, ...] = found
+    is_whole = values[place][0] == address
+    return _Likeness(values[:place], values[place][1], values[place + 1 :], protocol) if is_whole else None
+
+
+def _unknown(found: t.Mapping[int, bytes]) -> list[int]:
+    return sorted(kind for kind in found.keys() - KNOWN if NEUTRAL.get(kind) != found[kind])
+
+
+def _sendable(body: bytes) -> bytes:
+    """Without the flags by which the kernel only tells of links that are not there: it would take them as they are."""
+    *header, flags = HEADER.unpack_from(body)
+    return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
+
+
+def from_message(body: bytes) -> tuple[Rule, int]:
+    """The rule and its protocol.
+
+    Newer kernels add selectors (Linux 6.13: dscp, flowlabel): without ``opaque``, a rule would look as if it matched everything.
+    """
+    family, dst_len, src_len, tos, table, action, flags = HEADER.unpack_from(body)
+    found = attributes(body, HEADER.size)
+    is_known = KNOWN.issuperset(found) or not _unknown(found)
+    get, number, order = found.get, int.from_bytes, sys.byteorder
+    suppress = number(get(FRA_SUPPRESS_PREFIXLEN, b"\xff\xff\xff\xff"), order)
+    uids, sport, dport = get(FRA_UID_RANGE), get(FRA_SPORT_RANGE), get(FRA_DPORT_RANGE)
+    rule = Rule(
+        family,
+        number(get(FRA_PRIORITY, b""), order),
+        (found[FRA_SRC], src_len) if src_len else ANY,
+        (found[FRA_DST], dst_len) if dst_len else ANY,
+        text(found, FRA_IIFNAME) if FRA_IIFNAME in found else "",
+        text(found, FRA_OIFNAME) if FRA_OIFNAME in found else "",
+        number(get(FRA_FWMARK, b""), order),
+        number(get(FRA_FWMASK, b""), order),
+        tos,
+        any(get(FRA_L3MDEV, b"")),
+        _UIDS.unpack(uids) if uids else (),
+        get(FRA_IP_PROTO, b"\0")[0],
+        _PORTS.unpack(sport) if sport else (),
+        _PORTS.unpack(dport) if dport else (),
+        bool(flags & INVERT),
+        action,
+        (number(get(FRA_TABLE, b""), order) or table) if action == LOOKUP else 0,
+        number(get(FRA_GOTO, b""), order) if action == GOTO else 0,
+        UNSET if suppress == UINT32 else suppress,
+        b"" if is_known else _sendable(body),
+    )
+    return rule, get(FRA_PROTOCOL, b"\0")[0]
+
+
+def _fwmark(given: object) -> tuple[int, int]:
+    """``MARK`` or ``MARK/MASK``; without a mask all bits count."""
+    mark, slash, mask = str(given).partition("/")
+    try:
+        value, bits = fields.number(mark, 0, UINT32), fields.number(mask, 1, UINT32) if slash else UINT32
+    except Unfit:
+        raise Unfit(f"MARK or MARK/MASK, numbers to {UINT32:#x} with a mask other than 0") from None
+    if value & ~bits:
+        raise Unfit(f"a mark within its mask; {value & ~bits:#x} lies beyond {bits:#x}")
+    if not slash and not value:
+        raise Unfit("a mark other than 0, or one with a mask: the kernel takes 0 alone for no mark at all")
+    return value, bits
+
+
+def _tos(given: object) -> int:
+    """The kernel takes the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
+    value = fields.number(given, 0, 255)
+    if value & ~0x1E:
+        raise Unfit("a type of service of RFC 1349, 0x02 to 0x1e in steps of 2")
+    return value
+
+
+_PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "priority": functools.partial(fields.number, low=1, high=UINT32),
+    "from": fields.prefix,
+    "to": fields.prefix,
+    "iif": fields.link,
+    "oif": fields.link,
+    "fwmark": _fwmark,
+    "action": functools.partial(fields.word, allowed=ACTIONS),
+    "goto": functools.partial(fields.number, low=1, high=UINT32),
+    "ipproto": lambda given: fields.name_or_number(given, IP_PROTOCOLS, "an IP protocol", 1, 255),
+    "sport": functools.partial(fields.span, high=65534),
+    "dport": functools.partial(fields.span, high=65534),
+    "uidrange": functools.partial(fields.span, high=UINT32 - 1),
+    "tos": _tos,
+    "not": fields.flag,
+    "suppress_prefixlength": functools.partial(fields.number, low=0, high=128),
+    "l3mdev": fields.flag,
+    "family": functools.partial(fields.word, allowed=FAMILIES),
+}
+
+
+def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Rule:
+    """The rule that an entry describes; ``option`` names it (``rules[3]``). Raises Invalid for what can not be."""
+    parsed: dict[str, t.Any] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        try:
+            if key == "table":
+                parsed[key] = fields.name_or_number(value, tables, "a table that the node knows", 1, UINT32)
+            elif key in _PARSERS:
+                parsed[key] = _PARSERS[key](value)
+            else:
+                raise Invalid(
+                    f"{option}.{key}", value, f"left out; a rule has {', '.join(sorted([*_PARSERS, 'table']))}"
+                )
+        except Unfit as unfit:
+            raise Invalid(f"{option}.{key}", value, str(unfit)) from None
+    if "priority" not in parsed:
+        raise Invalid(f"{option}.priority", None, "given: the kernel would choose one")
+    parsed["family"] = _family(option, given, parsed)
+    return _checked(option, given, parsed)
+
+
+def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:
+    family: int = parsed.get("family", 0)
+    for key in ("from", "to"):
+        found = parsed[key][0] if key in parsed else 0
+        if found and found != (family or found):
+            raise Invalid(
+                f"{option}.{key}", given[key], "of the family of the rule's other addresses and of its family"
+            )
+        family = family or found
+    return family or IPV4
+
+
+def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
+    """What the fields must be together."""
+    get = parsed.get
+    if "table" in parsed and parsed.keys() <= _PLAIN_OPTIONS:  # nearly all rules of a node
+        source, destination = get("from", (0, ANY))[1], get("to", (0, ANY))[1]
+        return Rule(parsed["family"], parsed["priority"], source, destination, table=parsed["table"])
+    action, l3mdev, family = get("action", GOTO if "goto" in parsed else LOOKUP), get("l3mdev", False), parsed["family"]
+    if (action == GOTO) != ("goto" in parsed):
+        raise Invalid(f"{option}.goto", given.get("goto"), "given where action is goto, and only there")
+    if "goto" in parsed and parsed["goto"] <= parsed["priority"]:
+        raise Invalid(f"{option}.goto", given["goto"], f"a priority above the rule's own, {parsed['priority']}")
+    if ("table" in parsed) != (action == LOOKUP and not l3mdev):
+        raise Invalid(
+            f"{option}.table", given.get("table"), "given where action is lookup without l3mdev, and only there"
+        )
+    suppress = get("suppress_prefixlength", UNSET)
+    if suppress != UNSET and (action != LOOKUP or suppress > BITS[family]):
+        raise Invalid(f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, where action is lookup")
+    for key in ("sport", "dport"):
+        if key in parsed and parsed[key][0] == 0:
+            raise Invalid(
+                f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel takes them"
+            )
+    mark, mask = get("fwmark", (0, 0))
+    return Rule(
+        family, parsed["priority"], get("from", (0, ANY))[1], get("to", (0, ANY))[1], get("iif", ""), get("oif", ""),
+        mark, mask, get("tos", 0), l3mdev, get("uidrange", ()), get("ipproto", 0), get("sport", ()), get("dport", ()),
+        get("not", False), action, get("table", 0), get("goto", 0), suppress,
+    )  # fmt: skip

@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the boot has set, for a run that changes the files which tell, and leaves the running kernel alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Resource
+
+
+class Live(Resource, t.Protocol):
+    """What is in the running kernel, of which it keeps a record."""
+
+    def remember(self, observed: t.Any) -> Plan:
+        """Nothing but that the record takes over what files of ours have set."""
+
+
+class Observed(t.NamedTuple):
+    live: t.Any
+    files: tuple[t.Any, ...]
+
+
+class BootRecord:
+    """Keeps in the record of ``live`` what ``files`` have set, so that a later run can put it back."""
+
+    plane = Plane.PERMANENT
+
+    def __init__(self, live: Live, *files: Resource) -> None:
+        self.name = f"record of {live.name}"
+        self._live = live
+        self._files = files
+
+    def observe(self) -> Observed:
+        return Observed(self._live.observe(), tuple(file.observe() for file in self._files))
+
+    def plan(self, observed: Observed) -> Plan:
+        is_moving = any(file.plan(seen).steps for file, seen in zip(self._files, observed.files))
+        return self._live.remember(observed.live) if is_moving else Plan()
+
+    def perform(self, operation: Operation) -> None:
+        self._live.perform(operation)

@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reverse-path filtering in the running kernel."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.converge import Operation, Plan, Plane, Step
+from .._core.errors import Failure
+from .._platform import files, managed_files, sysctl
+from . import reverse_path, reverse_path_boot
+from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Record, Settings, Wish, dotted, key
+
+# /run is emptied by a boot, as is the kernel's memory of what was written.
+RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
+
+# By link, "before" and "after", each what Settings.shown() tells.
+Interfaces = dict[str, dict[str, dict[str, int]]]
+
+
+class Observed(t.NamedTuple):
+    """The settings, and the file that holds our record of them, what it holds.
+
+    The record in ``settings`` has besides what files of ours have written by themselves. ``is_moving``: whether the file
+    that tells is about to change.
+    """
+
+    settings: Settings
+    file: managed_files.Observed
+    recorded: Record
+    is_moving: bool
+
+
+class LiveReversePath:
+    """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought.
+
+    holder: the path of the file in sysctl.d(5) that brings the same in the permanent plane.
+    configuration: the texts of all such files, by path. What ours have written by themselves needs no other write.
+    file: the holder's, where the same run brings it. When it changes, the only evidence of that goes: the record takes over.
+    """
+
+    plane = Plane.IMMEDIATE
+    name = "reverse-path filtering"
+
+    def __init__(
+        self,
+        edge: sysctl.Sysctl,
+        file_system: files.Files,
+        wish: Wish | None,
+        holder: str,
+        setting: str = RP_FILTER,
+        configuration: t.Mapping[str, str] | None = None,
+        file: managed_files.ManagedFiles | None = None,
+    ) -> None:
+        self._edge = edge
+        self._files = file_system
+        self._wish = wish
+        self._holder = holder
+        self._setting = setting
+        self._configuration = configuration or {}
+        self._ours = {path for path, text in self._configuration.items() if text.startswith(managed_files.HEADING)}
+        self._file = file
+        self._record = RECORDS[setting]
+
+    def observe(self) -> Observed:
+        file = self._record_file(()).observe()
+        found = file.found[self._record]
+        record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
+        links = self._edge.links()
+        lines = self._applied(links, record)
+        recorded = {entry.ifindex for entry in record}
+        concerned = (link for link, index in links.items() if index in recorded or self._concerns(link))
+        names = {ALL, DEFAULT, *(line.name for line in lines), *concerned}
+        read = {name: self._edge.read(key(name, self._setting)) for name in sorted(names)}
+        values = {name: value for name, value in read.items() if value is not None}
+        if ALL not in values or DEFAULT not in values:
+            raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
+        links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
+        settings = Settings(links, values, record, self._setting)
+        written = reverse_path_boot.record(lines, self._configuration, self._ours, settings)
+        matters = (entry for entry in written if entry.holder != self._holder or self._matters(entry))
+        is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
+        return Observed(settings._replace(record=(*record, *matters)), file, record, is_moving)
+
+    def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
+        """The lines of our files by which settings were written that the record does not know."""
+        recorded = {entry.ifindex or entry.name for entry in record}
+        unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
+        lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
+        return [line for line in lines if self._edge.has_applied(line.winner.path, links.get(line.name, 0))]
+
+    def _matters(self, entry: reverse_path.Entry) -> bool:
+        """Whether there is a value to put back, or a pin that is wished for."""
+        return entry.value != entry.before or (self._wish is not None and self._wish.covers(entry.name))
+
+    def _concerns(self, link: str) -> bool:
+        return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
+
+    def report(self, before: Settings, after: Settings) -> Interfaces:
+        """The links that the wish is about, as they are and as they will be. Pure: nothing is read or planned for it."""
+        held = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
+        links = (link for link in before.links if (self._wish.covers(link) if self._wish else link in held))
+        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
+
+    def plan(self, observed: Observed) -> Plan:
+        settings = observed.settings
+        difference = reverse_path.difference(self._wish, self._holder, settings)
+        if not (observed.is_moving or difference.changes or difference.record != settings.record):
+            difference = reverse_path.Difference((), observed.recorded, observed.recorded)
+        announcing = self._record_file(difference.announced)
+        settling = self._record_file(difference.record)
+        writes = [self._write(change) for change in difference.changes]
+        steps = (
+            *announcing.plan(observed.file).steps,
+            *writes,
+            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+        )
+        after = difference.after(settings)
+        before_text = reverse_path.lines(settings, difference, is_after=False)
+        after_text = reverse_path.lines(after, difference, is_after=True)
+        return Plan(steps, before_text, after_text, self.report(settings, after))
+
+    def remember(self, observed: Observed) -> Plan:
+        """Nothing but that the record takes over what files of ours have written."""
+        return self._record_file(observed.settings.record).plan(observed.file)
+
+    def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:
+        entry = managed_files.text(self._record, reverse_path.record_text(record))
+        instead = "set immediate to false"
+        return managed_files.ManagedFiles(self._files, [entry], "immediate", instead, claimed=(self._record,))
+
+    def _write(self, change: Change) -> Step:
+        path = key(change.name, self._setting)
+        summary = f"write {change.wanted} to {dotted(change.name, self._setting)}"
+        return Step(summary, sysctl.Write(path, change.wanted), sysctl.Restore(path, change.found, change.wanted))
+
+    def perform(self, operation: Operation) -> None:
+        if isinstance(operation, t.get_args(sysctl.Operation)):
+            self._edge.perform(operation)
+        else:
+            self._files.perform(operation)

@@ -1,0 +1,472 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reverse-path filtering: whether a packet is dropped whose source the node would not answer by the link it came in by.
+
+The kernel takes the stricter-looking of two numbers, ``max(conf/all, conf/LINK)`` (include/linux/inetdevice.h,
+IN_DEV_RPFILTER): 0 off, 1 strict (RFC 3704 section 2.2), 2 loose (section 2.4). So conf/all can make a wish impossible.
+
+A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf);
+one write, of whatever value, pins it until the link goes. So does an address given to the link, which many a pod's or
+cloud's link never gets. The kernel does not tell which settings are pinned, hence the record: what we have written during
+this boot, by the link's index.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import typing as t
+
+from .._core import glob
+from .._core.errors import Invalid, Refusal
+from .._core.names import INTERFACE_LENGTH
+from .._platform import sysctl_files
+
+MODES = {"off": 0, "strict": 1, "loose": 2}
+ALL, DEFAULT = "all", "default"
+# Not links, and the loopback: never meant by a pattern, refused as a name.
+RESERVED = (ALL, DEFAULT, "lo")
+
+
+# The first line of a file of ours in sysctl.d(5).
+HEADING = "# Reverse-path filtering"
+
+# A link's name in an option, or a pattern of such; and what makes a name one that no line of sysctl.d(5) can say.
+_WORD = re.compile(r"([A-Za-z0-9_.+@~*?-]|\[!?[A-Za-z0-9_.+@~-]+\])+")
+UNSAYABLE = {*glob.CHARACTERS, "\\", "="}
+
+
+# What a link has two numbers for, of which the larger counts: the mode, and whether a packet's mark has a say in it
+# (include/linux/inetdevice.h, IN_DEV_SRC_VMARK).
+RP_FILTER, SRC_VALID_MARK = "rp_filter", "src_valid_mark"
+
+
+def key(name: str, setting: str = RP_FILTER) -> str:
+    """The setting's path below /proc/sys; in this form a dot in a link's name is a dot."""
+    return f"net/ipv4/conf/{name}/{setting}"
+
+
+def dotted(name: str, setting: str = RP_FILTER) -> str:
+    """The setting as sysctl(8) prints it: a dot in a link's name becomes a slash."""
+    return f"net.ipv4.conf.{name.replace('.', '/')}.{setting}"
+
+
+class Wish(t.NamedTuple):
+    """Filtering in ``mode`` on the links ``names`` and on those that match one of ``patterns``."""
+
+    mode: int
+    names: tuple[str, ...]
+    patterns: tuple[str, ...]
+    raise_all: bool
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> Wish:
+        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+        if options["mode"] is None:
+            raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
+        if not options["interfaces"]:
+            raise Invalid("interfaces", options["interfaces"], "a list of at least one link or pattern")
+        words = [_word(f"interfaces[{index}]", given) for index, given in enumerate(options["interfaces"])]
+        names = {word for word in words if not glob.is_glob(word)}
+        return cls(
+            MODES[options["mode"]],
+            tuple(sorted(names)),
+            tuple(sorted({*words} - names)),
+            options["raise_all"],
+        )
+
+    @property
+    def mode_name(self) -> str:
+        return next(name for name, number in MODES.items() if number == self.mode)
+
+    def covers(self, link: str) -> bool:
+        if link in RESERVED:
+            return False
+        return link in self.names or any(glob.matches(pattern, link) for pattern in self.patterns)
+
+    def contains(self, word: str) -> bool:
+        """Whether it covers a name, or surely all that a pattern may match."""
+        is_within = (one == word or (one[-1] == "*" and word.startswith(one[:-1])) for one in self.patterns)
+        return any(is_within) if glob.is_glob(word) else self.covers(word)
+
+    def globs(self) -> dict[str, list[str]]:
+        """By pattern, what it comes to without the reserved words, which a pattern in a file would set as well."""
+        cut = {pattern: glob.without(glob.parse(pattern), (*RESERVED, "")) for pattern in self.patterns}
+        return {pattern: [glob.text(part) for part in parts] for pattern, parts in cut.items()}
+
+
+def _word(option: str, given: str) -> str:
+    if not _WORD.fullmatch(given) or given in (".", "..") or not _can_match(given):
+        allowed = (
+            f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
+        )
+        raise Invalid(option, given, allowed)
+    if not glob.without(glob.parse(given), RESERVED):
+        raise Invalid(option, given, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
+    return given
+
+
+def _can_match(word: str) -> bool:
+    """Whether a link may be called so: the word is not too long, and has no class without members."""
+    singles = [part for part in glob.parse(word) if part is not glob.STAR]
+    return len(singles) <= INTERFACE_LENGTH and not any(part.is_empty() for part in singles)
+
+
+# The permanent plane
+
+
+def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+    """The wish as a file of sysctl.d(5).
+
+    links: those that are there. others: the texts of all files that are read besides, by path.
+    A link has an explicit line where it has a name by now: such a line is stronger than any glob, in whichever file that
+    stands. A glob is for links to come and for names that no line can say; its dash has tools that know no globs pass over
+    it.
+    """
+    rest = sysctl_files.by_systemd(others)
+    lines = _raised(wish, rest, {path for path, text in others.items() if wish_in(text)}) if wish.raise_all else []
+    named = {_name(one) for one in rest.assignments if not one.is_glob}
+    explicit = {*wish.names, *(name for name in {*links, *named} if wish.covers(name) and not UNSAYABLE & {*name})}
+    for pattern, globs in wish.globs().items():
+        lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
+        lines += [_glob_line(one, wish.mode, rest) for one in globs]
+    lines += [f"{key(name)} = {wish.mode}" for name in sorted(explicit)]
+    wished = " ".join((*wish.names, *wish.patterns))
+    return "\n".join((f"{HEADING} {wish.mode_name} on: {wished}", *lines, ""))
+
+
+def wish_in(text: str) -> Wish | None:
+    """The wish that a file's text was made for, but for raise_all; None where it is not of sysctl_text()."""
+    found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
+    try:
+        return found and Wish.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
+    except Invalid:
+        return None
+
+
+def _name(one: sysctl_files.Assignment) -> str:
+    """The name or pattern in a line on rp_filter of links; empty where the line is on something else."""
+    parts = one.key.split("/")
+    name = parts.pop(3) if len(parts) == 5 else ""
+    return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
+
+
+def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> str:
+    """A line that stands behind all globs of ``others`` that are read before it, and leaves each of those its place.
+
+    systemd-sysctl holds one line for each spelling of a key: where the same is said again, the line keeps its first place or
+    loses it, by the values. So ours is spelled as no other line is.
+    """
+    taken = {one.key for one in others.assignments}
+    words = (f"con[{'f' * times}]" if times else "conf" for times in itertools.count())
+    spellings = (key(pattern).replace("conf", word, 1) for word in words)
+    return f"-{next(one for one in spellings if one not in taken)} = {value}"
+
+
+def _raised(wish: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
+    """Lines that lower conf/all, where other files set it too high for the wish, and that give its old value to all else.
+
+    ours: paths of other sets. What they say is meant with the lower value, and its globs stay where they are among others.
+    """
+    found = rest.value(key(ALL)) or 0
+    if found <= wish.mode:
+        return []
+    lines = []
+    for one in rest.assignments:
+        name, is_ours = _name(one), one.path in ours
+        if one.number is None or name in ("", *RESERVED) or wish.contains(name):
+            continue
+        value = one.number if is_ours else max(found, one.number)
+        if one.is_glob:
+            lines.append(_glob_line(name, value, rest))
+        elif not is_ours:
+            lines.append(f"{key(name)} = {value}")
+    lo, default = rest.value(key("lo")), max(found, rest.value(key(DEFAULT)) or 0)
+    lines += [f"{key('lo')} = {max(found, lo)}"] if lo is not None else []  # else it follows conf/default
+    return [*lines, f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {wish.mode}"]
+
+
+class Overriding(t.NamedTuple):
+    """A line that would leave ``name``, a link, a pattern or conf/all, at another value than ``expected``."""
+
+    name: str
+    line: sysctl_files.Assignment
+    expected: int
+
+
+def overriding(
+    wish: Wish,
+    path: str,
+    files: t.Mapping[str, str],
+    read: t.Callable[[t.Mapping[str, str]], sysctl_files.Configuration],
+    setting: str = RP_FILTER,
+) -> t.Iterator[Overriding]:
+    """The lines that win over the wish's own file at ``path``, as the tool does it whose ``read`` is."""
+    ours, both = read({path: files[path]}), read(files)
+    for one in ours.assignments:
+        winner = None if one.is_glob or one.key == key(ALL, setting) else both.winner(one.key)
+        if winner and winner.number != one.number:
+            yield Overriding(one.key.split("/")[3], winner, one.number or 0)
+    globs = [one for one in both.assignments if one.is_glob and one.number is not None and _name(one)]
+    later = globs[max((place for place, one in enumerate(globs, 1) if one.path == path), default=len(globs)) :]
+    for pattern, parts in wish.globs().items():
+        rivals = (one for one in later if one.number != wish.mode and _overlaps(_name(one), parts))
+        yield from (Overriding(pattern, one, wish.mode) for one in rivals)
+    raised = {_name(one): one.number or 0 for one in ours.assignments if one.is_glob}
+    for one in later:
+        if (one.number or 0) < raised.get(_name(one), 0) > wish.mode:
+            yield Overriding(_name(one), one, raised[_name(one)])
+    winner = both.winner(key(ALL, setting))
+    if winner and (winner.number or 0) > wish.mode:
+        yield Overriding(ALL, winner, wish.mode)
+
+
+def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
+    return any(glob.overlap(glob.parse(pattern), glob.parse(other)) for other in others)
+
+
+# The immediate plane
+
+
+class Entry(t.NamedTuple):
+    """What we have written to one setting during this boot.
+
+    ifindex: the link's index; 0 for conf/all and conf/default.
+    holder: the set of wishes that it belongs to, named by the path of its file.
+    before: the value that ours replaced.
+    value: what was written last, None for nothing yet. next: what is about to be written, None when that is done.
+    wished: whether the holder names the link; False for what has to hold since conf/all was lowered.
+    """
+
+    name: str
+    ifindex: int
+    holder: str
+    before: int
+    value: int | None = None
+    next: int | None = None
+    wished: bool = True
+
+    def is_ours(self, found: int) -> bool:
+        """Whether a value may be from us; anything else is somebody's who came after."""
+        return found in (self.value, self.next)
+
+
+Record = tuple[Entry, ...]
+
+
+def record_text(record: t.Iterable[Entry]) -> str | None:
+    """The record as lines of JSON; None for an empty one."""
+    entries = sorted(record, key=lambda entry: (entry.ifindex, entry.name, entry.holder))
+    return "".join(f"{json.dumps(entry._asdict())}\n" for entry in entries) or None
+
+
+def record_from(text: str) -> Record:
+    """The entries of a record's text; a line that is none is passed over, so that absent goes on without it."""
+    return tuple(entry for entry in map(_entry_from, text.splitlines()) if entry)
+
+
+def unreadable(text: str) -> list[int]:
+    """The numbers of the lines in a record's text that are neither an entry nor a comment."""
+    lines = enumerate(text.splitlines(), 1)
+    return [number for number, line in lines if not line.startswith("#") and _entry_from(line) is None]
+
+
+def _entry_from(line: str) -> Entry | None:
+    try:
+        entry = Entry(**json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    are_words = isinstance(entry.name, str) and isinstance(entry.holder, str) and isinstance(entry.wished, bool)
+    numbers = [number for number in (entry.value, entry.next) if number is not None]
+    return entry if are_words and all(map(_is_int, (entry.ifindex, entry.before, *numbers))) else None
+
+
+def _is_int(value: object) -> bool:
+    """Whether the kernel takes it for an ``int``."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+
+
+class Settings(t.NamedTuple):
+    """The kernel's settings and our record of them.
+
+    links: index by name. values: by name, conf/all and conf/default among them; of links those that were asked for.
+    setting: which of a link's settings these are.
+    """
+
+    links: t.Mapping[str, int]
+    values: t.Mapping[str, int]
+    record: Record
+    setting: str = RP_FILTER
+
+    def ifindex(self, name: str) -> int:
+        return self.links.get(name, 0)
+
+    def entries(self, holder: str) -> dict[str, Entry]:
+        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish."""
+        return {**self.wishes_beside(holder), **self._there(one for one in self.record if one.holder == holder)}
+
+    def wishes_beside(self, holder: str) -> dict[str, Entry]:
+        """What other holders wish of settings that are there, by name. All that wish for one wish for the same."""
+        return self._there(one for one in self.record if one.wished and one.holder != holder)
+
+    def _there(self, entries: t.Iterable[Entry]) -> dict[str, Entry]:
+        """A link is known by its index, so that a renamed one keeps its pin."""
+        known = {one.ifindex or one.name: one for one in entries}
+        return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
+
+    def effective(self, name: str) -> int:
+        return max(self.values[ALL], self.values[name])
+
+    def shown(self, name: str) -> dict[str, int]:
+        return {"value": self.values[name], ALL: self.values[ALL], "effective": self.effective(name)}
+
+
+class Change(t.NamedTuple):
+    """One write: the value found and the value wanted. ``entry`` is what the record says of it then, None for nothing."""
+
+    name: str
+    found: int
+    wanted: int
+    entry: Entry | None
+
+
+class Difference(t.NamedTuple):
+    """What lies between the settings and a wish: the writes in their order, and the record then.
+
+    announced: the record while the writes are under way. A run that is killed among them leaves it, and the next run knows
+    what may be from us and is not yet sure to be written.
+    """
+
+    changes: tuple[Change, ...]
+    announced: Record
+    record: Record
+
+    def after(self, settings: Settings) -> Settings:
+        """The settings as they are then."""
+        written = {change.name: change.wanted for change in self.changes}
+        return settings._replace(values={**settings.values, **written}, record=self.record)
+
+
+def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference:
+    """How the wish of ``holder`` is met; None lets go of all that it holds.
+
+    Raises Refusal where conf/all or another holder is in the way.
+    """
+    entries = settings.entries(holder)
+    held = {name: entry for name, entry in entries.items() if entry.holder == holder}
+    ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
+    targets = _targets(wish, entries, ours, holder, settings) if wish else {}
+    beside = settings.wishes_beside(holder)
+    for name, target in targets.items():
+        if target.wished and name in beside and target.value not in (beside[name].value, beside[name].next):
+            raise _held(dotted(name, settings.setting), target.value, beside[name])
+    takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
+    changes = [change for change in takings if change]
+    taken = {change.name: change.entry for change in changes if change.entry}
+    left = {name: entry for name, entry in ours.items() if name not in targets}
+    if wish and not changes and not left:
+        return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
+
+    there = {0, *settings.links.values()}
+    gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
+    moving = {*left.values(), *gone, *(held[change.name] for change in changes if change.name in held)}
+    kept = [one for one in settings.record if one not in moving]
+    announced = [one for one in gone if one not in left.values()]
+    announced += [one._replace(next=one.before) for one in left.values()]
+    announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
+    restoring = [
+        Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in beside
+    ]
+    changes += [change for change in restoring if change.found != change.wanted]
+    return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
+
+
+class _Target(t.NamedTuple):
+    value: int
+    wished: bool = False
+
+
+def _targets(
+    wish: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+) -> dict[str, _Target]:
+    """Targets by name: of the links that the wish covers, and of what has to hold so that it is possible.
+
+    ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
+    """
+    wished = {link: _Target(wish.mode, True) for link in settings.links if wish.covers(link)}
+    found = settings.values[ALL]
+    original = ours[ALL].before if ALL in ours else found
+    if original > wish.mode and not wish.raise_all:
+        raise _impossible(wish, original)
+    if original <= wish.mode:
+        # Whoever has changed conf/all since we lowered it saw the other links as they are now.
+        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
+        kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
+        return {**kept, **wished}
+    # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
+    kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
+    if found > wish.mode:
+        lower = (name for name, value in settings.values.items() if value < found)
+        kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
+    return {**kept, **wished, ALL: _Target(wish.mode)}
+
+
+def _impossible(wish: Wish, found: int) -> Refusal:
+    links = ", ".join((*wish.names, *wish.patterns))
+    return Refusal(
+        f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {wish.mode_name}"
+        f" ({wish.mode}) is not possible on {links} unless it is at most {wish.mode}. Nothing was changed. Lower it, or set"
+        " raise_all to true: then every other link, and conf/default for links to come, is first raised to the value that it"
+        " has by conf/all"
+    )
+
+
+def _taking(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
+    """The write that makes a setting what it shall be, and pinned; None where it is so by the holder.
+
+    Who joins another holder has the same value to put back, and the last to let go does it.
+    """
+    found = settings.values[name]
+    if old and old.holder == holder and old.next is None and old.value == found == target.value:
+        return None
+    before = old.before if old and old.is_ours(found) else found
+    entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.wished)
+    return Change(name, found, target.value, entry)
+
+
+def _held(setting: str, wanted: int, entry: Entry) -> Refusal:
+    return Refusal(
+        f"{setting} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
+        " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
+    )
+
+
+def _announced(entry: Entry, old: Entry | None) -> Entry:
+    return entry._replace(value=old.value if old else None, next=entry.value)
+
+
+def _order(change: Change) -> tuple[int, str]:
+    """No other link is filtered less on the way than before: conf/all rises first and falls last.
+
+    A write to conf/default reaches all links that are not pinned, so it comes after them.
+    """
+    if change.name == ALL:
+        return (0 if change.wanted > change.found else 3, "")
+    return (2 if change.name == DEFAULT else 1, change.name)
+
+
+def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
+    """The settings that change, in the language of sysctl(8), as they are before or ``is_after``."""
+    return "".join(f"{_line(settings, change, is_after)}\n" for change in difference.changes)
+
+
+def _line(settings: Settings, change: Change, is_after: bool) -> str:
+    setting = f"{dotted(change.name, settings.setting)} = {settings.values[change.name]}"
+    note = "" if change.name in (ALL, DEFAULT) else f"effective {settings.effective(change.name)}"
+    is_pinning = change.found == change.wanted and not is_after
+    notes = ", ".join(filter(None, (note, "not pinned" if is_pinning else "")))
+    return f"{setting}  # {notes}" if notes else setting

@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What keeps reverse-path filtering from being as desired: missing links, a damaged record, other files that win at boot."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import glob
+from .._platform import files, sysctl_files
+from . import reverse_path
+
+
+class ReversePathLinks:
+    """Warns of names that are no link of the running node, and of patterns that match none where it is to be set now.
+
+    path: the file that the next boot reads, None where there is none. is_immediate: whether the running kernel is to be set.
+    """
+
+    def __init__(
+        self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
+    ) -> None:
+        self._wish = wish
+        self._links = links
+        self._path = path
+        self._is_immediate = is_immediate
+
+    def inspect(self) -> t.Iterable[str]:
+        so = ", so there is nothing to set in the running kernel" if self._is_immediate else ""
+        then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
+        for name in self._wish.names:
+            if name not in self._links:
+                yield f"There is no link {name}{so}; {then}.{self._advice(name)}"
+        for pattern in self._wish.patterns if self._is_immediate else ():
+            if not any(self._wish._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
+                yield f"No link matches {pattern}{so}; {then}."
+
+    def _advice(self, name: str) -> str:
+        import difflib  # of no use to other runs
+
+        nearest = difflib.get_close_matches(name, [link for link in self._links if link != "lo"], 1)
+        return f" If {nearest[0]} is meant, correct interfaces." if nearest else ""
+
+
+class UnreadableRecord:
+    """Warns of lines in the record at ``path`` that no run has written. Such a line is passed over."""
+
+    def __init__(self, edge: files.Files, path: str) -> None:
+        self._edge = edge
+        self._path = path
+
+    def inspect(self) -> t.Iterable[str]:
+        found = self._edge.read(self._path)
+        numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
+        if numbers:
+            lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+            yield (
+                f"{self._path}, {lines}: expected is an entry as this collection writes it, and something else was found,"
+                " which is ignored. If it was the entry of a setting that this collection has changed, the former value is"
+                " not known any more and state absent leaves the present one. Compare the settings with what you expect."
+            )
+
+
+class BootOrder:
+    """Warns of lines in other files that would win over ours in ``path`` when all are read.
+
+    is_chosen: whether an option names the path.
+    """
+
+    def __init__(
+        self,
+        wish: reverse_path.Wish,
+        path: str,
+        files: t.Mapping[str, str],
+        setting: str = reverse_path.RP_FILTER,
+        is_chosen: bool = True,
+    ) -> None:
+        self._wish = wish
+        self._path = path
+        self._files = files
+        self._setting = setting
+        self._is_chosen = is_chosen
+
+    def inspect(self) -> t.Iterable[str]:
+        folder, _slash, name = self._path.rpartition("/")
+        if folder not in sysctl_files.FOLDERS or not name.endswith(".conf"):
+            yield (
+                f"{self._path} is not read at boot: systemd-sysctl and procps read files named *.conf in"
+                f" {', '.join(sysctl_files.FOLDERS)}. Choose such a path, or load it in another way."
+            )
+            return
+        occasions: dict[reverse_path.Overriding, list[str]] = {}
+        for occasion, read in (
+            ("At the next boot (systemd-sysctl)", sysctl_files.by_systemd),
+            ("at the next `sysctl --system`", sysctl_files.by_procps),
+        ):
+            for one in reverse_path.overriding(self._wish, self._path, self._files, read, self._setting):
+                occasions.setdefault(one, []).append(occasion)
+        for one, when in occasions.items():
+            yield self._warning(one, " and ".join(when))
+
+    def _warning(self, one: reverse_path.Overriding, when: str) -> str:
+        outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
+        whose = "on links to come " if glob.is_glob(one.name) else ""
+        expected, remedy = f"{one.expected} is expected", "Remove that line"
+        if one.name == reverse_path.ALL:
+            expected = f"at most {expected}"
+        elif one.expected > self._wish.mode:  # what other links keep of conf/all
+            expected = f"at least {expected}"
+        if one.line.path == sysctl_files.LAST_OF_PROCPS:
+            pass  # nothing is read after it
+        elif one.name == reverse_path.ALL and not self._wish.raise_all:
+            remedy = f"{remedy}, or set raise_all to true"
+        elif self._is_chosen:
+            remedy = f"{remedy}, or choose a path whose name sorts after it"
+        return (
+            f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
+            f" {reverse_path.dotted(one.name, self._setting)} {whose}{outcome}; {expected}. {remedy}."
+        )
