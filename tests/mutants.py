@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``make mutants``: mutmut changes the pure code in small ways, one at a time, and the unit tests must notice.
 
-FILES names what to change, without folder and suffix (``make mutants FILES="rule route"``); left out: all of PURE.
+FILES names what to change, without folder and suffix (``make mutants FILES="rule route"``); left out: all of it.
 Prints each mutant that no test noticed, as a diff, and then the counts of each file.
 """
 
@@ -18,11 +18,9 @@ import time
 from collections import Counter, deque
 from pathlib import Path
 
+import house
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.stats import status_by_exit_code
-
-# Files without input and output.
-PURE = ("plugins/module_utils/_core/*.py",)
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTION = Path("ansible_collections/kubenode/datapath")
@@ -45,7 +43,7 @@ process_isolation = "forkserver"
 
 def main() -> None:
     names = os.environ.get("FILES", "").split()
-    files = [path for pattern in PURE for path in sorted(ROOT.glob(pattern))]
+    files = house.models()
     unknown = set(names) - {path.stem for path in files}
     if unknown:
         sys.exit(

@@ -192,13 +192,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.back
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables_backend import Ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_backends import LeftoverEdges
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_guards import AnotherCni, NoMonitor
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import CNI_FOLDER
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers_resource import (
     AzureVnetLeftovers,
     Wish,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import RestoredLeftovers
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
@@ -236,8 +236,8 @@ def main() -> None:
 def _folder(given: str) -> str:
     """Where a backup lasts and nobody takes it for a configuration. Raises Invalid."""
     path = names.path("backup", given)
-    if names.is_in_run(path) or f"{path}/".startswith(f"{CNI_FOLDER}/"):
-        raise Invalid("backup", given, f"outside /run, which a boot empties, and {CNI_FOLDER}, which runtimes read")
+    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
+        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which runtimes read")
     return path
 
 

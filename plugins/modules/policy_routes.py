@@ -378,12 +378,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni.layout_guar
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_tables_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink

@@ -4,8 +4,9 @@
 """The modules of the collection, their options, and what their nodes have: data.
 
 Options that name another set beside the first (``table``, ``protocol``, ``backup``, ``path`` of rp_filter) are left out of the
-changes: a node with both is right. So is ``checkpoint``, whose kills are in tests/integration/test_checkpoint.py.
-nftables_package installs packages, and these nodes share /usr with their host: see tests/integration/test_nftables_package.py.
+changes: a node with both is right. So is ``checkpoint``, whose kills are in tests/integration/_checkpoint/test_checkpoint.py.
+nftables_package installs packages, and these nodes share /usr with their host: see
+tests/integration/_nftables/test_nftables_package.py.
 node_mode runs on the controller, and looks at the node by other modules.
 """
 

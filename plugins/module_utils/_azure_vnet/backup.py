@@ -12,8 +12,8 @@ import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
-from .._interfaces.neighbour import Neighbour
 from .._routing import route as routes
+from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 

@@ -18,7 +18,7 @@ class AnotherCni:
 
     def inspect(self) -> t.Iterable[str]:
         active = [(path, found.content) for path, found in cni_backend.configurations().items() if not found.is_inert]
-        if active and active[0][1].is_azure:
+        if active and active[0][1].is_there:
             raise Refusal(
                 f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names it."
                 " Nothing was changed. Bring the other CNI's configuration in place before it, as 05-cilium.conflist"

@@ -18,10 +18,12 @@ import json
 import re
 import typing as t
 
+from .._cni import cni
+from .._cni.cni import AzureVnet
 from .._core import fields
 from .._core.fields import Prefix, Unfit
 from .._interfaces.interface import Interface
-from .._interfaces.neighbour import Neighbour
+from .._routing.neighbour import Neighbour
 from . import ebtables
 from .ebtables import Meaning, Place, Rule
 
@@ -29,8 +31,7 @@ REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
 
 STATE_FILE = "/run/azure-vnet.json"
 STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
-CNI_FOLDER = "/etc/cni/net.d"
-CONFIGURATION = f"{CNI_FOLDER}/10-azure.conflist"
+CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{11}")
 VIRTUAL_MAC = "12:34:56:78:9a:bc"  # of tunnel mode: no interface has it
@@ -154,29 +155,6 @@ def _address(value: object) -> str:
         return ""
 
 
-class Configuration(t.NamedTuple):
-    """A CNI configuration. is_azure: whether azure-vnet is among its plugins; bridge, hosts: what azure-vnet is told."""
-
-    is_azure: bool = False
-    bridge: str = ""
-    hosts: frozenset[str] = frozenset()
-
-
-def configuration_from(text: str) -> Configuration:
-    """Of a configuration or a list of plugins; one that can not be read is nobody's."""
-    try:
-        found = _dict(json.loads(text))
-    except (ValueError, RecursionError):
-        return Configuration()
-    listed = found.get("plugins")
-    for plugin in listed if isinstance(listed, list) else [found]:
-        if _text(_dict(plugin).get("type")) == "azure-vnet":
-            hosts = _dict(plugin).get("ipsToRouteViaHost")
-            addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
-            return Configuration(True, _text(_dict(plugin).get("bridge")), frozenset(addresses - {""}))
-    return Configuration()
-
-
 # Its rules, by shape
 
 
@@ -276,7 +254,7 @@ class Evidence(t.NamedTuple):
 
     states: tuple[State, ...] = ()
     former: frozenset[tuple[str, str]] = frozenset()
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[AzureVnet, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     is_readable: bool = True
     bridges: frozenset[str] = frozenset()
@@ -472,7 +450,7 @@ class Judge:
 
     def _is_azures(self, shape: Shape) -> bool:
         evidence = self._evidence
-        configured = [one for one in evidence.configurations if one.is_azure]
+        configured = [one for one in evidence.configurations if one.is_there]
         is_known = bool(evidence.states or configured or evidence.bridges)
         bridges = evidence.bridges.union(
             *(state.bridges for state in evidence.states), (one.bridge for one in configured)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._cni import cni_backend
+from .._cni import cni, cni_backend
+from .._cni.cni import AzureVnet
 from .._core.converge import Operation, Plan, Plane, Step
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._interfaces import interfaces_backend
-from .._interfaces.neighbour import Neighbour
 from .._platform import files, library
+from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import DELETE, Apply, Change
 from . import backup, backup_resource, ebtables, leftovers
@@ -25,7 +26,7 @@ from .backup_resource import BackupFile
 from .ebtables import Place, Removed
 from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverEdges
-from .leftovers import Configuration, Evidence, Judge, Verdict
+from .leftovers import Evidence, Judge, Verdict
 
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 
@@ -92,7 +93,7 @@ class AzureVnetLeftovers:
         to_move = [
             path
             for path, one in configured.items()
-            if not one.is_inert and (one.content.is_azure or path == leftovers.CONFIGURATION)
+            if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
         ]
         found = {**here, **{path: self._edges.files.read(path) for path in to_move}}
         for path, one in found.items():
@@ -109,7 +110,7 @@ class AzureVnetLeftovers:
             f"{path} {state.trouble}: that part of it is no evidence." for path, state in states if state.trouble
         )
         configurations = [one.content for one in configured.values()] + [
-            leftovers.configuration_from(text) for path, text in texts if path.startswith(leftovers.CNI_FOLDER)
+            cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
         ]
         routes = tuple(self._edges.links.routes())
         evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
@@ -119,11 +120,11 @@ class AzureVnetLeftovers:
         self,
         runs: backup.Runs,
         states: t.Sequence[leftovers.State],
-        configurations: t.Sequence[Configuration],
+        configurations: t.Sequence[AzureVnet],
         routes: t.Iterable[tuple[Route, int]],
     ) -> Evidence:
         links = interfaces_backend.read()
-        configured = {one.bridge for one in configurations if one.is_azure}.union(*(state.bridges for state in states))
+        configured = {one.bridge for one in configurations if one.is_there}.union(*(state.bridges for state in states))
         own = [one for one in links.found if not one.namespace]
         bridges = {one.link for one in own if leftovers.BRIDGE.fullmatch(one.link) or one.link in configured}
         host_routes: dict[str, frozenset[str]] = {}

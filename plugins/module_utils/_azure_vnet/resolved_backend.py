@@ -73,7 +73,7 @@ class Resolved:
             time.sleep(PAUSE)
 
     def verify(self, operation: Set) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        """What is not as the operation should have left it; see rollback_program.Backend."""
         if operation.dns in (Dns(), self.read(operation.link)):
             return []
         return [f"the DNS of {operation.link} is not as it was"]

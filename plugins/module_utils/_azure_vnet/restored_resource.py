@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._core.converge import Operation, Plan, Plane, Step
-from .._interfaces.neighbour import Neighbour
 from .._platform import files, library
+from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import ADD, Apply
 from . import backup, backup_resource, ebtables

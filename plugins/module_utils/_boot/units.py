@@ -161,7 +161,7 @@ class Units:
             raise TypeError(f"{operation!r} is no operation on units")
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend. A start tells by itself."""
+        """What is not as the operation should have left it; see rollback_program.Backend. A start tells by itself."""
         if isinstance(operation, Forget) and self.is_active(operation.unit):
             return [f"{operation.unit} is still active"]
         return []

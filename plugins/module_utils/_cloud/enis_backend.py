@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._interfaces import links_backend
-from . import imds_backend, metadata
+from . import imds_backend, links_backend, metadata
 
 TIMEOUT = 5.0  # seconds for one request; a service that works takes milliseconds
 RETRIES = 5  # how often a run asks again

@@ -16,6 +16,9 @@ import json
 import re
 import typing as t
 
+from .._core import fields
+
+FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
 CILIUM_PLUGIN = "cilium-cni"
 CILIUM_HOST = "cilium_host"  # the link that the agent makes first
@@ -45,17 +48,45 @@ OTHERS = (
 )
 
 
+class AzureVnet(t.NamedTuple):
+    """What a CNI configuration says of azure-vnet. is_there: whether it is among the plugins; bridge, hosts: what it is told."""
+
+    is_there: bool = False
+    bridge: str = ""
+    hosts: frozenset[str] = frozenset()
+
+
+def azure_vnet_in(text: str) -> AzureVnet:
+    for plugin in _plugins(text):
+        if plugin.get("type") == "azure-vnet":
+            hosts, bridge = plugin.get("ipsToRouteViaHost"), plugin.get("bridge")
+            addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
+            return AzureVnet(True, bridge if isinstance(bridge, str) else "", frozenset(addresses - {""}))
+    return AzureVnet()
+
+
 def plugins_in(text: str) -> tuple[str, ...]:
-    """Types of the plugins of a configuration, or of a list of them; () for what can not be read."""
+    """Types of the plugins."""
+    return tuple(str(plugin["type"]) for plugin in _plugins(text) if "type" in plugin)
+
+
+def _plugins(text: str) -> list[dict[str, t.Any]]:
+    """Of a configuration, or of a list of them; none for what can not be read."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return ()
+        return []
     if not isinstance(found, dict):
-        return ()
+        return []
     listed = found.get("plugins")
-    plugins = listed if isinstance(listed, list) else [found]
-    return tuple(str(plugin["type"]) for plugin in plugins if isinstance(plugin, dict) and "type" in plugin)
+    return [plugin for plugin in (listed if isinstance(listed, list) else [found]) if isinstance(plugin, dict)]
+
+
+def _address(value: object) -> str:
+    try:
+        return fields.show(fields.address(str(value))[1])
+    except fields.Unfit:
+        return ""
 
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._azure_vnet import leftovers
 from .._platform import files, processes
 from . import cni as model
 
@@ -22,11 +21,11 @@ MONITORS = ("azure-cnimonitor"[:15], "azure-cnms", "networkmonitor")
 class Found(t.NamedTuple):
     """is_inert: whether no runtime looks at it, as at one that Cilium has renamed to NAME.cilium_bak."""
 
-    content: leftovers.Configuration
+    content: model.AzureVnet
     is_inert: bool
 
 
-def configurations(folder: str = leftovers.CNI_FOLDER) -> dict[str, Found]:
+def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
     """By path, in the order in which a runtime takes the first."""
     try:
         names = sorted(os.listdir(folder))
@@ -36,12 +35,12 @@ def configurations(folder: str = leftovers.CNI_FOLDER) -> dict[str, Found]:
     for name in names:
         path = f"{folder}/{name}"
         if os.path.isfile(path):
-            content = leftovers.configuration_from(_text(path))
+            content = model.azure_vnet_in(_text(path))
             found[path] = Found(content, not name.endswith(SUFFIXES))
     return found
 
 
-def plugins(folder: str = leftovers.CNI_FOLDER) -> dict[str, tuple[str, ...]]:
+def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
     """Types of the plugins in each configuration that a runtime looks at, by path, in the order in which it takes the first."""
     return {path: model.plugins_in(_text(path)) for path in configurations(folder) if path.endswith(SUFFIXES)}
 

@@ -16,7 +16,7 @@ INTERFACE_LENGTH = 15
 # include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
 TABLE_LENGTH = 128
 # Words that the scanner of nft 0.9.8, 1.0.6 or 1.1.3 takes for itself where a table's name stands. Measured, as each version has
-# others and none of them documents its own (tests/integration/test_nft_versions.py); a node's nft may be upgraded.
+# others and none of them documents its own (tests/integration/_nftables/test_nft_versions.py); a node's nft may be upgraded.
 NFT_WORDS = """
 accept ackseq add addr ah all and arp auto-merge avgpkt bridge burst bypass bytes cfi cgroup chain chains
 checksum classid code comment comp constant continue count counter counters cpi cpu create ct daddr day dccp

@@ -117,7 +117,7 @@ class LinkMessages:
             raise
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend.
+        """What is not as the operation should have left it; see rollback_program.Backend.
 
         Neighbours, which the kernel forgets and learns by itself, and settings of a bridge's port are not compared.
         """

@@ -28,7 +28,7 @@ from .._core.errors import Failure, Invalid, Missing, Problem
 from .._platform import library, lock
 from .._platform.files import Content, Files
 from .._routing import policy, routing_backend, rt_tables_backend
-from .._routing.active_policy import WishInForce, record
+from .._routing.active_policy_resource import WishInForce, record
 from .._routing.live_policy import PolicyState
 from .._routing.policy import Policy
 from .._routing.route import Route

@@ -106,7 +106,7 @@ class Nft:
         self.replace(operation)
 
     def verify(self, operation: Replace) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        """What is not as the operation should have left it; see rollback_program.Backend."""
         table = f"table {operation.family} {operation.name}"
         if self.read(operation.family, operation.name) is None:
             return [f"{table} is not there"] if operation.text else []

@@ -166,7 +166,7 @@ class Files:
             _PERFORM[type(operation)](operation)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        """What is not as the operation should have left it; see rollback_program.Backend."""
         path = operation.path
         if isinstance(operation, Put):
             found = self.read(path)

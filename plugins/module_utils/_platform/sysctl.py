@@ -85,7 +85,7 @@ class Sysctl:
             os.close(descriptor)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see _checkpoint/rollback_program.py, Backend."""
+        """What is not as the operation should have left it; see rollback_program.Backend."""
         found = self.read(operation.key)
         if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
             return []

@@ -6,12 +6,11 @@
 """What the files of sysctl.d(5) leave in the kernel, by the rules of the two tools that read them.
 
 systemd-sysctl works at boot and, by udev's rule for new links, when a link appears. ``sysctl --system`` of procps is
-what people and other playbooks run by hand. Compared with both, on random files, by tests/integration/test_sysctl.py.
+what people and other playbooks run by hand. Compared with both, on random files, by tests/integration/_platform/test_sysctl.py.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import typing as t
 
@@ -101,9 +100,9 @@ def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list
     chosen: dict[str, str] = {}
     for folder in folders:
         for path in files:
-            if os.path.dirname(path) == folder and path.endswith(".conf"):
-                chosen.setdefault(os.path.basename(path), path)
-    return [chosen[name] for name in sorted(chosen, key=os.fsencode)]
+            if path.rpartition("/")[0] == folder and path.endswith(".conf"):
+                chosen.setdefault(path.rpartition("/")[2], path)
+    return [chosen[name] for name in sorted(chosen, key=lambda name: name.encode("utf-8", "surrogateescape"))]
 
 
 def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Assignment]:

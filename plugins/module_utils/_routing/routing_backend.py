@@ -23,13 +23,13 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure, Left
 from .._core.fields import ANY, IPV4, IPV6
-from .._interfaces import neighbour as neighbours
-from .._interfaces.neighbour import Neighbour
 from .._netlink.attributes import attributes
 from .._platform import library
+from . import neighbour as neighbours
 from . import route as routes
 from . import rt_names, rule_order
 from . import rule as rules
+from .neighbour import Neighbour
 from .route import Hop, Route
 from .rule import Rule
 from .rule_order import Order

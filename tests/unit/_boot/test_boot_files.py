@@ -22,11 +22,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, Resource, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing import boot_policy, policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.boot_policy import BootPolicy
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from unit.fakes import FakeUnits, RootedFiles
 from unit.mortal import Killed, Mortal
 

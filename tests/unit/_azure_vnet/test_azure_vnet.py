@@ -18,7 +18,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.left
     DOUBTFUL,
     KEEP,
     REMOVE,
-    Configuration,
     Endpoint,
     Evidence,
     Judge,
@@ -26,9 +25,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.left
     Shape,
     State,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.cni import AzureVnet
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.neighbour import FAILED, Neighbour
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text
 
 PREROUTING, POSTROUTING = Place("nft", "nat", "PREROUTING"), Place("nft", "nat", "POSTROUTING")
@@ -136,7 +137,7 @@ def test_a_damaged_state_file_says_nothing_and_says_why(text: str, trouble: str)
 @given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.text(max_size=3))
 def test_whatever_happened_to_a_state_file_it_is_no_exception(start: int, end: int, between: str) -> None:
     leftovers.state_from(WHOLE[:start] + between + WHOLE[end:])
-    leftovers.configuration_from(WHOLE[:start] + between + WHOLE[end:])
+    cni.azure_vnet_in(WHOLE[:start] + between + WHOLE[end:])
 
 
 JSON = st.recursive(
@@ -158,23 +159,23 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_is_no_exception(content: Any) -> None:
     leftovers.state_from(json.dumps(content))
-    leftovers.configuration_from(json.dumps(content))
+    cni.azure_vnet_in(json.dumps(content))
 
 
 CONFIGURATIONS = {
     '{"plugins": [{"type": "azure-vnet", "bridge": "azure2", "ipsToRouteViaHost": ["169.254.20.10"]}, {"type": "portmap"}]}': (
-        Configuration(True, "azure2", frozenset({"169.254.20.10"}))
+        AzureVnet(True, "azure2", frozenset({"169.254.20.10"}))
     ),
-    '{"type": "azure-vnet"}': Configuration(True),
-    '{"plugins": [{"type": "cilium-cni"}]}': Configuration(),
-    '{"plugins": {"type": "azure-vnet"}}': Configuration(),
-    "half a conf": Configuration(),
+    '{"type": "azure-vnet"}': AzureVnet(True),
+    '{"plugins": [{"type": "cilium-cni"}]}': AzureVnet(),
+    '{"plugins": {"type": "azure-vnet"}}': AzureVnet(),
+    "half a conf": AzureVnet(),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "configuration"), CONFIGURATIONS.items())
-def test_a_cni_configuration_is_azure_vnets_by_its_plugins(text: str, configuration: Configuration) -> None:
-    assert leftovers.configuration_from(text) == configuration
+def test_a_cni_configuration_is_azure_vnets_by_its_plugins(text: str, configuration: AzureVnet) -> None:
+    assert cni.azure_vnet_in(text) == configuration
 
 
 # Evidence
@@ -288,7 +289,7 @@ NODE_RULES = {
         Rule("-p IPv4 --ip-dst 169.254.20.11 -j redirect"),
     ),
 }
-CONFIGURED = Configuration(True, "azure0", frozenset({"169.254.20.11"}))
+CONFIGURED = AzureVnet(True, "azure0", frozenset({"169.254.20.11"}))
 SUBNETS = WRITTEN._replace(subnets=frozenset({"fd00:1::/64"}))
 
 

@@ -11,7 +11,7 @@ import os
 import typing as t
 from pathlib import Path
 
-from .._cloud.metadata import Link
+from .metadata import Link
 
 
 def read(root: str = "/") -> tuple[Link, ...]:

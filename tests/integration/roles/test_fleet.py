@@ -257,7 +257,7 @@ def test_a_run_that_matches_no_node_ends_its_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize("profiles", ["aks-dual-stack", "aks_dual_stack,cilium-migration", ""])
 def test_an_image_is_not_built_without_a_profile_that_was_asked_for(tmp_path: Path, profiles: str) -> None:
     (tmp_path / "inventory").write_text("[nodes]\nnode1 ansible_connection=local\n")
-    template = Path(__file__).parents[2] / "packer/node-image.yml"
+    template = Path(__file__).parents[3] / "packer/node-image.yml"
     built = playbook.play(tmp_path / "inventory", template, "--tags", profiles)
     assert built.failed and "known are aks_dual_stack, eni_policy_routing and" in built.output
 

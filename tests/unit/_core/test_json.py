@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup, leftovers
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
@@ -21,8 +21,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
-from unit.test_backup import RUNS
-from unit.test_probe_snat import listing
+from unit._azure_vnet.test_backup import RUNS
+from unit._nftables.test_probe_snat import listing
 
 NESTED = "[" * 100_000
 OTHERS: list[t.Any] = [None, True, 1, -1.5, "x", "", [], [1], {}, {"x": 1}]
@@ -70,7 +70,7 @@ READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception]
     "journal": (lambda text: codec.decode(text, rollback_program.KNOWN), ENTRY, (codec.Unreadable,)),
     "metadata": (metadata.azure, AZURE, (metadata.Garbled,)),
     "CNI": (cni.plugins_in, CONFIGURATION, ()),
-    "azure-vnet's CNI": (leftovers.configuration_from, CONFIGURATION, ()),
+    "azure-vnet's CNI": (cni.azure_vnet_in, CONFIGURATION, ()),
     "nft": (read_listing, listing(), (ValueError,)),
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import imds_backend, metadata
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import imds_backend, links_backend, metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import (
     Garbled,
     Gateway,
@@ -28,7 +28,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata 
     cloud_by_firmware,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import links_backend
 
 # Azure
 

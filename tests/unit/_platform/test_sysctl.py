@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Shell patterns, and which line of which file decides on a setting. The real tools: tests/integration/test_sysctl.py."""
+"""Shell patterns, and which line of which file decides on a setting. The real tools:
+tests/integration/_platform/test_sysctl.py."""
 
 from __future__ import annotations
 

@@ -91,7 +91,10 @@ def lacking(part: str, program: str) -> str:
     ("name", "part"),
     [
         ("_nftables.ipv6_program", "kubenode/_cloud/metadata.py"),
-        ("_listener.listener_program", "kubenode/_listener/discovery_program.py"),  # only for sets that follow from ENIs
+        (
+            "_listener.listener_program",
+            "kubenode/_listener/discovery_program.py",
+        ),  # only for sets that follow from ENIs
         ("_listener.listener_program", "kubenode/_listener/load_program.py"),
     ],
 )

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.back
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.neighbour import FAILED, Neighbour
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
 
 RULES = (Rule('--log-prefix "a b" -j CONTINUE'), Rule("-p ARP -j DROP", (5, 6)), Rule("-j DROP", (7, 8)))

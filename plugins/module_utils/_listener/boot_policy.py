@@ -19,12 +19,12 @@ from .._core.converge import Plane, Resource
 from .._core.errors import Invalid, Refusal
 from .._platform import files
 from .._platform.managed_files import HEADING, Entry, text
-from . import policy
-from .active_policy import WishInForce, record
-from .policy import Policy
+from .._routing import policy
+from .._routing.active_policy_resource import WishInForce, record
+from .._routing.policy import Policy
 
 if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
-    from .._listener import listener_program  # noqa: F401
+    from . import listener_program  # noqa: F401
 
 
 class BootPolicy:

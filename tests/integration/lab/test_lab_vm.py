@@ -132,7 +132,7 @@ def test_what_only_the_host_s_kernel_could_do_is_refused(node: VmNode) -> None:
 def test_a_lab_that_ends_while_it_is_built_leaves_no_vm(number: signal.Signals) -> None:
     lab = subprocess.Popen(
         [sys.executable, "-c", ANOTHER_LAB], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )  # fmt: skip
     assert lab.stdout is not None
     vm = Path("/proc", lab.stdout.readline().strip())

@@ -60,7 +60,13 @@ def test_every_operation_comes_back_as_it_was(operation: t.Any) -> None:
 
 
 def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
-    values = {"_checkpoint.checkpoint", "_interfaces.link_message", "_routing.route", "_routing.rule", "_routing.rule_order"}
+    values = {
+        "_checkpoint.checkpoint",
+        "_interfaces.link_message",
+        "_routing.route",
+        "_routing.rule",
+        "_routing.rule_order",
+    }
     assert {name.rpartition(".")[0] for name in rollback_program.KNOWN} - values == {
         *("_platform.files", "_platform.sysctl", "_boot.units", "_nftables.nft_backend", "_routing.routing_backend"),
         *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),

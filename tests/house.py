@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rooms of plugins/module_utils, which of them may import which, and what a file is by its name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent / "plugins/module_utils"
+
+# A room may import itself and the rooms named here. Each is below all that name it, so that no two import each other.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "_core": (),
+    "_platform": ("_core",),
+    "_netlink": ("_core", "_platform"),
+    "_boot": ("_core", "_platform"),
+}
+SERVICES = tuple(ROOMS)
+SUBJECTS = {
+    "_rp_filter": (),
+    "_routing": (),
+    "_cloud": (),
+    "_network_daemons": (),
+    "_interfaces": ("_routing",),
+    "_cni": ("_routing",),
+    "_listener": ("_cloud", "_interfaces", "_routing"),
+    "_nftables": ("_cloud", "_routing", "_rp_filter"),
+    "_azure_vnet": ("_cni", "_interfaces", "_routing"),
+    # A roll-back performs what undoes a step of any subject.
+    "_checkpoint": ("_azure_vnet", "_interfaces", "_nftables", "_routing"),
+}
+ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
+MOST_FILES = 14
+MODELS = (
+    *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),
+    *("_boot/boot_unit.py", "_boot/unit_state.py"),
+)
+
+KINDS = {
+    "backend": lambda name: name.endswith(("_backend", "_backends")),
+    "resource": lambda name: name.endswith("_resource") or name.startswith(("live_", "boot_")),
+    "guard": lambda name: name.endswith("_guards"),
+    "node program": lambda name: name.endswith("_program"),
+}
+
+
+def kind(path: Path) -> str:
+    """What a file of a subject is; one without a mark in its name is a model, which is pure."""
+    return next((kind for kind, is_one in KINDS.items() if is_one(path.stem)), "model")
+
+
+def files(room: str) -> list[Path]:
+    return sorted(path for path in (ROOT / room).glob("*.py") if path.name != "__init__.py")
+
+
+def models() -> list[Path]:
+    """The pure files: those of the core, of the services those in MODELS, and of each subject those that are no other kind."""
+    named = [ROOT / name for name in MODELS]
+    return files("_core") + named + [path for room in SUBJECTS for path in files(room) if kind(path) == "model"]
+
+
+def imported(path: Path) -> Iterator[tuple[str, ...]]:
+    """What a file imports: ("", module) of Python's own, (room, file) of ours."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (("", alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield "", (node.module or "").partition(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            words = [path.parent.name] * (node.level == 1) + (node.module.split(".") if node.module else [])
+            yield from ([(words[0], words[1])] if len(words) > 1 else [(words[0], alias.name) for alias in node.names])

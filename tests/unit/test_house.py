@@ -1,0 +1,42 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Imports run one way, models are pure, and a room stays small enough to be seen at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import house
+import pytest
+
+# Python's own that reach the node. ``socket`` is here for the numbers and address texts that models use of it.
+IMPURE = {"ctypes", "fcntl", "glob", "os", "select", "shutil", "signal", "subprocess", "tempfile", "urllib", "zipfile"}
+FILES = [path for room in house.ROOMS for path in house.files(room)]
+
+
+def test_the_rooms_are_these() -> None:
+    assert {path.parent.name for path in house.ROOT.glob("*/*.py")} == {*house.ROOMS}
+    assert [path.name for path in house.ROOT.glob("*.py")] == ["_module.py"]
+
+
+@pytest.mark.parametrize("room", house.ROOMS)
+def test_a_room_is_seen_at_once(room: str) -> None:
+    assert 0 < len(house.files(room)) <= house.MOST_FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_imports_run_one_way(path: Path) -> None:
+    assert {room for room, _name in house.imported(path) if room} <= {path.parent.name, *house.ROOMS[path.parent.name]}
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    for number, room in enumerate(house.ROOMS):
+        assert {*house.ROOMS[room]} <= {*list(house.ROOMS)[:number]}, room
+
+
+@pytest.mark.parametrize("path", house.models(), ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_a_model_is_pure(path: Path) -> None:
+    pure = {(model.parent.name, model.stem) for model in house.models()}
+    for room, name in house.imported(path):
+        assert (room, name) in pure if room else name not in IMPURE, f"{room}.{name}"
