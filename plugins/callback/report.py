@@ -90,8 +90,8 @@ class CallbackModule(CallbackBase):
         self._batch = [name for name in variables["ansible_play_batch"] if name in hosts]
         self._is_fatal = bool(play.any_errors_fatal)
         if self._path is None:
-            wished = Templar(loader=play.get_loader(), variables=variables).template(variables.get(VARIABLE))
-            self._path = self._file(str(wished)) if wished else None
+            desired = Templar(loader=play.get_loader(), variables=variables).template(variables.get(VARIABLE))
+            self._path = self._file(str(desired)) if desired else None
         self._write()
 
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
@@ -162,9 +162,9 @@ class CallbackModule(CallbackBase):
             else:
                 node.conclude(node.end or (_rollout.NO_TASK if self._selects and not node.has_run else ""))
 
-    def _file(self, wished: str) -> Path:
-        path = Path(wished).expanduser().absolute()
-        if wished.endswith("/") or path.is_dir():
+    def _file(self, desired: str) -> Path:
+        path = Path(desired).expanduser().absolute()
+        if desired.endswith("/") or path.is_dir():
             return path / f"{self._rollout.playbook}-{_now():%Y%m%dT%H%M%S.%fZ}.json"
         return path
 

@@ -138,9 +138,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 
 def eni_policy(enis: t.Any, layout: t.Any, mark: t.Any = None, priorities: t.Any = None) -> dict[str, t.Any]:
     try:
-        return eni_layout.wish(layout, enis, mark, priorities)._asdict()
-    except Invalid as problem:
-        raise AnsibleFilterError(f"eni_policy: {problem}") from problem
+        return eni_layout.desired(layout, enis, mark, priorities)._asdict()
+    except Invalid as error:
+        raise AnsibleFilterError(f"eni_policy: {error}") from error
 
 
 class FilterModule:

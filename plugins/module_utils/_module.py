@@ -15,7 +15,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ._core.converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
-from ._core.errors import Invalid, Missing, Problem, Refusal
+from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
 from ._platform import process
 from ._platform.own_root import OwnRoot
 
@@ -142,8 +142,8 @@ class Module(AnsibleModule):
         result: dict[str, t.Any] = {}
         try:
             yield result
-        except Problem as problem:
-            self.fail_json(msg=f"{self.name}: {problem}", **_asked_for(problem))
+        except DatapathError as error:
+            self.fail_json(msg=f"{self.name}: {error}", **_asked_for(error))
         self.exit_json(**result)
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
@@ -180,10 +180,10 @@ def _wait_and_clear() -> None:
         checkpoint_backend.clear_unless_armed()
 
 
-def _asked_for(problem: BaseException | None) -> dict[str, str]:
+def _asked_for(error: BaseException | None) -> dict[str, str]:
     """The result by which the action plugin learns that the node needs a library."""
-    while problem is not None:
-        if isinstance(problem, Missing):
-            return {"missing_library": problem.library}
-        problem = problem.__cause__
+    while error is not None:
+        if isinstance(error, MissingLibrary):
+            return {"missing_library": error.library}
+        error = error.__cause__
     return {}

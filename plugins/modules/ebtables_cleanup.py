@@ -190,7 +190,7 @@ import typing as t
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup_resource import BackupFile
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables_backend import Ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_backends import LeftoverEdges
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_backends import LeftoverBackends
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_guards import AnotherCni, NoMonitor
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers_resource import (
     AzureVnetLeftovers,
@@ -228,9 +228,9 @@ def main() -> None:
     with module.reporting() as result:
         options, files = module.params, Files()
         kept = BackupFile(files, f"{_folder(options['backup'])}/{options['owner']}.json")
-        edges = LeftoverEdges(Ebtables(module.run, module.warn), Netlink(), files)
+        backends = LeftoverBackends(Ebtables(module.run, module.warn), Netlink(), files)
         work = _restore if options["state"] == "restored" else _clean_up
-        result.update(work(module, edges, kept), backup_file=kept.path)
+        result.update(work(module, backends, kept), backup_file=kept.path)
 
 
 def _folder(given: str) -> str:
@@ -241,15 +241,15 @@ def _folder(given: str) -> str:
     return path
 
 
-def _clean_up(module: Module, edges: LeftoverEdges, kept: BackupFile) -> dict[str, object]:
+def _clean_up(module: Module, backends: LeftoverBackends, kept: BackupFile) -> dict[str, object]:
     options = module.params
-    wish = Wish(
+    desired = Wish(
         tuple(_prefix(number, one) for number, one in enumerate(options["addresses"])),
         BACKENDS[options["backend"]],
         options["neighbors"],
         options["routes"],
     )
-    leftovers = AzureVnetLeftovers(edges, wish, kept)
+    leftovers = AzureVnetLeftovers(backends, desired, kept)
     guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
     outcome = module.converge([leftovers], guards)
     findings = outcome.report(leftovers)
@@ -264,15 +264,15 @@ def _clean_up(module: Module, edges: LeftoverEdges, kept: BackupFile) -> dict[st
     }
 
 
-def _restore(module: Module, edges: LeftoverEdges, kept: BackupFile) -> dict[str, object]:
-    leftovers = RestoredLeftovers(edges, kept)
+def _restore(module: Module, backends: LeftoverBackends, kept: BackupFile) -> dict[str, object]:
+    leftovers = RestoredLeftovers(backends, kept)
     resources: list[Resource] = [leftovers]
     if kept.observe().runs:  # they were what needed it
         units = Units(module.run)
         resources.append(
             CarriedLibrary(
                 PYROUTE2,
-                wish=False,
+                desired=False,
                 is_needed=lambda: bool(units.named("kubenode-policy-routes-*.service")),
                 plane=Plane.IMMEDIATE,
             )

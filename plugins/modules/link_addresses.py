@@ -161,9 +161,9 @@ def main() -> None:
 
         files = Files()
         boot = BootLinkAddresses(files, Units(module.run))
-        gone = boot.wished() if listed is None else listed
-        wish = listed or () if module.is_present else [one for one in boot.wished() if one not in gone]
-        placed = boot.resources(list(wish))
+        gone = boot.given() if listed is None else listed
+        desired = listed or () if module.is_present else [one for one in boot.given() if one not in gone]
+        placed = boot.resources(list(desired))
         live = LiveLinkAddresses(LinkMessages(), files, boot, listed, module.is_present)
         resources: list[Resource] = [live, *placed]
         if kernel.is_own_root() and not module.params["immediate"]:

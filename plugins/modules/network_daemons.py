@@ -136,22 +136,22 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        units, edge = Units(module.run), Networkd(module.run)
+        units, backend = Units(module.run), Networkd(module.run)
         is_running = units.is_running()
         restarts = is_running and module.params["restart"]
 
-        configuration, started = edge.configuration(), edge.started() if is_running else None
+        configuration, started = backend.configuration(), backend.started() if is_running else None
         texts = {path: file.text for path, file in configuration.items()}
-        version = edge.version()
-        keys = networkd.known(version) if edge.is_installed() else ()
+        version = backend.version()
+        keys = networkd.known(version) if backend.is_installed() else ()
         text = networkd.drop_in(version) if module.is_present and keys and _is_needed(texts, keys) else None
         settings = _settings(texts, text, keys)
 
         daemons = known_daemons.of_agents(daemons_backend.read(units))
-        if edge.is_installed():
-            in_force = restarts or started is None or has_read(configuration, keys, started)
-            daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, in_force))
-        resource = NetworkdSettings(Files(), edge, text, keys if module.is_present else (), restarts)
+        if backend.is_installed():
+            active = restarts or started is None or has_read(configuration, keys, started)
+            daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
+        resource = NetworkdSettings(Files(), backend, text, keys if module.is_present else (), restarts)
         guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if module.is_present else []
 
         outcome = module.converge([resource], guards)

@@ -205,28 +205,28 @@ def main() -> None:
     with module.reporting() as result:
         table = names.table("table", module.params["table"], module.is_present)
         path = names.path("path", module.params["path"])
-        wish = ReturnPath.from_options(module.params) if module.is_present else None
+        desired = ReturnPath.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
 
-        ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
+        ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
         boot = BootTable(files, units, FAMILY, table, path)
         sysctl_path = return_path_table.sysctl_path(table)
-        setting = wish.sysctl_text() if wish else None
+        setting = desired.sysctl_text() if desired else None
         entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
         placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
         changing = placed if module.params["permanent"] else None
-        validation, found = wish.validation() if wish else None, configuration(module.warn)
+        validation, found = desired.validation() if desired else None, configuration(module.warn)
         valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
-        live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
-        booted = boot.resources(ruleset if wish else None, accept=nft, starts=module.params["immediate"])
-        resources: list[Resource] = [live, valid, *booted, placed] if wish else [placed, *booted, valid, live]
+        live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
+        booted = boot.resources(ruleset if desired else None, accept=nft, starts=module.params["immediate"])
+        resources: list[Resource] = [live, valid, *booted, placed] if desired else [placed, *booted, valid, live]
         if kernel.is_own_root() and not module.params["immediate"]:
             resources.insert(0, BootRecord(valid, placed))
         guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
-        if wish:
-            guards.append(PrimaryInterface(wish.primary_interface))
-        if wish and module.params["immediate"]:
-            guards.append(MarkRule(wish))
+        if desired:
+            guards.append(PrimaryInterface(desired.primary_interface))
+        if desired and module.params["immediate"]:
+            guards.append(MarkRule(desired))
         if validation and setting and module.params["permanent"]:
             texts = {**found, sysctl_path: setting}
             guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))

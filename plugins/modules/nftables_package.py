@@ -171,7 +171,7 @@ def main() -> None:
         manager = Packages(runner, os_release(), patience, is_offline=not units.is_running())
 
         package = InstalledPackage(manager, files, units, module.run, minimum if module.is_present else None)
-        mask = MaskedUnit(files, units, SERVICE, wish=module.is_present)
+        mask = MaskedUnit(files, units, SERVICE, desired=module.is_present)
         is_masking = module.is_present and module.params["service"] == "masked"
         # A unit that is masked before its package comes cannot be started by it.
         resources: list[Resource] = (

@@ -213,13 +213,13 @@ def main() -> None:
     with module.reporting() as result:
         table = names.table("table", module.params["table"], module.is_present)
         path = names.path("path", module.params["path"])
-        wish = ProbeSnat.from_options(module.params) if module.is_present else None
+        desired = ProbeSnat.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
         owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
 
-        ruleset = replacement(FAMILY, table, wish.table().text()) if wish else ""
-        is_placed = wish is not None and owner is None
-        live = LiveTable(nft, FAMILY, table, wish.table() if wish else None)
+        ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
+        is_placed = desired is not None and owner is None
+        live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
         boot = BootTable(files, units, FAMILY, table, path)
         is_asking = is_placed and module.params["permanent"] and module.params["boot_condition"] != "none"
         condition = boot.condition(module.params["boot_condition"], module.params["interface"]) if is_asking else None
@@ -230,11 +230,11 @@ def main() -> None:
             condition=condition,
             program=_archive() if condition else None,
         )
-        resources: list[Resource] = [live, *placed] if wish else [*placed, live]
-        if wish is None and owner and table == ProbeSnat().name:
+        resources: list[Resource] = [live, *placed] if desired else [*placed, live]
+        if desired is None and owner and table == ProbeSnat().name:
             resources.remove(live)  # it is the owner's
 
-        outcome = module.converge(resources, _guards(wish, owner, module.params["immediate"]))
+        outcome = module.converge(resources, _guards(desired, owner, module.params["immediate"]))
         result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)
 
 
@@ -245,13 +245,13 @@ def _archive() -> str:
     return archive("_nftables.ipv6_program")
 
 
-def _guards(wish: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
+def _guards(desired: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
     """What speaks against a table speaks against it in both planes."""
-    if wish is None:
+    if desired is None:
         return []
-    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(wish.interface)]
-    chosen += [probe_guards.AgentBaker(wish)] if owner else []
-    chosen += [probe_guards.ProbePath(wish)] if immediate else []
+    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
+    chosen += [probe_guards.AgentBaker(desired)] if owner else []
+    chosen += [probe_guards.ProbePath(desired)] if immediate else []
     return chosen
 
 

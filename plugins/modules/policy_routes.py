@@ -384,7 +384,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carrie
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_tables_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
@@ -472,17 +472,17 @@ def main() -> None:
         boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
         unmanaged = _unmanaged(listed, module)
         kept = _after(listed, boot.kept(unmanaged if is_permanent else []), module).for_boot()
-        in_force = _after(listed, boot.in_force(unmanaged), module)
+        active = _after(listed, boot.active(unmanaged), module)
 
-        live = PolicyState(Netlink(), listed, module.is_present)
-        record = boot.record(in_force, not kept.is_empty if is_permanent else boot.has_listener)
+        live = LivePolicy(Netlink(), listed, module.is_present)
+        record = boot.record(active, not kept.is_empty if is_permanent else boot.has_listener)
         library = _library(is_permanent and not kept.is_empty, systemd, boot.unit, module)
         placed = boot.resources(kept, starts=module.params["immediate"]) if is_permanent else []
         if is_permanent and kept.is_empty and module.params["immediate"]:
             placed.append(boot.record_gone())
         # What the boot needs comes first, so that it is asked for before anything is changed; and goes when nobody needs it.
-        resources: list[Resource] = [*([library] if library.is_wished else []), live, record, *placed]
-        resources += [] if library.is_wished or not kept.is_empty else [library]
+        resources: list[Resource] = [*([library] if library.is_desired else []), live, record, *placed]
+        resources += [] if library.is_desired or not kept.is_empty else [library]
         outcome = module.converge(resources, _guards(listed, module), Checkpoint)
         done = outcome.report(live) or Report()
         result.update(module.report(outcome), rules=done.rules.report(), routes=done.routes.report())
@@ -508,7 +508,7 @@ def _listed(module: Module, tables: t.Mapping[str, int]) -> Policy:
 def _of_enis(module: Module, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
     """What the ENIs that the metadata names ask for. Raises NoMetadata, and Failure where it has not all of one of them."""
     # Imported here, as most sets are told, and then do not wait for it.
-    from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend as edge
+    from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend as backend
     from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
 
     enis, left_out = discovery.from_option(module.params["enis"]), listed.left_out
@@ -517,7 +517,7 @@ def _of_enis(module: Module, listed: Policy, tables: t.Mapping[str, int]) -> Pol
     if len(left_out) == 1:
         raise Invalid(left_out[0], None, "given where enis and the other list are, as both follow from the ENIs")
     if left_out and module.params["immediate"]:
-        _cloud, interfaces = edge.read(enis["cloud"])
+        _cloud, interfaces = backend.read(enis["cloud"])
         found = discovery.found(enis, interfaces)
         if found.unfit:
             raise Failure(
@@ -535,12 +535,12 @@ def _after(listed: Policy, former: Policy, module: Module) -> Policy:
     return left._replace(rules=(), routes=()) if listed.rules is None and listed.routes is None else left
 
 
-def _library(wish: bool, systemd: Units, unit: str, module: Module) -> CarriedLibrary:
+def _library(desired: bool, systemd: Units, unit: str, module: Module) -> CarriedLibrary:
     """pyroute2, for the boot. A run that only changes the running kernel asks for it when it has something to change."""
     going = {unit} if module.params["permanent"] else set()
     return CarriedLibrary(
         PYROUTE2,
-        wish,
+        desired,
         is_needed=lambda: bool(systemd.named("kubenode-policy-routes-*.service") - going),
         plane=Plane.PERMANENT if module.params["permanent"] else Plane.IMMEDIATE,
     )

@@ -198,26 +198,26 @@ def main() -> None:
     with module.reporting() as result:
         path = names.path("path", module.params["path"])
         boot_files.check_path(path)
-        wish = Wish.from_options(module.params) if module.is_present else None
-        edge, files = Sysctl(), Files()
+        desired = Wish.from_options(module.params) if module.is_present else None
+        backend, files = Sysctl(), Files()
         # In another root the links are the builder's, not the node's.
-        links = edge.links() if kernel.is_own_root() else {}
+        links = backend.links() if kernel.is_own_root() else {}
         found = configuration(module.warn)
         others = {name: text for name, text in found.items() if name != path}
-        text = sysctl_text(wish, links, others) if wish else None
+        text = sysctl_text(desired, links, others) if desired else None
 
         placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
         changing = placed if module.params["permanent"] else None
-        live = LiveReversePath(edge, files, wish, path, configuration=found, file=changing)
-        resources: list[Resource] = [live, placed] if wish else [placed, live]
+        live = LiveReversePath(backend, files, desired, path, configuration=found, file=changing)
+        resources: list[Resource] = [live, placed] if desired else [placed, live]
         if links and not module.params["immediate"]:
             resources.insert(0, boot_record.BootRecord(live, placed))
         chosen: list[Guard] = [reverse_path_guards.UnreadableRecord(files, RECORDS[RP_FILTER])] if links else []
-        if wish and links:
+        if desired and links:
             later = path if module.params["permanent"] else None
-            chosen.append(reverse_path_guards.ReversePathLinks(wish, links, later, module.params["immediate"]))
-        if wish and text and module.params["permanent"]:
-            chosen.append(reverse_path_guards.BootOrder(wish, path, {**others, path: text}))
+            chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, module.params["immediate"]))
+        if desired and text and module.params["permanent"]:
+            chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
 
         outcome = module.converge(resources, chosen, Checkpoint)
         interfaces = outcome.report(live)

@@ -51,10 +51,10 @@ def execute(action: ActionBase, run: Run) -> Result:
     """Runs the task's module, under its checkpoint where one is wished."""
     arguments = dict(action._task.args)
     try:
-        wished = seconds(arguments.get("checkpoint"))
+        desired = seconds(arguments.get("checkpoint"))
     except Invalid:
         return run(arguments)  # the module says what is wrong with it
-    if not wished or action._task.check_mode or not boolean(arguments.get("immediate", True), strict=False):
+    if not desired or action._task.check_mode or not boolean(arguments.get("immediate", True), strict=False):
         return run(arguments)
     transport = action._connection.transport
     proves = transport.rpartition(".")[2] in PROVING
@@ -63,7 +63,7 @@ def execute(action: ActionBase, run: Run) -> Result:
         if result.get("changed") and not result.get("failed"):
             Display().warning(UNPROTECTED.format(name=_name(action), transport=transport))
         return result
-    return _Controller(action, run, arguments, wished, proves).execute()
+    return _Controller(action, run, arguments, desired, proves).execute()
 
 
 class CheckpointAction(ActionBase):
@@ -102,12 +102,12 @@ def _name(action: ActionBase) -> str:
 class _Controller:
     """One task on one host. What it knows of time is its own clock's: it is the node's that decides."""
 
-    def __init__(self, action: ActionBase, run: Run, arguments: dict[str, t.Any], wished: int, proves: bool) -> None:
+    def __init__(self, action: ActionBase, run: Run, arguments: dict[str, t.Any], desired: int, proves: bool) -> None:
         self._action = action
         self._run = run
         self._arguments = arguments
         self._command = str(arguments.get("checkpoint_command") or "")
-        self._wished = wished
+        self._wished = desired
         self._proves = proves
         self._is_watched = proves and action._connection.has_option("ssh_args")
         self._trouble = ""  # what the last try to connect met

@@ -69,13 +69,13 @@ def parse(stdout: str) -> Answer:
             return answer._replace(state=str(answer.state), told=str(answer.told), age=float(answer.age))
         except (RecursionError, TypeError, ValueError):
             raise AnsibleConnectionFailure(f"the node answered {lines[-1][:80]!r}") from None
-    *life, uptime = lines[-len(LIFE) - 1 :] or [""]
+    *boot_identity, uptime = lines[-len(LIFE) - 1 :] or [""]
     try:
-        age = float(uptime) - int(life[-1]) / TICKS
+        age = float(uptime) - int(boot_identity[-1]) / TICKS
     except (IndexError, ValueError):
         age = math.inf  # it could not be read
     # Where lxcfs counts /proc/uptime from the container's start, a process's start is still counted from the host's.
-    return Answer("gone", "\n".join(life), age if age >= 0 else math.inf)
+    return Answer("gone", "\n".join(boot_identity), age if age >= 0 else math.inf)
 
 
 @contextlib.contextmanager

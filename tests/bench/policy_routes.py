@@ -55,11 +55,11 @@ def measure(lab: Lab, rules: list[dict[str, Any]], rounds: int) -> None:
     node, other = lab.nodes
     batch = stopwatch(lambda: other.ip(lines(rules)))
     listing = statistics.median(stopwatch(lambda: list_rules(other)) for _round in range(rounds))
-    wish = {"kubenode.datapath.policy_routes": {"rules": json.dumps(rules)}}
+    desired = {"kubenode.datapath.policy_routes": {"rules": json.dumps(rules)}}
     away = {"kubenode.datapath.policy_routes": {"state": "absent"}}
     task_seconds(lab, 0, {"keep": KEEP})
-    first = task_seconds(lab, rounds, {"ping": PING, "first": wish, "away": away})
-    converged = task_seconds(lab, rounds, {"ping": PING, "again": wish})
+    first = task_seconds(lab, rounds, {"ping": PING, "first": desired, "away": away})
+    converged = task_seconds(lab, rounds, {"ping": PING, "again": desired})
     what = f"policy_routes, {len(rules)} rules"
     baseline = [seconds + batch for seconds in first["ping"]]
     show_ratio(f"{what}: first run / (ip -batch + ping)", first["first"], baseline, target=3)
@@ -93,8 +93,8 @@ def loop(lab: Lab, rules: list[dict[str, Any]]) -> None:
     """What people do without the module."""
     add = {"ansible.builtin.command": "ip {{ item }}", "loop": lines(rules)}
     flush = {"ansible.builtin.command": "ip rule flush protocol 75"}
-    wish = {"kubenode.datapath.policy_routes": {"rules": rules, "permanent": False}}
-    seconds = task_seconds(lab, 1, {"loop": add, "flush": flush, "module": wish, "sweep": flush})
+    desired = {"kubenode.datapath.policy_routes": {"rules": rules, "permanent": False}}
+    seconds = task_seconds(lab, 1, {"loop": add, "flush": flush, "module": desired, "sweep": flush})
     print(
         f"{len(rules)} rules: {seconds['module'][0]:.1f} s; ansible.builtin.command in a loop: {seconds['loop'][0]:.1f} s"
     )

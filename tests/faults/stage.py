@@ -79,7 +79,7 @@ class Run:
         self._ended = os.pidfd_open(self.pid)
         self.survivor: Stopped | None = None  # a child that is held at a point, while its module was killed
 
-    def serve(self, held: list[tuple[Supervisor, Stopped]], limit: float) -> bool:
+    def serve(self, current: list[tuple[Supervisor, Stopped]], limit: float) -> bool:
         """Let it run to its end. Answers whether it did so in time.
 
         held: children of earlier runs, which go on after _GRACE, should this run wait for them.
@@ -89,8 +89,8 @@ class Run:
         poll.register(self.supervisor, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
         while time.monotonic() < started + limit:
-            if held and time.monotonic() > started + _GRACE:
-                release(held)
+            if current and time.monotonic() > started + _GRACE:
+                release(current)
             ready = dict(poll.poll(100))
             if ready.get(self.supervisor.fileno(), 0) & select.POLLIN:
                 if stopped := self.supervisor.receive():
@@ -127,12 +127,12 @@ class Run:
         return Outcome(result, status, "" if result else said, self.points, starts.count("\n"), is_hung, left)
 
 
-def release(held: list[tuple[Supervisor, Stopped]]) -> None:
+def release(current: list[tuple[Supervisor, Stopped]]) -> None:
     """Let all go on that wait at a point, and whatever they come to after it."""
-    for supervisor, stopped in held:
+    for supervisor, stopped in current:
         supervisor.answer(stopped.number)
-    followed = {supervisor for supervisor, _stopped in held}
-    held.clear()
+    followed = {supervisor for supervisor, _stopped in current}
+    current.clear()
     poll = select.poll()
     for supervisor in followed:
         poll.register(supervisor, select.POLLIN)
@@ -149,16 +149,16 @@ def release(held: list[tuple[Supervisor, Stopped]]) -> None:
                 supervisor.close()
 
 
-def perform(request: dict[str, t.Any], held: list[tuple[Supervisor, Stopped]]) -> Outcome:
+def perform(request: dict[str, t.Any], current: list[tuple[Supervisor, Stopped]]) -> Outcome:
     fault = Fault(*request["fault"]) if request["fault"] else None
     run = Run(request["module"], request["arguments"], fault)
-    is_in_time = run.serve(held, request["limit"])
+    is_in_time = run.serve(current, request["limit"])
     if not is_in_time:
         run.end()
     if run.survivor:
-        held.append((run.supervisor, run.survivor))
+        current.append((run.supervisor, run.survivor))
         return run.outcome(is_hung=False, left=[])
-    release(held)
+    release(current)
     left = _settled(run) if is_in_time else []
     run.end()
     run.supervisor.close()
@@ -289,10 +289,10 @@ def serve() -> None:
     """Run what is asked for, until an empty line. Each line is waited for: none may lie in a buffer when this forks."""
     if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError("prctl: PR_SET_CHILD_SUBREAPER")
-    held: list[tuple[Supervisor, Stopped]] = []
+    current: list[tuple[Supervisor, Stopped]] = []
     print("ready", flush=True)
     while line := sys.stdin.readline().strip():
-        print(json.dumps(perform(json.loads(line), held)), flush=True)
+        print(json.dumps(perform(json.loads(line), current)), flush=True)
 
 
 def main() -> None:

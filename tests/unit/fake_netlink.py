@@ -14,8 +14,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing
     CHANGE,
     DELETE,
     Change,
-    Held,
     Netlink,
+    Owned,
     Refused,
     Sender,
 )
@@ -40,11 +40,11 @@ class FakeNetlink(Netlink):
 
     def __init__(
         self,
-        rules: t.Iterable[Held] = (),
-        routes: t.Iterable[Held] = (),
+        rules: t.Iterable[Owned] = (),
+        routes: t.Iterable[Owned] = (),
         names: t.Iterable[str] = ("lo", "eth0", "eth1"),
     ) -> None:
-        self.held_rules = sorted(rules, key=lambda held: held[0].priority)
+        self.held_rules = sorted(rules, key=lambda current: current[0].priority)
         self.held_routes = list(routes)
         self.names = list(names)
         self.refuses: set[Change] = set()
@@ -56,10 +56,10 @@ class FakeNetlink(Netlink):
         """What makes one like it, for an example in a test."""
         return f"FakeNetlink({self.held_rules!r}, {self.held_routes!r})"
 
-    def rules(self) -> list[Held]:
-        return [held for family in (2, 10) for held in self.held_rules if held[0].family == family]
+    def rules(self) -> list[Owned]:
+        return [current for family in (2, 10) for current in self.held_rules if current[0].family == family]
 
-    def routes(self) -> list[Held]:
+    def routes(self) -> list[Owned]:
         return list(self.held_routes)
 
     def neighbours(self) -> list[t.Any]:
@@ -90,18 +90,18 @@ class FakeNetlink(Netlink):
     def _make_rule(self, change: Change, protocol: int) -> int:
         """An addition goes last of its priority, a deletion takes the first that has all it names."""
         if change.verb == DELETE:
-            found = [held for held in self.held_rules if held[1] == protocol and hits(change.item, held[0])]
+            found = [current for current in self.held_rules if current[1] == protocol and hits(change.item, current[0])]
             if not found:
                 return errno.ENOENT
             self.held_rules.remove(found[0])
             return 0
         assert change.verb == ADD
         self.held_rules.append((change.item, protocol))
-        self.held_rules.sort(key=lambda held: held[0].priority)  # among equals the newest is last
+        self.held_rules.sort(key=lambda current: current[0].priority)  # among equals the newest is last
         return 0
 
     def _make_route(self, change: Change, protocol: int) -> int:
-        at_key = [held for held in self.held_routes if held[0].key == change.item.key]
+        at_key = [current for current in self.held_routes if current[0].key == change.item.key]
         if change.verb == DELETE:
             if (change.item, protocol) not in self.held_routes:
                 return errno.ESRCH
@@ -122,6 +122,6 @@ class FakeNetlink(Netlink):
         """What carries the protocol."""
         return {item for item, owner in [*self.held_rules, *self.held_routes] if owner == protocol}
 
-    def not_of(self, protocol: int) -> list[Held]:
+    def not_of(self, protocol: int) -> list[Owned]:
         """All else."""
         return [(item, owner) for item, owner in [*self.held_rules, *self.held_routes] if owner != protocol]

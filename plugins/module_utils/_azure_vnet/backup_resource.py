@@ -30,18 +30,18 @@ class Observed(t.NamedTuple):
 class BackupFile:
     """Plans how the file comes to keep ``runs``; without any it goes, and the folders that were made for it."""
 
-    def __init__(self, edge: files.Files, path: str) -> None:
+    def __init__(self, backend: files.Files, path: str) -> None:
         self.path = path
-        self._edge = edge
+        self._backend = backend
         self._folder = os.path.dirname(path)
         self._parent = os.path.dirname(self._folder)
 
     def observe(self) -> Observed:
         """Raises Refusal where something else stands there."""
-        return Observed(self._read(), self._file("").observe(), self._edge.is_folder(self._parent))
+        return Observed(self._read(), self._file("").observe(), self._backend.is_folder(self._parent))
 
     def _read(self) -> backup.Runs:
-        found = self._edge.read(self.path)
+        found = self._backend.read(self.path)
         if found is None:
             return ()
         try:
@@ -66,7 +66,7 @@ class BackupFile:
         return (make, *steps)
 
     def _file(self, text: str) -> ManagedFiles:
-        wish = files.Content(text, 0o600) if text else None
+        desired = files.Content(text, 0o600) if text else None
         return ManagedFiles(
-            self._edge, [Entry(self.path, wish, backup.SIGNATURE)], "backup", "set backup to another folder"
+            self._backend, [Entry(self.path, desired, backup.SIGNATURE)], "backup", "set backup to another folder"
         )

@@ -129,9 +129,9 @@ def _arriving(
     for route in coming:
         if route.is_of_address:  # comes with it, and may stay when it goes: that of a temporary IPv6 address does
             yield Message(f"add {route} over {nic.name}", None, route.delete(nic, bridge))
-    held = {one.key for one in scene.addresses if one.link == nic.number}
+    current = {one.key for one in scene.addresses if one.link == nic.number}
     for address in _in_order(addresses):
-        if address.key not in held:
+        if address.key not in current:
             do = address.add(nic, bridge, NODAD if address.family == IPV6 else 0)
             yield Message(f"add {address} to {nic.name}", do, address.delete(nic))
     for neighbour in scene.neighbours:

@@ -52,10 +52,10 @@ class DissolvedBridge:
     plane = Plane.IMMEDIATE
 
     def __init__(
-        self, edge: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None
+        self, backend: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None
     ) -> None:
         self.name = f"bridge {bridge or 'of azure-vnet'}"
-        self._edge = edge
+        self._backend = backend
         self._dns = dns
         self._sysctl = sysctl
         self._bridge = bridge
@@ -64,12 +64,12 @@ class DissolvedBridge:
     def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
         """The bridge that is to go; by default among the links that are there now."""
         configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
-        return bridges.bridge_of(self._edge.links() if links is None else links, self._bridge, configured)
+        return bridges.bridge_of(self._backend.links() if links is None else links, self._bridge, configured)
 
     def observe(self) -> Observed:
         if self.bridge() is None:
             return Observed()
-        scene = self._edge.scene()
+        scene = self._backend.scene()
         bridge = self.bridge(scene.links)
         if bridge is None:  # gone meanwhile
             return Observed()
@@ -84,8 +84,8 @@ class DissolvedBridge:
         """azure-vnet sets accept_ra of its bridge to 0, and an operator may have set others."""
         keys = [f"net/ipv6/conf/{{}}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")]
         keys += [f"net/ipv4/conf/{{}}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")]
-        held = ((key.format(bridge), self._sysctl.read(key.format(bridge))) for key in keys)
-        return tuple((key, value) for key, value in held if value is not None)
+        current = ((key.format(bridge), self._sysctl.read(key.format(bridge))) for key in keys)
+        return tuple((key, value) for key, value in current if value is not None)
 
     def plan(self, observed: Observed) -> Plan:
         found = observed.found
@@ -107,8 +107,8 @@ class DissolvedBridge:
         nic = found.nic.name
         if found.arriving:
             yield _step(f"give {nic} the addresses and routes of {bridge}", found.arriving)
-        wish = Await(found.nic.number, tuple(one.local for one in found.addresses))
-        yield Step(f"wait until {nic} answers for the addresses", wish)
+        desired = Await(found.nic.number, tuple(one.local for one in found.addresses))
+        yield Step(f"wait until {nic} answers for the addresses", desired)
         # What follows is undone before: these are for a bridge that is made again, and for a NIC that is in it again.
         if observed.bridge_dns.servers:
             yield Step(f"set the DNS of {bridge}", None, resolved_backend.Set(bridge, observed.bridge_dns))
@@ -131,7 +131,7 @@ class DissolvedBridge:
         elif isinstance(operation, Write):
             self._sysctl.perform(operation)
         else:
-            self._edge.perform(operation)
+            self._backend.perform(operation)
 
 
 def _report(observed: Observed) -> dict[str, t.Any]:

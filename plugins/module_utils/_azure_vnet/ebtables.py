@@ -235,14 +235,14 @@ def needles(text: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-class Held(t.NamedTuple):
+class Owned(t.NamedTuple):
     """A rule as nf_tables holds it: a number that no other rule of the table ever gets, and its encoding."""
 
     handle: int
     encoding: bytes
 
 
-def pair(rules: t.Sequence[Rule], held: t.Sequence[Held]) -> list[int | None]:
+def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None]:
     """Which rule of the kernel each listed rule is; None where that is not certain.
 
     held: rules of the chain that were there both before and after it was listed, in order. Each of them is in the
@@ -251,20 +251,20 @@ def pair(rules: t.Sequence[Rule], held: t.Sequence[Held]) -> list[int | None]:
     """
     handles: list[int | None] = [None] * len(rules)
     sought = [needles(rule.text) for rule in rules]
-    first = _embed(sought, held)
-    last = [len(rules) - 1 - place for place in reversed(_embed(sought[::-1], held[::-1]))]
-    if len(first) == len(last) == len(held):
-        for rule, place, other in zip(held, first, last):
+    first = _embed(sought, current)
+    last = [len(rules) - 1 - place for place in reversed(_embed(sought[::-1], current[::-1]))]
+    if len(first) == len(last) == len(current):
+        for rule, place, other in zip(current, first, last):
             if place == other:
                 handles[place] = rule.handle
     return handles
 
 
-def _embed(sought: t.Sequence[tuple[bytes, ...]], held: t.Sequence[Held]) -> list[int]:
+def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) -> list[int]:
     """The first places at which rules of the kernel fit the listing, in order; fewer than ``held`` where they do not."""
     places: list[int] = []
     position = 0
-    for rule in held:
+    for rule in current:
         while position < len(sought) and not all(needle in rule.encoding for needle in sought[position]):
             position += 1
         if position == len(sought):

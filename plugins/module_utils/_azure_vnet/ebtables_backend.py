@@ -23,7 +23,7 @@ from .._core.errors import Failure, Uncertain
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import ebtables
-from .ebtables import LEGACY, NFT, TABLES, Chains, Held, Merge, Place, Removed, Rule
+from .ebtables import LEGACY, NFT, TABLES, Chains, Merge, Owned, Place, Removed, Rule
 
 TRIES = 20  # looks at a table that another program keeps changing
 PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
@@ -142,15 +142,15 @@ class _Nft:
 
     def _doomed(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """The handles of the rules that are to go; None where one can not be told for certain."""
-        held: dict[Place, list[Held]] = {}
+        current: dict[Place, list[Owned]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
                 if (table, rule.handle) in look.before:
-                    held.setdefault(Place(NFT, table, rule.chain), []).append(Held(rule.handle, rule.encoding))
+                    current.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
         doomed = []
         for place, texts in wanted.items():
             rules_here = look.chains.get(place, ())
-            for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, held.get(place, []))):
+            for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, current.get(place, []))):
                 if rule_listed.text in texts:
                     if handle is None:
                         return None

@@ -15,7 +15,7 @@ from .._routing.routing_backend import Apply, Netlink
 from .ebtables_backend import Ebtables, PutBack, Take
 
 
-class LeftoverEdges(t.NamedTuple):
+class LeftoverBackends(t.NamedTuple):
     tables: Ebtables
     links: Netlink
     files: files.Files

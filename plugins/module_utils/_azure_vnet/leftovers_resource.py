@@ -25,7 +25,7 @@ from .backup import Run
 from .backup_resource import BackupFile
 from .ebtables import Place, Removed
 from .ebtables_backend import PutBack, Take
-from .leftover_backends import LeftoverEdges
+from .leftover_backends import LeftoverBackends
 from .leftovers import Evidence, Judge, Verdict
 
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
@@ -81,21 +81,21 @@ class AzureVnetLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverEdges, wish: Wish, kept: BackupFile) -> None:
-        self._edges = edges
-        self._wish = wish
+    def __init__(self, edges: LeftoverBackends, desired: Wish, kept: BackupFile) -> None:
+        self._backends = edges
+        self._desired = desired
         self._backup = kept
 
     def observe(self) -> Observed:
         kept = self._backup.observe()
-        here = {path: self._edges.files.read(path) for path in leftovers.STATE_FILES}
+        here = {path: self._backends.files.read(path) for path in leftovers.STATE_FILES}
         configured = cni_backend.configurations()
         to_move = [
             path
             for path, one in configured.items()
             if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
         ]
-        found = {**here, **{path: self._edges.files.read(path) for path in to_move}}
+        found = {**here, **{path: self._backends.files.read(path) for path in to_move}}
         for path, one in found.items():
             if one is not None and not isinstance(one, files.Content):
                 raise Refusal(
@@ -112,9 +112,9 @@ class AzureVnetLeftovers:
         configurations = [one.content for one in configured.values()] + [
             cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
         ]
-        routes = tuple(self._edges.links.routes())
+        routes = tuple(self._backends.links.routes())
         evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
-        return Observed(self._edges.tables.read(self._wish.backends), evidence, present, routes, kept, troubles)
+        return Observed(self._backends.tables.read(self._desired.backends), evidence, present, routes, kept, troubles)
 
     def _evidence(
         self,
@@ -139,17 +139,17 @@ class AzureVnetLeftovers:
             links.is_whole,
             frozenset(bridges),
             frozenset(one.link for one in own if one.master in bridges),
-            tuple(self._edges.links.neighbours()),
+            tuple(self._backends.links.neighbours()),
             host_routes,
-            self._wish.addresses,
+            self._desired.addresses,
         )
 
     def plan(self, observed: Observed) -> Plan:
         judge = Judge(observed.evidence, observed.chains)
         judged = tuple(_judged(judge, observed.chains))
         removed = tuple(_removed(judged, observed.chains))
-        neighbours = tuple(self._doomed_neighbours(judge, observed.evidence)) if self._wish.neighbours else ()
-        routes = tuple(self._doomed_routes(judge, observed)) if self._wish.routes else ()
+        neighbours = tuple(self._doomed_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
+        routes = tuple(self._doomed_routes(judge, observed)) if self._desired.routes else ()
         moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
         run = Run(removed, moved, neighbours, routes)
         findings = Findings(judged, neighbours, routes, observed.troubles)
@@ -177,7 +177,7 @@ class AzureVnetLeftovers:
         yield from self._backup.steps(observed.backup, (*observed.backup.runs, run))
         for path, content in observed.files.items():
             yield Step(f"move {path} into {self._backup.path}", files.Remove(path), files.Put(path, content))
-        for backend in self._wish.backends:
+        for backend in self._desired.backends:
             of_backend = tuple(one for one in run.removed if one.place.backend == backend)
             if of_backend:
                 count = sum(len(one.gone) for one in of_backend)
@@ -190,7 +190,7 @@ class AzureVnetLeftovers:
             yield Step(f"remove {summary}", Apply(protocol, changes), Apply(protocol, undo))
 
     def perform(self, operation: Operation) -> None:
-        self._edges.perform(operation)
+        self._backends.perform(operation)
 
 
 def netlink_changes(

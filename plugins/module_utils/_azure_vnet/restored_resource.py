@@ -19,7 +19,7 @@ from .backup import File
 from .backup_resource import BackupFile
 from .ebtables import Place, Removed, Rule
 from .ebtables_backend import PutBack, Take
-from .leftover_backends import LeftoverEdges
+from .leftover_backends import LeftoverBackends
 from .leftovers_resource import netlink_changes
 
 STALE = 0x04  # include/uapi/linux/neighbour.h: to be asked for before it is used for long
@@ -56,8 +56,8 @@ class RestoredLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverEdges, kept: BackupFile) -> None:
-        self._edges = edges
+    def __init__(self, edges: LeftoverBackends, kept: BackupFile) -> None:
+        self._backends = edges
         self._backup = kept
 
     def observe(self) -> Observed:
@@ -65,11 +65,13 @@ class RestoredLeftovers:
         backends = {one.place.backend for run in kept.runs for one in run.removed}
         has_links = any(run.neighbours or run.routes for run in kept.runs)
         return Observed(
-            self._edges.tables.read(sorted(backends)),
-            {one.path: self._edges.files.read(one.path) for run in kept.runs for one in run.files},
-            frozenset((one.address, one.link) for one in self._edges.links.neighbours()) if has_links else frozenset(),
-            frozenset(self._edges.links.routes()) if has_links else frozenset(),
-            frozenset(self._edges.links.links().values()) if has_links else frozenset(),
+            self._backends.tables.read(sorted(backends)),
+            {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files},
+            frozenset((one.address, one.link) for one in self._backends.links.neighbours())
+            if has_links
+            else frozenset(),
+            frozenset(self._backends.links.routes()) if has_links else frozenset(),
+            frozenset(self._backends.links.links().values()) if has_links else frozenset(),
             kept,
         )
 
@@ -94,7 +96,7 @@ class RestoredLeftovers:
         yield from self._backup.steps(observed.backup, ())
 
     def perform(self, operation: Operation) -> None:
-        self._edges.perform(operation)
+        self._backends.perform(operation)
 
 
 def _back(observed: Observed) -> Back:

@@ -48,9 +48,9 @@ def check_path(path: str) -> None:
             raise Invalid("path", path, f"outside {folder}, where systemd keeps its own")
 
 
-def loaded_path(edge: files.Files, unit: str) -> str:
+def loaded_path(backend: files.Files, unit: str) -> str:
     """What our unit loads as it stands on the node: it is ours, whatever is in it. Empty where it loads nothing."""
-    found = edge.read(units.path_of(unit))
+    found = backend.read(units.path_of(unit))
     if isinstance(found, files.Content) and found.text.startswith(HEADING):
         return boot_unit.loaded_path(found.text)
     return ""
@@ -79,15 +79,15 @@ class BootFiles:
 
     def __init__(
         self,
-        edge: files.Files,
+        backend: files.Files,
         unit: str,
         path: str,
-        desired: bool,
+        is_desired: bool,
         entries: t.Callable[[str, bool], t.Sequence[Entry]],
     ) -> None:
-        self.edge = edge
+        self.backend = backend
         self.path = path
-        self.arriving = [entry for entry in entries(path, True) if entry.wish is not None] if desired else []
+        self.arriving = [entry for entry in entries(path, True) if entry.desired is not None] if is_desired else []
         self._unit = unit
         self._entries = entries
 
@@ -96,9 +96,9 @@ class BootFiles:
         return Arriving(self), Leaving(self)
 
     def observe(self) -> Known:
-        loaded, path = loaded_path(self.edge, self._unit), record(self._unit)
-        found = self.edge.read(path)
-        if found is None and not self._is_moving(loaded) and not self.edge.is_left_over(path):
+        loaded, path = loaded_path(self.backend, self._unit), record(self._unit)
+        found = self.backend.read(path)
+        if found is None and not self._is_moving(loaded) and not self.backend.is_left_over(path):
             return Known(loaded)
         recorded = paths_in(found.text) if isinstance(found, files.Content) else ()
         return Known(loaded, frozenset(recorded), self._record(()).observe())
@@ -110,8 +110,8 @@ class BootFiles:
     def _record(self, paths: t.Collection[str]) -> ManagedFiles:
         """Holds the record; without paths there is none."""
         path = record(self._unit)
-        wish = NOTE + "".join(f"{one}\n" for one in sorted(paths)) if paths else None
-        return ManagedFiles(self.edge, [managed_files.text(path, wish)], "permanent", claimed=(path,))
+        desired = NOTE + "".join(f"{one}\n" for one in sorted(paths)) if paths else None
+        return ManagedFiles(self.backend, [managed_files.text(path, desired)], "permanent", claimed=(path,))
 
     def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         """The steps by which the record comes, and those by which it goes."""
@@ -129,9 +129,9 @@ class BootFiles:
         arriving = {entry.path for entry in self.arriving}
         return [entry for entry in self._entries(path, False) if entry.path not in arriving]
 
-    def held(self, entries: t.Sequence[Entry], loaded: str) -> ManagedFiles:
+    def current(self, entries: t.Sequence[Entry], loaded: str) -> ManagedFiles:
         """A path in the record alone does not make a file ours: someone may have put another one there since."""
-        return ManagedFiles(self.edge, entries, claimed=(loaded, program(loaded)) if loaded else ())
+        return ManagedFiles(self.backend, entries, claimed=(loaded, program(loaded)) if loaded else ())
 
 
 class Arriving:
@@ -143,25 +143,25 @@ class Arriving:
         self._of = placement
         self.name = ", ".join([entry.path for entry in placement.arriving] or [placement.path])
 
-    def _held(self, loaded: str) -> list[ManagedFiles]:
-        return [self._of.held(self._of.arriving, loaded)] if self._of.arriving else []
+    def _current(self, loaded: str) -> list[ManagedFiles]:
+        return [self._of.current(self._of.arriving, loaded)] if self._of.arriving else []
 
     def observe(self) -> Observed:
         known = self._of.observe()
-        return Observed(known, tuple(held.observe() for held in self._held(known.loaded)))
+        return Observed(known, tuple(current.observe() for current in self._current(known.loaded)))
 
     def plan(self, observed: Observed) -> Plan:
         coming, _going = self._of.noting(observed.known)
-        plans = [held.plan(seen) for held, seen in zip(self._held(observed.known.loaded), observed.files)]
+        plans = [current.plan(seen) for current, seen in zip(self._current(observed.known.loaded), observed.files)]
         return _joined(plans, before=coming)
 
     def perform(self, operation: files.Operation) -> None:
-        for held in self._held(""):
-            held.perform(operation)
+        for current in self._current(""):
+            current.perform(operation)
             return
         # Absent goes on without a record where the disk is full: it serves a run that is killed, and files go all the same.
         with contextlib.suppress(Failure) if isinstance(operation, files.Put) else contextlib.nullcontext():
-            self._of.edge.perform(operation)
+            self._of.backend.perform(operation)
 
 
 class Leaving:
@@ -173,26 +173,26 @@ class Leaving:
         self._of = placement
         self.name = placement.path
 
-    def _held(self, known: Known) -> list[ManagedFiles]:
+    def _current(self, known: Known) -> list[ManagedFiles]:
         """What removes the files of each path; those in a folder within another one come first."""
         paths = {*known.recorded, known.loaded, self._of.path} - {""}
         ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
-        return [self._of.held(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
+        return [self._of.current(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
 
     def observe(self) -> Observed:
         known = self._of.observe()
-        observed = tuple(held.observe() for held in self._held(known))
+        observed = tuple(current.observe() for current in self._current(known))
         found = [path for one in observed for path, what in one.found.items() if what is not None]
         self.name = ", ".join(found) or self.name  # kept for the diff, which is told when they have gone
         return Observed(known, observed)
 
     def plan(self, observed: Observed) -> Plan:
         _coming, going = self._of.noting(observed.known)
-        plans = [held.plan(seen) for held, seen in zip(self._held(observed.known), observed.files)]
+        plans = [current.plan(seen) for current, seen in zip(self._current(observed.known), observed.files)]
         return _joined(plans, after=going)
 
     def perform(self, operation: files.Operation) -> None:
-        self._of.edge.perform(operation)
+        self._of.backend.perform(operation)
 
 
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:

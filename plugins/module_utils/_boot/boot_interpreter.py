@@ -16,7 +16,7 @@ from .boot_unit import BootUnit
 from .unit_state import Verdict
 
 
-def interpreter(edge: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
+def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
     """The one that the unit on the node names, while nothing about the unit is to change and it lasts; or else a new choice.
 
     So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for this. A
@@ -24,7 +24,7 @@ def interpreter(edge: files.Files, systemd: units.Units, unit: t.Callable[[str],
 
     unit: the unit with an interpreter. Raises Refusal where the node has none.
     """
-    found = edge.read(units.path_of(unit("").name))
+    found = backend.read(units.path_of(unit("").name))
     named = boot_unit.interpreter(found.text) if isinstance(found, files.Content) else ""
     if named and found == files.Content(HEADING + unit(named).text) and interpreters.is_lasting(named):
         name = unit(named).name

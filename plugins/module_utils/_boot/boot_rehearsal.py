@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.errors import Failure, Missing
+from .._core.errors import Failure, MissingLibrary
 from .._platform import library, process
 from .boot_unit import LACKS_LIBRARY
 
@@ -28,7 +28,7 @@ def perform(operation: Rehearse) -> None:
     command = " ".join(operation.command)
     done = process.run(operation.command)
     if done.rc == LACKS_LIBRARY:
-        raise Missing(library.PYROUTE2, ".".join(map(str, library.MINIMUM[library.PYROUTE2])))
+        raise MissingLibrary(library.PYROUTE2, ".".join(map(str, library.MINIMUM[library.PYROUTE2])))
     if done.rc != 0:
         said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
         raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")

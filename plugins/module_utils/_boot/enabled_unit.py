@@ -26,7 +26,7 @@ class Observed(t.NamedTuple):
 
 
 class EnabledUnit:
-    """Holds ``unit`` placed and enabled (``wish``), or absent.
+    """Holds ``unit`` placed and enabled (``desired``), or absent.
 
     starts: whether the unit has to be active now as well: it is started where it is not, and where it then fails, so does
         the step. One that was skipped by its own ExecCondition= is as it should be. One that is removed is forgotten: its
@@ -39,29 +39,29 @@ class EnabledUnit:
 
     def __init__(
         self,
-        edge: files.Files,
+        backend: files.Files,
         systemd: units.Units,
         unit: BootUnit,
-        wish: bool,
+        desired: bool,
         starts: bool,
         is_resident: bool = False,
     ) -> None:
         self.name = units.path_of(unit.name)
-        self._edge = edge
+        self._backend = backend
         self._systemd = systemd
         self._unit = unit.name
-        self._wish = wish
+        self._desired = desired
         self._starts = starts
         self._is_resident = is_resident
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
         # A boot must never find a link to a unit that is not there.
-        order = [managed_files.text(self.name, unit.text if wish else None)]
-        order += [managed_files.text(drop_in, unit.drop_in if wish else None)] if unit.drop_in else []
-        order += [managed_files.link(enabling, self.name, wish)]
+        order = [managed_files.text(self.name, unit.text if desired else None)]
+        order += [managed_files.text(drop_in, unit.drop_in if desired else None)] if unit.drop_in else []
+        order += [managed_files.link(enabling, self.name, desired)]
         instead = "set permanent to false"
-        groups = [managed_files.ManagedFiles(edge, [entry], "permanent", instead) for entry in order]
-        self._groups = groups if wish else groups[::-1]
+        groups = [managed_files.ManagedFiles(backend, [entry], "permanent", instead) for entry in order]
+        self._groups = groups if desired else groups[::-1]
 
     def observe(self) -> Observed:
         is_managed = self._systemd.is_running()
@@ -70,7 +70,7 @@ class EnabledUnit:
 
     def _verdict(self) -> Verdict:
         """systemd is asked where the unit has to be active. For all else it is enough whether anything of it is active."""
-        if self._wish and self._starts:
+        if self._desired and self._starts:
             return self._systemd.verdict(self._unit)
         return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
 
@@ -81,21 +81,21 @@ class EnabledUnit:
             return Plan(placing, *_texts(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
-            desired = Verdict.ACTIVE if self._wish else Verdict.INACTIVE
-            shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, desired))
+            due = Verdict.ACTIVE if self._desired else Verdict.INACTIVE
+            shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
             return Plan(starting, *shown)
         return Plan((*self._before(placing, observed), *placing, *starting), *_texts(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
         """The first steps are the last to be undone: the files are as they were before, and systemd has read them."""
-        is_ending = self._starts or not self._wish
+        is_ending = self._starts or not self._desired
         if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
             yield Step(f"have {self._unit} run on", undo=units.Restart(self._unit))
-        if placing and self._wish and self._starts and observed.groups[0].found[self.name] is None:
+        if placing and self._desired and self._starts and observed.groups[0].found[self.name] is None:
             yield Step(f"have systemd know nothing of {self._unit}", undo=units.Forget(self._unit))
 
     def _afterwards(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
-        if not self._wish:
+        if not self._desired:
             if placing or observed.verdict is Verdict.ACTIVE:  # a run may have been killed between the two
                 yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
         elif observed.verdict is Verdict.ACTIVE:
@@ -109,7 +109,7 @@ class EnabledUnit:
         if isinstance(operation, t.get_args(units.Operation)):
             self._systemd.perform(operation)
         else:
-            self._edge.perform(operation)
+            self._backend.perform(operation)
 
 
 def _texts(plans: t.Sequence[Plan]) -> tuple[str, str]:

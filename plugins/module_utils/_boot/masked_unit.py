@@ -29,26 +29,26 @@ class State(t.NamedTuple):
     masked: bool
 
 
-def state_of(edge: files.Files, systemd: units.Units, unit: str) -> State:
+def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
     """Told by files, without a call to systemd."""
     masks = (f"{folder}/{unit}" for folder in (units.FOLDER, "/run/systemd/system"))
     return State(
         has_links=systemd.is_enabled(unit),
         active=systemd.is_active(unit),
-        masked=any(edge.read(path) == MASK for path in masks),
+        masked=any(backend.read(path) == MASK for path in masks),
     )
 
 
 class Harmless:
     """Warns of a unit that flushes every table of the node when it is started, stopped or reloaded."""
 
-    def __init__(self, edge: files.Files, systemd: units.Units, unit: str) -> None:
-        self._edge = edge
+    def __init__(self, backend: files.Files, systemd: units.Units, unit: str) -> None:
+        self._backend = backend
         self._systemd = systemd
         self._unit = unit
 
     def inspect(self) -> t.Iterable[str]:
-        state = state_of(self._edge, self._systemd, self._unit)
+        state = state_of(self._backend, self._systemd, self._unit)
         if state.masked or not (state.has_links or state.active):
             return ()
         words = [word for word, holds in (("enabled", state.has_links), ("active", state.active)) if holds]
@@ -75,23 +75,23 @@ class MaskedUnit:
 
     plane = Plane.PERMANENT
 
-    def __init__(self, edge: files.Files, systemd: units.Units, unit: str, wish: bool) -> None:
+    def __init__(self, backend: files.Files, systemd: units.Units, unit: str, desired: bool) -> None:
         self.name = units.path_of(unit)
-        self._edge = edge
+        self._backend = backend
         self._systemd = systemd
-        self._wish = wish
+        self._desired = desired
         self._note_path = f"{self.name}.d/masked-by-kubenode"
-        note = text(self._note_path, NOTE.format(unit=unit) if wish else None)
-        self._note = ManagedFiles(edge, [note], "service", "set service to ignore")
+        note = text(self._note_path, NOTE.format(unit=unit) if desired else None)
+        self._note = ManagedFiles(backend, [note], "service", "set service to ignore")
 
     def observe(self) -> Observed:
-        return Observed(self._edge.read(self.name), self._note.observe(), self._systemd.is_running())
+        return Observed(self._backend.read(self.name), self._note.observe(), self._systemd.is_running())
 
     def plan(self, observed: Observed) -> Plan:
-        steps = self._masking(observed) if self._wish else self._unmasking(observed)
+        steps = self._masking(observed) if self._desired else self._unmasking(observed)
         if not steps:
             return Plan()
-        before, after = self._shown(observed.found == MASK), self._shown(self._wish)
+        before, after = self._shown(observed.found == MASK), self._shown(self._desired)
         return Plan(told(steps, observed.is_managed), before, after)
 
     def _masking(self, observed: Observed) -> list[Step]:
@@ -118,4 +118,4 @@ class MaskedUnit:
         if isinstance(operation, units.Reload):
             self._systemd.perform(operation)
         else:
-            self._edge.perform(operation)
+            self._backend.perform(operation)

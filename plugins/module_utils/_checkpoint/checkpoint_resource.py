@@ -54,7 +54,7 @@ class Checkpoint:
         self.waits = {
             "id": found.identity,
             "left": found.deadline - time.monotonic(),
-            "life": kernel.life(),
+            "life": kernel.boot_identity(),
         }
 
     def _arm(self, libraries: t.Sequence[str]) -> Armed:

@@ -34,7 +34,7 @@ import typing as t
 from .._azure_vnet import resolved_backend
 from .._boot import units
 from .._core import codec
-from .._core.errors import Failure, Left
+from .._core.errors import Failure, ForeignChange
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
 from .._nftables import nft_backend
@@ -234,7 +234,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
             backend = _backend(operation)
             try:
                 backend.perform(operation)
-            except Left as others:
+            except ForeignChange as others:
                 left.append(str(others))
             differences = backend.verify(operation)
             failed += [f"{summary}: {'; '.join(differences)}"] if differences else []

@@ -142,7 +142,7 @@ class Wish(t.NamedTuple):
     addresses: list[Entry]
 
 
-def wish(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> Wish:
+def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> Wish:
     """What the layout of this name asks for on a node with these ENIs. Raises Invalid.
 
     Secondary ENIs without a link are passed over: they are not plugged in yet, or a pod has them for itself.

@@ -175,7 +175,7 @@ class _Stream:
         self.received = 0
         self._request = request
         self._deadline = time.monotonic() + timeout
-        self._held = b""
+        self._current = b""
         self._connection = socket.socket()
 
     def open(self, host: str, port: int, message: bytes) -> None:
@@ -189,31 +189,31 @@ class _Stream:
 
     def until(self, mark: bytes) -> bytes:
         """What comes before ``mark``."""
-        while mark not in self._held:
+        while mark not in self._current:
             self._more(f"whole up to {mark!r}")
-        found, _mark, self._held = self._held.partition(mark)
+        found, _mark, self._current = self._current.partition(mark)
         return found
 
     def exactly(self, size: int) -> bytes:
-        while len(self._held) < size:
+        while len(self._current) < size:
             self._more(f"{size} bytes long, as it says itself")
-        found, self._held = self._held[:size], self._held[size:]
+        found, self._current = self._current[:size], self._current[size:]
         return found
 
     def rest(self) -> bytes:
         while self._receive():
             pass
-        return self._held
+        return self._current
 
     def _more(self, expected: str) -> None:
         if not self._receive():
-            raise Garbled(f"the answer to {self._request}", expected, self._held.decode(errors="replace"))
+            raise Garbled(f"the answer to {self._request}", expected, self._current.decode(errors="replace"))
 
     def _receive(self) -> bool:
         """False at the end of the stream."""
         self._connection.settimeout(self._left())
         came = self._connection.recv(65536)
-        self._held += came
+        self._current += came
         self.received += len(came)
         if self.received > ANSWER_LIMIT:
             raise Garbled(f"the answer to {self._request}", f"at most {ANSWER_LIMIT} bytes long", "more")

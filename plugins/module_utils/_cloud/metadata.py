@@ -105,9 +105,9 @@ class Unidentified(NoMetadata):
     """None of the clouds' services answered a node whose firmware does not tell its cloud."""
 
     def __init__(self, problems: t.Mapping[str, NoMetadata]) -> None:
-        answers = " ".join(f"{cloud}: {problem}" for cloud, problem in problems.items())
+        answers = " ".join(f"{cloud}: {error}" for cloud, error in problems.items())
         super().__init__(f"no cloud's metadata service was found; set cloud where it is known. {answers}")
-        self.is_passing = any(problem.is_passing for problem in problems.values())
+        self.is_passing = any(error.is_passing for error in problems.values())
 
 
 @dataclass(frozen=True)
@@ -297,10 +297,10 @@ def _azure_nic(what: str, one: object, primary: bool) -> Nic:
 
 def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list[dict[str, t.Any]]:
     """``nic[family][listed]``; empty where the family or the list is missing."""
-    held = nic.get(family) or {}
-    entries = (held.get(listed) or []) if isinstance(held, dict) else None
+    current = nic.get(family) or {}
+    entries = (current.get(listed) or []) if isinstance(current, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise Garbled(f"{what}.{family}.{listed}", "a list of objects", str(held))
+        raise Garbled(f"{what}.{family}.{listed}", "a list of objects", str(current))
     return entries
 
 

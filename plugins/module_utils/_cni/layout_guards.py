@@ -19,8 +19,8 @@ from . import layouts
 class CniLayouts:
     """Warns where a set of policy routes uses what a known CNI or cloud agent uses for something else."""
 
-    def __init__(self, wish: Policy) -> None:
-        self._wish = wish
+    def __init__(self, desired: Policy) -> None:
+        self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
-        return layouts.warnings(self._wish.rules or (), self._wish.routes or ())
+        return layouts.warnings(self._desired.rules or (), self._desired.routes or ())

@@ -17,7 +17,7 @@ import contextlib
 import enum
 import typing as t
 
-from .errors import Failure, Left, Problem, Uncertain
+from .errors import DatapathError, Failure, ForeignChange, Uncertain
 
 
 class Plane(enum.Enum):
@@ -76,7 +76,7 @@ class Resource(t.Protocol):
         """Pure: the same observation always gives the same plan."""
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation of a plan. Raises Problem where the node says no."""
+        """Does one operation of a plan. Raises DatapathError where the node says no."""
 
 
 class Checkpoint(t.Protocol):
@@ -156,10 +156,10 @@ class _Journal:
             try:
                 if step.do is not None:
                     resource.perform(step.do)
-            except Problem as problem:
-                if not isinstance(problem, Uncertain):
+            except DatapathError as error:
+                if not isinstance(error, Uncertain):
                     self.refused.append(self.done.pop())
-                raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {problem}") from problem
+                raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
 
     def undo(self) -> list[str]:
         """Undoes what was done, newest first. Returns what could not be undone, as sentences."""
@@ -172,10 +172,10 @@ class _Journal:
             try:
                 if step.undo is not None:
                     resource.perform(step.undo)
-            except Left as found:
+            except ForeignChange as found:
                 troubles.append(f"{step.summary}: another program has changed it since: {found}")
-            except Problem as problem:
-                troubles.append(f"{step.summary}: {problem}")
+            except DatapathError as error:
+                troubles.append(f"{step.summary}: {error}")
                 kept += [resource] if step.is_record else []
         return troubles
 
@@ -244,8 +244,8 @@ def _execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None
     try:
         journal.apply(_changing(surveyed))
         _prove([resource for resource, _plan in surveyed])
-    except Problem as problem:
-        raise Failure(f"{str(problem).rstrip('.')}. {_undone(journal, surveyed)}") from problem
+    except DatapathError as error:
+        raise Failure(f"{str(error).rstrip('.')}. {_undone(journal, surveyed)}") from error
     except BaseException:
         journal.undo()
         raise
@@ -279,8 +279,8 @@ def _differences(surveyed: Plans) -> list[str]:
     """How the resources differ from what they were when they were planned: the same state gives the same plan."""
     try:
         again = _survey([resource for resource, _plan in surveyed])
-    except Problem as problem:
-        return [f"It could not be looked at: {problem}"]
+    except DatapathError as error:
+        return [f"It could not be looked at: {error}"]
     pairs = [(resource.name, plan, now) for (resource, plan), (_resource, now) in zip(surveyed, again)]
     return [f"{name}: {_difference(plan, now)}" for name, plan, now in pairs if _state(plan) != _state(now)]
 

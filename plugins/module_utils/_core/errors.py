@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 
-class Problem(Exception):
+class DatapathError(Exception):
     """Base of everything the collection raises on purpose. ``str()`` is the sentence that the operator reads."""
 
 
-class Invalid(Problem):
+class Invalid(DatapathError):
     """An option whose value can not be used. Raised before the node is looked at.
 
     option: its name, with the index of a list's entry, as ``probes[1].source``.
@@ -31,11 +31,11 @@ class Invalid(Problem):
         return Invalid(f"{option}.{self.option}", self._given, self._allowed)
 
 
-class Refusal(Problem):
+class Refusal(DatapathError):
     """Somebody else runs this place, or it is the wrong place: says what was seen and what to do. Nothing was changed."""
 
 
-class Failure(Problem):
+class Failure(DatapathError):
     """The kernel, a tool or the file system said no: names the object and repeats the answer. Nothing was done."""
 
 
@@ -43,11 +43,11 @@ class Uncertain(Failure):
     """An operation that ended badly and may have been done all the same, as by a tool that was killed."""
 
 
-class Left(Problem):
+class ForeignChange(DatapathError):
     """Taking back, we met what somebody else has changed since, and left it so. Says what it is now."""
 
 
-class Missing(Problem):
+class MissingLibrary(DatapathError):
     """The node lacks a Python library; the controller is asked for it. Raised before anything was changed."""
 
     def __init__(self, library: str, minimum: str) -> None:

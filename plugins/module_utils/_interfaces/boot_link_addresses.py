@@ -21,11 +21,11 @@ from .link_address import LinkAddress
 class BootLinkAddresses:
     """The permanent plane: a unit for each link."""
 
-    def __init__(self, edge: files.Files, systemd: units.Units) -> None:
-        self._edge = edge
+    def __init__(self, backend: files.Files, systemd: units.Units) -> None:
+        self._backend = backend
         self._systemd = systemd
 
-    def wished(self) -> list[LinkAddress]:
+    def given(self) -> list[LinkAddress]:
         """What the units on the node are there for."""
         return [one for unit in self._units() for one in self._told_by(unit)]
 
@@ -36,20 +36,20 @@ class BootLinkAddresses:
     def _units(self) -> list[str]:
         """Those on the node, and those that a killed run has not placed yet: what it left on its way goes by their names."""
         pattern = f"{boot_unit.ADDRESSES}*.service"
-        arriving = self._edge.left_over_in(units.FOLDER)
+        arriving = self._backend.left_over_in(units.FOLDER)
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
     def _told_by(self, unit: str) -> list[LinkAddress]:
-        found = self._edge.read(units.path_of(unit))
+        found = self._backend.read(units.path_of(unit))
         if not isinstance(found, files.Content) or not found.text.startswith(HEADING):
             return []
         return [one for one in map(link_address.from_words, boot_unit.added_addresses(found.text)) if one]
 
-    def resources(self, wish: t.Collection[LinkAddress]) -> list[EnabledUnit]:
-        """What holds the units at ``wish``. None is started: its link's next appearance does that."""
-        links = [one.dev for one in wish] + list(map(boot_unit.addresses_link, self._units()))
-        return [self._unit(link, [one for one in wish if one.dev == link]) for link in dict.fromkeys(links)]
+    def resources(self, desired: t.Collection[LinkAddress]) -> list[EnabledUnit]:
+        """What holds the units at ``desired``. None is started: its link's next appearance does that."""
+        links = [one.dev for one in desired] + list(map(boot_unit.addresses_link, self._units()))
+        return [self._unit(link, [one for one in desired if one.dev == link]) for link in dict.fromkeys(links)]
 
-    def _unit(self, link: str, wish: t.Sequence[LinkAddress]) -> EnabledUnit:
-        unit = boot_unit.adding_addresses(link, [one.words for one in wish])
-        return EnabledUnit(self._edge, self._systemd, unit, wish=bool(wish), starts=False)
+    def _unit(self, link: str, desired: t.Sequence[LinkAddress]) -> EnabledUnit:
+        unit = boot_unit.adding_addresses(link, [one.words for one in desired])
+        return EnabledUnit(self._backend, self._systemd, unit, desired=bool(desired), starts=False)

@@ -61,20 +61,20 @@ class LiveLinkAddresses:
 
     def __init__(
         self,
-        edge: LinkMessages,
+        backend: LinkMessages,
         file_system: files.Files,
         boot: BootLinkAddresses,
-        wish: t.Mapping[LinkAddress, str] | None,
+        desired: t.Mapping[LinkAddress, str] | None,
         is_present: bool,
     ) -> None:
-        self._edge = edge
+        self._backend = backend
         self._files = file_system
         self._boot = boot
-        self._wish = wish
+        self._desired = desired
         self._is_present = is_present
 
     def observe(self) -> Observed:
-        scene = self._edge.scene()
+        scene = self._backend.scene()
         links = {link.name: link for link in scene.links}
         file = self._record_file(frozenset()).observe()
         found = file.found[RECORD]
@@ -87,9 +87,9 @@ class LiveLinkAddresses:
             for one in record | told
             if one.ifindex in names
         }
-        held = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
+        current = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
         keys = {one: (one.ifindex, one.address.prefix) for one in sorted(known)}
-        ours = {one: held[key] for one, key in keys.items() if key in held}
+        ours = {one: current[key] for one, key in keys.items() if key in current}
         return Observed(scene, links, ours, record, file)
 
     def links(self) -> dict[str, int]:
@@ -117,19 +117,19 @@ class LiveLinkAddresses:
     def _changes(self, observed: Observed) -> Changes:
         ours = {one.address: one for one in observed.ours}
         if not self._is_present:
-            gone = ours if self._wish is None else self._wish
+            gone = ours if self._desired is None else self._desired
             removed = tuple(given for one, given in ours.items() if one in gone)
             return Changes((), removed, tuple(given for one, given in ours.items() if one not in gone))
-        wish = self._wish or {}
-        for one, option in wish.items():
+        desired = self._desired or {}
+        for one, option in desired.items():
             if one.dev not in observed.links:
                 raise Invalid(f"{option}.dev", one.dev, "a link of this node, or immediate be false")
         theirs = {(one.link, one.local): one for one in observed.scene.addresses if one not in observed.ours.values()}
-        places = {one: (observed.links[one.dev].number, one.local) for one in wish if one not in ours}
+        places = {one: (observed.links[one.dev].number, one.local) for one in desired if one not in ours}
         return Changes(
             tuple(one for one, place in places.items() if place not in theirs),
-            tuple(given for one, given in ours.items() if one not in wish),
-            tuple(given for one, given in ours.items() if one in wish),
+            tuple(given for one, given in ours.items() if one not in desired),
+            tuple(given for one, given in ours.items() if one in desired),
             tuple((one, theirs[place]) for one, place in places.items() if place in theirs),
         )
 
@@ -151,7 +151,7 @@ class LiveLinkAddresses:
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(link_backend.Operation)):
-            self._edge.perform(operation)
+            self._backend.perform(operation)
         else:
             self._files.perform(operation)
 

@@ -20,7 +20,7 @@ from .._core.errors import Invalid, Refusal
 from .._platform import files
 from .._platform.managed_files import HEADING, Entry, text
 from .._routing import policy
-from .._routing.active_policy_resource import WishInForce, record
+from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
 
 if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
@@ -34,11 +34,11 @@ class BootPolicy:
     """
 
     def __init__(
-        self, edge: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
+        self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
     ) -> None:
         boot_files.check_path(path)
         self.unit = boot_unit.routes_unit(protocol)
-        self._edge = edge
+        self._backend = backend
         self._systemd = systemd
         self._protocol = protocol
         self._path = path
@@ -48,22 +48,22 @@ class BootPolicy:
     @property
     def has_listener(self) -> bool:
         """Whether our unit is on the node."""
-        return self._edge.read(units.path_of(self.unit)) is not None
+        return self._backend.read(units.path_of(self.unit)) is not None
 
     def kept(self, lists: t.Collection[str]) -> Policy:
         """Of ``lists``, what the next boot would load."""
-        loaded = boot_files.loaded_path(self._edge, self.unit)
+        loaded = boot_files.loaded_path(self._backend, self.unit)
         return self._read(loaded or self._path, lists, is_ours=bool(loaded))
 
-    def in_force(self, lists: t.Collection[str]) -> Policy:
+    def active(self, lists: t.Collection[str]) -> Policy:
         """Of ``lists``, what the listener holds: the record of an earlier run, or what the node was booted with."""
-        if lists and self._edge.read(record(self._protocol)) is not None:
+        if lists and self._backend.read(record(self._protocol)) is not None:
             return self._read(record(self._protocol), lists, is_ours=True)
         return self.kept(lists)
 
     def _read(self, path: str, lists: t.Collection[str], is_ours: bool) -> Policy:
         """Raises Refusal where ours can not be read: what it keeps of ``lists`` would be lost."""
-        found = self._edge.read(path) if lists else None
+        found = self._backend.read(path) if lists else None
         if not isinstance(found, files.Content):
             return Policy(self._protocol)
         try:
@@ -79,31 +79,36 @@ class BootPolicy:
             raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
         return former
 
-    def _text(self, wish: Policy) -> str:
+    def _text(self, desired: Policy) -> str:
         """Both planes mostly keep the same, and to write out 20,000 rules takes time."""
-        if self._written is None or self._written[0] != wish:
-            self._written = wish, wish.text()
+        if self._written is None or self._written[0] != desired:
+            self._written = desired, desired.text()
         return self._written[1]
 
-    def record(self, in_force: Policy, stays: bool) -> Resource:
+    def record(self, active: Policy, stays: bool) -> Resource:
         """What holds the record at ``in_force``, for the listener to read. stays: whether there is one after the run."""
-        return WishInForce(self._edge, self._protocol, self._text(in_force), stays, lambda: self.has_listener)
+        return ActivePolicyRecord(self._backend, self._protocol, self._text(active), stays, lambda: self.has_listener)
 
     def record_gone(self) -> Resource:
         """What takes the record away once the listener has gone."""
-        return WishInForce(
-            self._edge, self._protocol, "", stays=False, has_listener=lambda: self.has_listener, plane=Plane.PERMANENT
+        return ActivePolicyRecord(
+            self._backend,
+            self._protocol,
+            "",
+            stays=False,
+            has_listener=lambda: self.has_listener,
+            plane=Plane.PERMANENT,
         )
 
     def resources(self, kept: Policy, starts: bool) -> list[Resource]:
         """What holds it at ``kept``, gone where that is empty, in the order in which it comes. starts: see EnabledUnit."""
-        is_wished, stored = not kept.is_empty, self._text(kept)
+        is_desired, stored = not kept.is_empty, self._text(kept)
         named = f"# For policy routes of protocol {self._protocol}.\n"
-        program = named + archive("_listener.listener_program") if is_wished else ""
+        program = named + archive("_listener.listener_program") if is_desired else ""
 
         def entries(at: str, is_here: bool) -> list[Entry]:
             """Each begins with the protocol, so that one set's call never takes another's file for its own."""
-            is_there = is_wished and is_here
+            is_there = is_desired and is_here
             return [
                 text(at, stored if is_there else None, kept.beginning),
                 text(boot_files.program(at), program if is_there else None, named),
@@ -114,7 +119,7 @@ class BootPolicy:
         def unit(python: str) -> boot_unit.BootUnit:
             return boot_unit.loading_routes(self._protocol, self._path, python, boot_files.program(self._path), digest)
 
-        chosen = unit(interpreter(self._edge, self._systemd, unit) if is_wished else "")
-        enabled = EnabledUnit(self._edge, self._systemd, chosen, is_wished, starts, is_resident=True)
-        arriving, leaving = boot_files.BootFiles(self._edge, self.unit, self._path, is_wished, entries).stages()
-        return [RehearsedUnit(arriving, enabled, chosen), leaving] if is_wished else [arriving, enabled, leaving]
+        chosen = unit(interpreter(self._backend, self._systemd, unit) if is_desired else "")
+        enabled = EnabledUnit(self._backend, self._systemd, chosen, is_desired, starts, is_resident=True)
+        arriving, leaving = boot_files.BootFiles(self._backend, self.unit, self._path, is_desired, entries).stages()
+        return [RehearsedUnit(arriving, enabled, chosen), leaving] if is_desired else [arriving, enabled, leaving]

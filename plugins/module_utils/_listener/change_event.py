@@ -43,7 +43,7 @@ CONTESTED = frozenset({RULE_REMOVED, ROUTE_REMOVED, RULE_ADDED, ROUTE_ADDED, ROU
 KERNEL = 0  # the port of what the kernel does by itself
 
 
-class Interest(t.NamedTuple):
+class Dependencies(t.NamedTuple):
     """What a set depends on besides the rules and routes of its own, in types of JSON.
 
     links: by name, the index (0 for none) and whether it is up; ANY_LINK where a gateway's link is not known yet.
@@ -62,7 +62,7 @@ class Interest(t.NamedTuple):
     pods: t.Sequence[str] | None = None
 
 
-class Concern(t.NamedTuple):
+class ChangeEvent(t.NamedTuple):
     """A reason to look. what: what happened, as a clause. port: of the socket that asked for it, KERNEL for nobody's."""
 
     what: str
@@ -83,10 +83,10 @@ def route_key(family: int, table: int, destination: tuple[bytes, int], metric: i
     return f"route {family} {table} {destination[0].hex()}/{destination[1]} {metric}"
 
 
-class Watch:
+class EventFilter:
     """Tells which messages concern the set of ``protocol``. It remembers how the links were when it last heard of them."""
 
-    def __init__(self, protocol: int, interest: Interest) -> None:
+    def __init__(self, protocol: int, interest: Dependencies) -> None:
         self._protocol = protocol
         self._tag = struct.pack("=HHB", 5, FRA_PROTOCOL, protocol)
         self._links = {name: (index, is_up) for name, (index, is_up) in interest.links.items()}
@@ -102,7 +102,7 @@ class Watch:
         """Those of the node now; none where the set does not follow from ENIs."""
         return frozenset(self._cards.values())
 
-    def concern(self, message: bytes) -> Concern | None:
+    def concern(self, message: bytes) -> ChangeEvent | None:
         """None for what leaves the set as it is."""
         _length, kind, flags, _sequence, port = HEADER.unpack_from(message)
         what = ""
@@ -116,7 +116,7 @@ class Watch:
             what = self._of_address(kind, message)
         if not what:
             return None
-        return Concern(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)  # nobody asks who brought a link
+        return ChangeEvent(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)  # nobody asks who brought a link
 
     def _of_rule(self, kind: int, message: bytes) -> str:
         if self._tag in message:

@@ -33,8 +33,8 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
     """
     try:
         layout = eni_layout.adapted(given["layout"], given["mark"], given["priorities"])
-    except Invalid as problem:
-        raise problem.inside("enis") from None
+    except Invalid as error:
+        raise error.inside("enis") from None
     clouds = ("auto", *(layout.clouds or ENDPOINTS))
     if given["cloud"] not in clouds:
         why = f": the layout {given['layout']} goes by device numbers, which no other tells" if layout.clouds else ""
@@ -64,21 +64,21 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     Raises Invalid where it is the primary one that does not fit.
     """
     fit = [one for one in interfaces if one["primary"]]
-    _wish(enis, fit)
+    _desired(enis, fit)
     unfit = {}
     for one in (one for one in interfaces if not one["primary"]):
         try:
-            _wish(enis, [*fit, one])
-        except Invalid as problem:
-            unfit[one["mac"]] = f"{one['name'] or one['mac']}: {problem}"
+            _desired(enis, [*fit, one])
+        except Invalid as error:
+            unfit[one["mac"]] = f"{one['name'] or one['mac']}: {error}"
         else:
             fit.append(one)
-    wish = _wish(enis, [one for one in interfaces if one in fit])
-    return Found(wish.rules, wish.routes, unfit)
+    desired = _desired(enis, [one for one in interfaces if one in fit])
+    return Found(desired.rules, desired.routes, unfit)
 
 
-def _wish(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.Wish:
+def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.Wish:
     """Raises Invalid, also where two of them ask for one table, as ENIs of which the metadata says the same number."""
-    wish = eni_layout.wish(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"))
-    policy.from_options(policy.PROTOCOL, wish.rules, wish.routes, rt_names.TABLES)
-    return wish
+    desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"))
+    policy.from_options(policy.PROTOCOL, desired.rules, desired.routes, rt_names.TABLES)
+    return desired

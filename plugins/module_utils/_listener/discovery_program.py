@@ -12,7 +12,7 @@ import socket
 import time
 import typing as t
 
-from .._cloud import enis_backend as edge
+from .._cloud import enis_backend as backend
 from .._cloud.metadata import NoMetadata
 from .._core.errors import Invalid
 from .._interfaces import card
@@ -36,7 +36,7 @@ class Answer(t.NamedTuple):
 
     enis: Enis
     cards: frozenset[Card]
-    wish: Found | None
+    desired: Found | None
     missing: list[str]
     is_answered: bool = True
     unsure: frozenset[str] = frozenset()
@@ -47,18 +47,18 @@ def ask(enis: Enis, seconds: float) -> Answer:
     there = cards(pod_interfaces(enis))
     try:
         deadline = time.monotonic() + seconds
-        _cloud, interfaces = edge.read(enis["cloud"], retries=math.inf, deadline=deadline)
-        wish = discovery.found(enis, interfaces)
-    except NoMetadata as problem:
-        return Answer(enis, there, None, [str(problem)], is_answered=False)
-    except Invalid as problem:
-        return Answer(enis, there, None, [str(problem)])
+        _cloud, interfaces = backend.read(enis["cloud"], retries=math.inf, deadline=deadline)
+        desired = discovery.found(enis, interfaces)
+    except NoMetadata as error:
+        return Answer(enis, there, None, [str(error)], is_answered=False)
+    except Invalid as error:
+        return Answer(enis, there, None, [str(error)])
     known = {one["mac"] for one in interfaces}
     strange = [
         f"{one} is none of the cloud's, as far as its metadata says" for one in sorted(there) if one.mac not in known
     ]
-    unsure = frozenset(one.name for one in there if one.mac not in known or one.mac in wish.unfit)
-    return Answer(enis, there, wish, [*wish.unfit.values(), *strange], unsure=unsure)
+    unsure = frozenset(one.name for one in there if one.mac not in known or one.mac in desired.unfit)
+    return Answer(enis, there, desired, [*desired.unfit.values(), *strange], unsure=unsure)
 
 
 def cards(pods: t.Sequence[str]) -> frozenset[Card]:

@@ -29,8 +29,8 @@ from .._boot.boot_unit import REHEARSE, routes_unit
 from .._core.errors import Failure
 from . import sender_backend
 from .backoff import FIRST, Backoff
-from .change_event import KERNEL, RULE_REMOVED, Concern, Interest, Watch
-from .metadata_poll import Inquiry
+from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
+from .metadata_poll import MetadataPoll
 from .notifications_backend import Notifications
 from .sd_notify_backend import notify
 from .watched_file_backend import WatchedFile
@@ -39,10 +39,10 @@ LOAD, ASK, BOOT = "load", "ask", "boot"  # what a load is told to do
 DEBOUNCE = 0.05  # seconds; one program's changes come together
 AT_ONCE = 512  # messages between two looks at the clock
 CAUSES = 5  # that are kept; a script that starts a process for each rule has one name for all
-LOST = Concern("more happened than could be heard")
-OTHER_SET = Concern("another set was put in force")
-PENDING = Concern("a run held the lock")
-ASKED = Concern("the cloud's metadata says so")
+LOST = ChangeEvent("more happened than could be heard")
+OTHER_SET = ChangeEvent("another set was put in force")
+PENDING = ChangeEvent("a run held the lock")
+ASKED = ChangeEvent("the cloud's metadata says so")
 SLOW_END = 9.0  # seconds; with the second that systemd waits, ten from one failure to the next try
 WARNING = "<4>"  # for the journal, sd-daemon(3)
 
@@ -107,7 +107,7 @@ class _Load:
     """
 
     def __init__(
-        self, verb: str, protocol: int, path: str, causes: dict[Concern, str], noted: dict[bool, float]
+        self, verb: str, protocol: int, path: str, causes: dict[ChangeEvent, str], noted: dict[bool, float]
     ) -> None:
         self.asks = verb != LOAD
         self.causes = causes
@@ -139,7 +139,7 @@ class Listener:
         self._protocol = protocol
         self._path = path
         self._news = Notifications()
-        self._watch = Watch(protocol, Interest())
+        self._watch = EventFilter(protocol, Dependencies())
         self._poll = select.poll()
         self._poll.register(self._news, select.POLLIN)
         self._record = WatchedFile()
@@ -151,10 +151,10 @@ class Listener:
         self._contests = Backoff()  # what programs keep undoing
         self._losses = Backoff(longest=FIRST)  # what goes with a link or an address, and has to be back soon after it
         self._failures = Backoff()  # of loads
-        self._inquiry = Inquiry(again=0.0)
+        self._inquiry = MetadataPoll(again=0.0)
         self._rested = 0.0  # when the next load may begin
         self._noted: dict[bool, float] = {}  # when the first reason for the next load came, by whether it is a contest
-        self._causes: dict[Concern, str] = {}
+        self._causes: dict[ChangeEvent, str] = {}
         self._meanwhile: list[bytes | None] = []  # heard during a load, which may have looked before or after
         self._waiting: list[str] = []
         self._missing: list[str] = []
@@ -206,7 +206,7 @@ class Listener:
         if concern and (concern.port == KERNEL or concern.port != self._loader):
             self._note(concern)
 
-    def _note(self, concern: Concern) -> None:
+    def _note(self, concern: ChangeEvent) -> None:
         self._noted.setdefault(concern.is_contest, time.monotonic())
         if concern not in self._causes and len(self._causes) < CAUSES:
             self._causes[concern] = sender_backend.of(concern.port) if concern.port != KERNEL else ""
@@ -231,7 +231,7 @@ class Listener:
             self._rested = now + max(self._failures.pause, FIRST)
             self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
             return self._is_ready
-        self._watch = Watch(self._protocol, Interest(**report["interest"]))
+        self._watch = EventFilter(self._protocol, Dependencies(**report["interest"]))
         if load.asks:
             self._inquiry = self._answered(report["asked"], now)
         meanwhile, self._meanwhile = self._meanwhile, []
@@ -256,14 +256,14 @@ class Listener:
             self._note(PENDING)
         return True
 
-    def _answered(self, asked: dict[str, t.Any] | None, now: float) -> Inquiry:
+    def _answered(self, asked: dict[str, t.Any] | None, now: float) -> MetadataPoll:
         """What follows a load that may have asked the metadata. asked: what came of it; None where the set needs none."""
         missing = asked["missing"] if asked else []
         if missing != self._missing:
             self._missing = missing
             _log(f"{WARNING}Missing: {'; '.join(missing)}" if missing else "Missing: nothing any more")
         if not asked:
-            return Inquiry()
+            return MetadataPoll()
         return self._inquiry.asked(self._watch.cards, now, asked["is_answered"], not missing)
 
     def _tell(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:

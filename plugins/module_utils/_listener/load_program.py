@@ -24,18 +24,18 @@ import typing as t
 
 from .._boot.boot_unit import LACKS_LIBRARY
 from .._core.converge import Plan, Resource
-from .._core.errors import Failure, Invalid, Missing, Problem
+from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._platform import library, lock
 from .._platform.files import Content, Files
 from .._routing import policy, routing_backend, rt_tables_backend
-from .._routing.active_policy_resource import WishInForce, record
-from .._routing.live_policy import PolicyState
+from .._routing.active_policy_resource import ActivePolicyRecord, record
+from .._routing.live_policy import LivePolicy
 from .._routing.policy import Policy
 from .._routing.route import Route
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule
 from . import link_state_backend, readiness, watched_file_backend
-from .change_event import Interest, route_key, rule_key
+from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:
     from .discovery_program import Answer
@@ -69,8 +69,8 @@ def main(arguments: t.Sequence[str]) -> int:
                         raise
                 else:
                     report = _load(int(protocol), path, answer)
-    except Problem as problem:
-        sys.stderr.write(f"<3>The rules and routes of protocol {protocol} could not be loaded: {problem}\n")
+    except DatapathError as error:
+        sys.stderr.write(f"<3>The rules and routes of protocol {protocol} could not be loaded: {error}\n")
         return 1
     json.dump(report, sys.stdout)
     return 0
@@ -79,7 +79,7 @@ def main(arguments: t.Sequence[str]) -> int:
 def _ready(path: str) -> int:
     try:
         library.load(library.PYROUTE2, *routing_backend.MODULES)
-    except Missing as missing:
+    except MissingLibrary as missing:
         sys.stderr.write(f"{missing}\n")
         return LACKS_LIBRARY
     _read(path, rt_tables_backend.tables())
@@ -105,11 +105,11 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     version = watched_file_backend.version(
         record(protocol)
     )  # before it is read: another one is then known to be another
-    (wish, holder), edge = _in_force(protocol, path, answer), Netlink()
-    there = readiness.Surroundings(edge.rules(), edge.routes(), {})
-    states = {name: link_state_backend.of(name) for name in sorted(readiness.links(wish, there))}
-    ready = readiness.split(wish, there._replace(links={name: up for name, (index, up) in states.items() if index}))
-    live = PolicyState(edge, ready.policy)
+    (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
+    there = readiness.Surroundings(backend.rules(), backend.routes(), {})
+    states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, there))}
+    ready = readiness.split(desired, there._replace(links={name: up for name, (index, up) in states.items() if index}))
+    live = LivePolicy(backend, ready.policy)
     plan = live.plan(live.observe())
     plans: list[tuple[Resource, Plan]] = [*([(holder, holder.plan(holder.observe()))] if holder else []), (live, plan)]
     steps = [(resource, step) for resource, of_resource in plans for step in of_resource.steps]
@@ -120,13 +120,13 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
         version = watched_file_backend.version(record(protocol))
     others = [item for changes in plan.report for item, _protocols in changes.satisfied]
     open_ = [*others, *(item for item, _reason in ready.waiting)]
-    interest = Interest(
+    interest = Dependencies(
         links=states,
-        tables=sorted({route.table for route in wish.routes or ()}),
-        sources=sorted({route.src.hex() for route in wish.routes or () if route.src}),
+        tables=sorted({route.table for route in desired.routes or ()}),
+        sources=sorted({route.src.hex() for route in desired.routes or () if route.src}),
         open=sorted(map(_key, open_)),
         waits=bool(ready.waiting),
-        **_surveyed(wish, answer),
+        **_surveyed(desired, answer),
     )
     return {
         "pending": is_pending,
@@ -140,17 +140,17 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     }
 
 
-def _surveyed(wish: Policy, answer: Answer | None) -> dict[str, t.Any]:
+def _surveyed(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
     """Of the interest in cards: those that the metadata was asked for, as one that comes meanwhile is another question."""
-    if not wish.enis:
+    if not desired.enis:
         return {}
     from . import discovery_program
 
-    pods = discovery_program.pod_interfaces(wish.enis)
+    pods = discovery_program.pod_interfaces(desired.enis)
     return {"pods": pods, "cards": sorted(answer.cards if answer else discovery_program.cards(pods))}
 
 
-def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, WishInForce | None]:
+def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, ActivePolicyRecord | None]:
     """What a run has put in force since the node was booted; after a boot, what is to be loaded by it. And its record.
 
     Where the metadata has told what the set is now, that. Of a card which is there, and of which it does not tell enough, what
@@ -158,13 +158,13 @@ def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, 
     """
     tables = rt_tables_backend.tables()
     former, is_recorded = _former(protocol, path, tables)
-    if answer and answer.wish and answer.enis == former.enis:
-        told = policy.from_options(protocol, answer.wish.rules, answer.wish.routes, tables)
-        wish = told.besides(former.by(answer.unsure))._replace(enis=former.enis)
+    if answer and answer.desired and answer.enis == former.enis:
+        told = policy.from_options(protocol, answer.desired.rules, answer.desired.routes, tables)
+        desired = told.besides(former.by(answer.unsure))._replace(enis=former.enis)
     else:
-        wish = former
-    is_new = wish.is_known and (wish is not former or not is_recorded)
-    return wish, WishInForce(Files(), protocol, wish.text()) if is_new else None
+        desired = former
+    is_new = desired.is_known and (desired is not former or not is_recorded)
+    return desired, ActivePolicyRecord(Files(), protocol, desired.text()) if is_new else None
 
 
 def _former(

@@ -24,7 +24,7 @@ LONGEST = 300.0  # the longest pause while there is no answer at all
 Cards = frozenset[Card]
 
 
-class Inquiry(t.NamedTuple):
+class MetadataPoll(t.NamedTuple):
     """cards: those of the node when it was asked last.
 
     again: when it is to be asked again as something was missing, in seconds of a clock that only goes on; None for not.
@@ -42,16 +42,16 @@ class Inquiry(t.NamedTuple):
         times = (self.again, None if self.changed is None else self.changed + SETTLING)
         return min((one for one in times if one is not None), default=None)
 
-    def seen(self, cards: Cards, now: float) -> Inquiry:
+    def seen(self, cards: Cards, now: float) -> MetadataPoll:
         """What follows when the node has these cards. One that came and has gone again is not asked for."""
         if cards == self.cards:
             return self._replace(changed=None)
         return self._replace(changed=now if self.changed is None else self.changed)
 
-    def asked(self, cards: Cards, now: float, is_answered: bool, is_complete: bool) -> Inquiry:
+    def asked(self, cards: Cards, now: float, is_answered: bool, is_complete: bool) -> MetadataPoll:
         """What follows a question for these cards."""
         tries = self.tries + 1 if cards == self.cards else 1
         pause = FIRST * 2 ** min(tries - 1, 10)
         if not is_answered:
-            return Inquiry(cards, now + min(pause, LONGEST), tries)
-        return Inquiry(cards, now + pause if not is_complete and pause <= LAST else None, tries)
+            return MetadataPoll(cards, now + min(pause, LONGEST), tries)
+        return MetadataPoll(cards, now + pause if not is_complete and pause <= LAST else None, tries)

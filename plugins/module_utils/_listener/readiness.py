@@ -20,7 +20,7 @@ from .._routing.route import LOCAL, Hop, Route
 from .._routing.rule import GOTO, LOOKUP, Rule
 from .change_event import ANY_LINK
 
-Held = tuple[t.Any, int]  # a rule or a route, and its protocol
+Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 
 
 class Ready(t.NamedTuple):
@@ -33,41 +33,41 @@ class Ready(t.NamedTuple):
 class Surroundings(t.NamedTuple):
     """rules, routes: what the kernel holds. links: by name, whether it is up."""
 
-    rules: t.Sequence[Held]
-    routes: t.Sequence[Held]
+    rules: t.Sequence[Owned]
+    routes: t.Sequence[Owned]
     links: t.Mapping[str, bool]
 
 
-def split(wish: Policy, there: Surroundings) -> Ready:
+def split(desired: Policy, there: Surroundings) -> Ready:
     """What the kernel holds already can be loaded in any case, whoever put it there."""
-    of_routes = _RouteObstacles(wish, there).all()
-    of_rules = _rule_obstacles(wish, there, of_routes)
-    policy = wish._replace(
-        rules=None if wish.rules is None else tuple(rule for rule in wish.rules if not of_rules[rule]),
-        routes=None if wish.routes is None else tuple(route for route in wish.routes if not of_routes[route]),
+    of_routes = _RouteObstacles(desired, there).all()
+    of_rules = _rule_obstacles(desired, there, of_routes)
+    policy = desired._replace(
+        rules=None if desired.rules is None else tuple(rule for rule in desired.rules if not of_rules[rule]),
+        routes=None if desired.routes is None else tuple(route for route in desired.routes if not of_routes[route]),
     )
     obstacles: list[tuple[Rule | Route, str]] = [*of_routes.items(), *of_rules.items()]
     return Ready(policy, tuple((item, reason) for item, reason in obstacles if reason))
 
 
-def links(wish: Policy, there: Surroundings) -> set[str]:
+def links(desired: Policy, there: Surroundings) -> set[str]:
     """The links that routes go by; ANY_LINK for one that only a gateway can tell, and no route does."""
-    neighbours = Gateways([*(wish.routes or ()), *(route for route, _protocol in there.routes)])
+    neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
     found: set[str] = set()
-    for route in wish.routes or ():
+    for route in desired.routes or ():
         for hop in route.hops:
             found.update([hop.dev] if hop.dev else neighbours.links(route.family, route.table, hop.via) or [ANY_LINK])
     return found
 
 
 class _RouteObstacles:
-    def __init__(self, wish: Policy, there: Surroundings) -> None:
-        self._wishes = wish.routes or ()
+    def __init__(self, desired: Policy, there: Surroundings) -> None:
+        self._wishes = desired.routes or ()
         self._links = there.links
-        self._held = {route for route, _protocol in there.routes}
+        self._current = {route for route, _protocol in there.routes}
         if any(route.is_bare for route in self._wishes):
-            self._held |= set(map(_unbound, self._held))
-        theirs = [(route, protocol) for route, protocol in there.routes if protocol != wish.protocol or route.unread]
+            self._current |= set(map(_unbound, self._current))
+        theirs = [(route, protocol) for route, protocol in there.routes if protocol != desired.protocol or route.unread]
         self._taken = {route.key: (route, protocol) for route, protocol in theirs}
         # A gateway may be a neighbour by another route that is ready, and a source an address by one.
         self._neighbours = Gateways(route for route, _protocol in theirs)
@@ -77,7 +77,7 @@ class _RouteObstacles:
 
     def all(self) -> dict[Route, str]:
         """By route, what it waits for; empty for nothing."""
-        return {route: "" if route in self._held else self._obstacle(route) for route in self._wishes}
+        return {route: "" if route in self._current else self._obstacle(route) for route in self._wishes}
 
     def _obstacle(self, route: Route) -> str:
         if route.key in self._taken:
@@ -110,18 +110,20 @@ def _unbound(route: Route) -> Route:
     return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
 
 
-def _rule_obstacles(wish: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
+def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
     """A packet never meets a rule whose table is empty because its routes wait; nor one that leads to no other."""
-    held = {rule for rule, _protocol in there.rules}
-    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != wish.protocol or rule.opaque}
+    current = {rule for rule, _protocol in there.rules}
+    taken = {
+        rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != desired.protocol or rule.opaque
+    }
     filled = {(route.family, route.table) for route, _protocol in there.routes}
     filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
     empty = {(route.family, route.table) for route in of_routes} - filled
-    places = {rule.place for rule in held}
+    places = {rule.place for rule in current}
     found: dict[Rule, str] = {}
-    for rule in sorted(wish.rules or (), key=lambda rule: -rule.priority):  # a goto leads to a higher priority
+    for rule in sorted(desired.rules or (), key=lambda rule: -rule.priority):  # a goto leads to a higher priority
         found[rule] = ""
-        if rule in held:
+        if rule in current:
             continue
         if rule.key in taken:
             found[rule] = _taken(*taken[rule.key])
@@ -131,10 +133,10 @@ def _rule_obstacles(wish: Policy, there: Surroundings, of_routes: t.Mapping[Rout
             found[rule] = f"there is no rule {rule.goto}"
         else:
             places.add(rule.place)
-    ready = [rule for rule in wish.rules or () if not found[rule]]
-    for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, wish.protocol).items():
+    ready = [rule for rule in desired.rules or () if not found[rule]]
+    for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, desired.protocol).items():
         found[rule] = f"{_taken(other, protocol)}, and can not stand behind it"
-    return {rule: found[rule] for rule in wish.rules or ()}
+    return {rule: found[rule] for rule in desired.rules or ()}
 
 
 def _taken(item: Rule | Route, protocol: int) -> str:

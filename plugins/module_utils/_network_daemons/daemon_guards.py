@@ -50,13 +50,13 @@ class LaterFile:
 class LinksOfNetworkd:
     """Warns of links with addresses of ours that networkd manages. ``links`` tells them, as indexes by name."""
 
-    def __init__(self, edge: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> None:
-        self._edge = edge
+    def __init__(self, backend: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> None:
+        self._backend = backend
         self._links = links
 
     def inspect(self) -> t.Iterable[str]:
         for link, ifindex in self._links().items():
-            file = self._edge.managing(ifindex)
+            file = self._backend.managing(ifindex)
             if file:
                 yield (
                     f"systemd-networkd manages {link} ({file}). Whenever it configures it, at boot as well, it removes addresses"

@@ -41,18 +41,18 @@ class NetworkdSettings:
 
     def __init__(
         self,
-        edge: files.Files,
+        backend: files.Files,
         daemon: networkd_backend.Networkd,
         text: str | None,
         keys: t.Sequence[str],
         restarts: bool,
     ) -> None:
-        self._edge = edge
+        self._backend = backend
         self._daemon = daemon
         self._keys = keys
         self._restarts = restarts
         entry = managed_files.text(model.PATH, text)
-        self._drop_in = managed_files.ManagedFiles(edge, [entry], "permanent", "take its lines over into it")
+        self._drop_in = managed_files.ManagedFiles(backend, [entry], "permanent", "take its lines over into it")
 
     def observe(self) -> Observed:
         return Observed(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
@@ -82,4 +82,4 @@ class NetworkdSettings:
         if isinstance(operation, networkd_backend.Restart):
             self._daemon.perform(operation)
         else:
-            self._edge.perform(operation)
+            self._backend.perform(operation)

@@ -21,9 +21,9 @@ class BootTable:
     Raises Invalid for a path among systemd's own files or in /run.
     """
 
-    def __init__(self, edge: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
+    def __init__(self, backend: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
         boot_files.check_path(path)
-        self._edge = edge
+        self._backend = backend
         self._systemd = systemd
         self._family = family
         self._table = table
@@ -43,7 +43,7 @@ class BootTable:
         def unit(python: str) -> boot_unit.BootUnit:
             return boot_unit.loading_table(self._family, self._table, self._path, asking(python))
 
-        return asking(interpreter(self._edge, self._systemd, unit))
+        return asking(interpreter(self._backend, self._systemd, unit))
 
     def resources(
         self,
@@ -63,8 +63,8 @@ class BootTable:
             return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)
 
         is_desired = script is not None
-        enabled = EnabledUnit(self._edge, self._systemd, unit, wish=is_desired, starts=starts)
-        arriving, leaving = boot_files.BootFiles(self._edge, unit.name, self._path, is_desired, entries).stages()
+        enabled = EnabledUnit(self._backend, self._systemd, unit, desired=is_desired, starts=starts)
+        arriving, leaving = boot_files.BootFiles(self._backend, unit.name, self._path, is_desired, entries).stages()
         if condition is None or not is_desired:
             return [arriving, enabled, leaving]
         from .._boot.rehearsed_unit import RehearsedUnit

@@ -19,7 +19,7 @@ import typing as t
 
 from .._boot.boot_unit import NO, REHEARSE
 from .._cloud import imds_backend
-from .._core.errors import Problem
+from .._core.errors import DatapathError
 from .._platform import kernel
 
 YES, UNKNOWN = 0, 255
@@ -37,8 +37,8 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         return YES
     try:
         has_ipv6, reason = ask(interface, deadline)
-    except Problem as problem:
-        sys.stderr.write(f"Whether this node has IPv6 could not be told: {problem}\n")
+    except DatapathError as error:
+        sys.stderr.write(f"Whether this node has IPv6 could not be told: {error}\n")
         return UNKNOWN
     sys.stdout.write(f"This node has {'' if has_ipv6 else 'no '}IPv6: {reason}\n")
     return YES if has_ipv6 else NO

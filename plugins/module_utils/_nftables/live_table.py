@@ -26,26 +26,26 @@ class LiveTable:
 
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edge: nft_backend.Nft, family: str, name: str, wish: Table | None) -> None:
+    def __init__(self, backend: nft_backend.Nft, family: str, name: str, desired: Table | None) -> None:
         self.name = f"table {family} {name}"
-        self._edge = edge
+        self._backend = backend
         self._family = family
         self._table = name
-        self._wish = wish
+        self._desired = desired
 
     def observe(self) -> Observed:
-        table = self._edge.read(self._family, self._table)
-        if self._wish and table != self._wish:
-            self._edge.warn_without_nft(self._family, self._table)
-        if table is None or table == self._wish:
+        table = self._backend.read(self._family, self._table)
+        if self._desired and table != self._desired:
+            self._backend.warn_without_nft(self._family, self._table)
+        if table is None or table == self._desired:
             return Observed(table)
-        return Observed(table, self._edge.text(self._family, self._table))
+        return Observed(table, self._backend.text(self._family, self._table))
 
     def plan(self, observed: Observed) -> Plan:
-        if observed.table == self._wish:
+        if observed.table == self._desired:
             return Plan()
-        text = self._wish.text() if self._wish else ""
-        verb = "remove" if self._wish is None else "add" if observed.table is None else "replace"
+        text = self._desired.text() if self._desired else ""
+        verb = "remove" if self._desired is None else "add" if observed.table is None else "replace"
         return Plan(
             (Step(f"{verb} {self.name}", self._replacement(text), self._replacement(observed.text)),),
             before=nft_backend.without_readings(observed.text),
@@ -56,4 +56,4 @@ class LiveTable:
         return nft_backend.Replace(self._family, self._table, text)
 
     def perform(self, operation: nft_backend.Replace) -> None:
-        self._edge.replace(operation)
+        self._backend.replace(operation)

@@ -65,19 +65,19 @@ class InstalledPackage:
     def __init__(
         self,
         manager: packages.Packages,
-        edge: files.Files,
+        backend: files.Files,
         systemd: units.Units,
         run: process.Runner,
         minimum: Version | None,
     ) -> None:
         self._manager = manager
-        self._edge = edge
+        self._backend = backend
         self._systemd = systemd
         self._run = run
         self._minimum = minimum
-        self._record = ManagedFiles(edge, [text(RECORD, RECORD_TEXT if minimum else None)])
-        self._hold = ManagedFiles(edge, [text(HOLD, HOLD_TEXT)])
-        self._release = ManagedFiles(edge, [text(HOLD, None)])
+        self._record = ManagedFiles(backend, [text(RECORD, RECORD_TEXT if minimum else None)])
+        self._hold = ManagedFiles(backend, [text(HOLD, HOLD_TEXT)])
+        self._release = ManagedFiles(backend, [text(HOLD, None)])
         self._seen: Observed | None = None
 
     def observe(self) -> Observed:
@@ -128,13 +128,13 @@ class InstalledPackage:
         steps = [] if is_known else [refresh]
         if observed.installed:
             back = packages.Downgrade(PACKAGE, observed.installed)
-            steps += self._held(observed, [Step(f"upgrade {PACKAGE}", packages.Upgrade(PACKAGE), back)])
+            steps += self._current(observed, [Step(f"upgrade {PACKAGE}", packages.Upgrade(PACKAGE), back)])
         else:
             # The record comes first and the way back before the way: a run that dies between them leaves a package that
             # absent still removes, an installation that fails halfway is taken back.
             way_back = Step(f"begin with {PACKAGE}", undo=packages.Remove(PACKAGE))
             steps += self._record.plan(observed.recorded).steps
-            steps += self._held(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
+            steps += self._current(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
         unknown = f"{minimum} or newer, if the index, once refreshed, has it"
         after = observed.candidate if is_known else unknown
         return Plan(tuple(steps), _shown(observed.installed), _shown(after))
@@ -144,13 +144,13 @@ class InstalledPackage:
             return Plan(tuple(self._let_go(observed)))
         steps = self._let_go(observed)
         if observed.installed:
-            steps = self._held(
+            steps = self._current(
                 observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))]
             )
         steps += self._record.plan(observed.recorded).steps
         return Plan(tuple(steps), _shown(observed.installed), "")
 
-    def _held(self, observed: Observed, work: list[Step]) -> list[Step]:
+    def _current(self, observed: Observed, work: list[Step]) -> list[Step]:
         """The work, with nftables.service kept as it is meanwhile, on the way back as well."""
         if not observed.is_managed:
             return work
@@ -170,7 +170,7 @@ class InstalledPackage:
         elif isinstance(operation, t.get_args(packages.Operation)):
             self._manager.perform(operation)
         else:
-            self._edge.perform(operation)
+            self._backend.perform(operation)
 
     def result(self) -> dict[str, str | None]:
         """nft's version and path when the run is through; for check mode, the version that the run would bring."""

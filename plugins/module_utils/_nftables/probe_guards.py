@@ -63,15 +63,15 @@ class HealthProbeFilters:
 class AgentBaker:
     """A node whose image brings AgentBaker's unit: the wish has to be what that unit loads."""
 
-    def __init__(self, wish: ProbeSnat) -> None:
-        self._wish = wish
+    def __init__(self, desired: ProbeSnat) -> None:
+        self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
         theirs = ProbeSnat()
-        if self._wish != theirs:
+        if self._desired != theirs:
             raise Refusal(
                 f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()};"
-                f" {self._wish.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
+                f" {self._desired.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
                 " Leave the options at their defaults on this node, or disable that unit first"
             )
         return ()
@@ -80,15 +80,15 @@ class AgentBaker:
 class ProbePath:
     """Warns of what keeps a translated probe from passing: nothing of it is this module's to change."""
 
-    def __init__(self, wish: ProbeSnat) -> None:
-        self._wish = wish
+    def __init__(self, desired: ProbeSnat) -> None:
+        self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
-        link, translated = self._wish.interface, self._wish.probes[0].translated
+        link, translated = self._desired.interface, self._desired.probes[0].translated
         forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
-        if self._wish.priority >= CONNTRACK_PRIORITY:
+        if self._desired.priority >= CONNTRACK_PRIORITY:
             yield (
-                f"priority {self._wish.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
+                f"priority {self._desired.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
                 " each probe under two addresses and not find the reply to a service's probe. Use -300."
             )
         leaves_by = rtnetlink.link_towards(translated)

@@ -39,17 +39,17 @@ class MarkRule:
     A CNI may add its own rule later, so it is no reason to refuse.
     """
 
-    def __init__(self, wish: ReturnPath) -> None:
-        self._wish = wish
+    def __init__(self, desired: ReturnPath) -> None:
+        self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
         if not kernel.is_own_root():
             return
-        held = [
+        current = [
             one for one, _protocol in Netlink().rules() if not one.opaque
         ]  # these may ask for more than we can read
         found = {
-            name: self._wish.routing(one for one in held if one.family == family)
+            name: self._desired.routing(one for one in current if one.family == family)
             for name, family in fields.FAMILIES.items()
         }
         is_routed = any(routing.marked for routing in found.values())
@@ -64,7 +64,7 @@ class MarkRule:
 
     def _missing(self, family: str, pods: rule.Rule | None) -> str:
         """pods: a rule of the family that is about pods, so that it is known to need a rule by the mark, too."""
-        mark = f"{self._wish.mark:#x}/{self._wish.mask:#x}"
+        mark = f"{self._desired.mark:#x}/{self._desired.mask:#x}"
         priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
         return (
             f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark does nothing. Unless the node's CNI adds"

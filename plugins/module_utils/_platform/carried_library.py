@@ -29,22 +29,22 @@ class CarriedLibrary:
     is_needed: whether anything else of ours on the node uses it.
     """
 
-    def __init__(self, name: str, wish: bool, is_needed: t.Callable[[], bool], plane: Plane) -> None:
+    def __init__(self, name: str, desired: bool, is_needed: t.Callable[[], bool], plane: Plane) -> None:
         self.name = f"library {name}"
         self.plane = plane
         self._library = name
-        self.is_wished = wish
+        self.is_desired = desired
         self._is_needed = is_needed
 
     def observe(self) -> Observed:
         return Observed(
-            not self.is_wished or library.is_there(self._library),
-            () if self.is_wished else tuple(library.carried(self._library)),
-            self.is_wished or self._is_needed(),
+            not self.is_desired or library.is_there(self._library),
+            () if self.is_desired else tuple(library.carried(self._library)),
+            self.is_desired or self._is_needed(),
         )
 
     def plan(self, observed: Observed) -> Plan:
-        if self.is_wished:
+        if self.is_desired:
             return (
                 Plan()
                 if observed.is_there

@@ -53,7 +53,7 @@ class Put(t.NamedTuple):
     """Put a file or a link in place, whole."""
 
     path: str
-    wish: Content | Target
+    desired: Content | Target
 
 
 class Remove(t.NamedTuple):
@@ -170,7 +170,9 @@ class Files:
         path = operation.path
         if isinstance(operation, Put):
             found = self.read(path)
-            return [] if found == operation.wish else [f"{path} is not as it was" if found else f"{path} is not there"]
+            return (
+                [] if found == operation.desired else [f"{path} is not as it was" if found else f"{path} is not there"]
+            )
         if isinstance(operation, MakeFolder):
             return [] if self.is_folder(path) else [f"{path} is not there"]
         if isinstance(operation, RemoveFolder):  # with another program's files in it, it stays
@@ -204,10 +206,10 @@ def _on_its_way(path: str) -> str:
 
 def _put(operation: Put) -> None:
     with _arriving(operation.path) as way:
-        if isinstance(operation.wish, Target):
-            os.symlink(operation.wish.path, way)
+        if isinstance(operation.desired, Target):
+            os.symlink(operation.desired.path, way)
         else:
-            _write(way, operation.wish)
+            _write(way, operation.desired)
 
 
 def _write(way: str, content: Content) -> None:

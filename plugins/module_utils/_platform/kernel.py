@@ -72,7 +72,7 @@ def global_ipv6_addresses(link: str) -> list[str]:
 IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection is not through
 
 
-def life() -> str:
+def boot_identity() -> str:
     """Tells this boot from others.
 
     In a container that is started again the kernel is the same; its network may get the number of the one before, its

@@ -21,7 +21,7 @@ import sys
 import typing as t
 from pathlib import Path
 
-from .._core.errors import Failure, Missing
+from .._core.errors import Failure, MissingLibrary
 from . import files
 
 FOLDER = "/var/lib/kubenode/lib"
@@ -64,7 +64,7 @@ def load(name: str, *modules: str) -> list[t.Any]:
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
-            raise Missing(name, ".".join(map(str, MINIMUM[name])))
+            raise MissingLibrary(name, ".".join(map(str, MINIMUM[name])))
         sys.path.insert(0, paths[-1])
     return [importlib.import_module(f"{name}.{module}") for module in modules]
 

@@ -23,11 +23,11 @@ class Entry(t.NamedTuple):
     """What shall stand at ``path``, None for nothing.
 
     signature: what stands there is ours when its text begins so, or when it is a link that points there.
-    accept: has a text checked before it is written; raises Problem where it is no good.
+    accept: has a text checked before it is written; raises DatapathError where it is no good.
     """
 
     path: str
-    wish: files.Content | files.Target | None
+    desired: files.Content | files.Target | None
     signature: str
     accept: t.Callable[[str], None] | None = None
 
@@ -37,14 +37,14 @@ class Entry(t.NamedTuple):
         return isinstance(found, files.Target) and found.path == self.signature
 
 
-def text(path: str, wish: str | None, begins: str = "", accept: t.Callable[[str], None] | None = None) -> Entry:
-    """A file with ``wish`` below our heading. ``begins``: how the text of ours begins, to tell it from another of ours."""
-    return Entry(path, None if wish is None else files.Content(HEADING + wish), HEADING + begins, accept)
+def text(path: str, desired: str | None, begins: str = "", accept: t.Callable[[str], None] | None = None) -> Entry:
+    """A file with ``desired`` below our heading. ``begins``: how the text of ours begins, to tell it from another of ours."""
+    return Entry(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
 
-def link(path: str, target: str, wish: bool) -> Entry:
+def link(path: str, target: str, desired: bool) -> Entry:
     """A symbolic link."""
-    return Entry(path, files.Target(target) if wish else None, target)
+    return Entry(path, files.Target(target) if desired else None, target)
 
 
 class Made(t.NamedTuple):
@@ -85,18 +85,18 @@ class ManagedFiles:
 
     def __init__(
         self,
-        edge: files.Files,
+        backend: files.Files,
         entries: t.Sequence[Entry],
         option: str = "path",
         instead: str = "set path to another path",
         claimed: t.Collection[str] = (),
     ) -> None:
-        wished = [entry.path for entry in entries if entry.wish is not None]
-        self.name = ", ".join(wished or [entries[0].path])
-        self._edge = edge
+        placed = [entry.path for entry in entries if entry.desired is not None]
+        self.name = ", ".join(placed or [entries[0].path])
+        self._backend = backend
         self._entries = {entry.path: entry for entry in entries}
         self._folder = os.path.dirname(entries[0].path)
-        self._keeps_folder = bool(wished)
+        self._keeps_folder = bool(placed)
         self._option = option
         self._instead = instead
         self._claimed = claimed
@@ -105,31 +105,31 @@ class ManagedFiles:
         names = {os.path.basename(path) for path in self._entries}
         folders = {} if self._keeps_folder else dict(self._folders())
         return Observed(
-            {path: self._edge.read(path) for path in self._entries},
+            {path: self._backend.read(path) for path in self._entries},
             self._observe_folder(),
-            bool(self._edge.entries(self._folder) - names),
+            bool(self._backend.entries(self._folder) - names),
             tuple(
                 path
                 for path in dict.fromkeys((self._folder, *folders, *self._entries))
-                if self._edge.is_left_over(path)
+                if self._backend.is_left_over(path)
             ),
-            tuple(Made(path, not self._edge.entries(path)) for path, is_there in folders.items() if is_there),
+            tuple(Made(path, not self._backend.entries(path)) for path, is_there in folders.items() if is_there),
         )
 
     def _folders(self) -> t.Iterator[tuple[str, bool]]:
         """The folder and those above it that we made, and whether each is there: a killed run may have removed some."""
         folder = self._folder
-        while not (is_there := self._edge.is_folder(folder)) or self._edge.is_ours(folder):
+        while not (is_there := self._backend.is_folder(folder)) or self._backend.is_ours(folder):
             yield folder, is_there
             folder = os.path.dirname(folder)
 
     def _observe_folder(self) -> str:
-        if self._edge.is_folder(self._folder):
-            return "ours" if self._edge.is_ours(self._folder) else "theirs"
+        if self._backend.is_folder(self._folder):
+            return "ours" if self._backend.is_ours(self._folder) else "theirs"
         path, parent = next(iter(self._entries)), os.path.dirname(self._folder)
-        if self._keeps_folder and self._edge.read(self._folder) is not None:
+        if self._keeps_folder and self._backend.read(self._folder) is not None:
             raise Invalid(self._option, path, f"in a folder; {self._folder} is none")
-        if self._keeps_folder and not self._edge.is_folder(parent):
+        if self._keeps_folder and not self._backend.is_folder(parent):
             raise Invalid(self._option, path, f"in a folder that is there or whose parent is; {parent} is no folder")
         return "missing"
 
@@ -144,7 +144,7 @@ class ManagedFiles:
         steps += [_change(entry, one) for entry, one in changes]
         if not self._keeps_folder:
             steps += _folders_gone(observed.made, bool(changes or observed.left_over))
-        shown = [_shown(entry.path, one, entry.wish) for entry, one in changes]
+        shown = [_shown(entry.path, one, entry.desired) for entry, one in changes]
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)
 
@@ -155,17 +155,17 @@ class ManagedFiles:
             folder, made = "ours", (Made(self._folder, False), *made)
         elif folder == "ours" and not self._keeps_folder and not observed.has_others:
             folder, made = "missing", made[1:]
-        found = {path: entry.wish for path, entry in self._entries.items()}
+        found = {path: entry.desired for path, entry in self._entries.items()}
         return Observed(found, folder, observed.has_others, (), made)
 
     def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
         """What is a stranger's is left where ours shall go, and refused where ours shall come."""
-        if found == entry.wish:
+        if found == entry.desired:
             return False
         is_claimed = entry.path in self._claimed and not isinstance(found, files.Other)
         if found is None or entry.is_ours(found) or is_claimed:
             return True
-        if entry.wish is not None:
+        if entry.desired is not None:
             raise Refusal(
                 f"{entry.path} is not what this run may replace: {_strangeness(entry, found)}. Nothing was changed."
                 f" Move it away, or {self._instead}"
@@ -174,10 +174,10 @@ class ManagedFiles:
 
     def perform(self, operation: files.Operation) -> None:
         entry = self._entries.get(operation.path)
-        wish = operation.wish if isinstance(operation, files.Put) else None
-        if entry and entry.accept and isinstance(wish, files.Content) and wish == entry.wish:
-            entry.accept(wish.text)
-        self._edge.perform(operation)
+        desired = operation.desired if isinstance(operation, files.Put) else None
+        if entry and entry.accept and isinstance(desired, files.Content) and desired == entry.desired:
+            entry.accept(desired.text)
+        self._backend.perform(operation)
 
 
 def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
@@ -192,9 +192,9 @@ def _change(entry: Entry, found: files.Found | None) -> Step:
     back = (
         files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
     )
-    if entry.wish is None:
+    if entry.desired is None:
         return Step(f"remove {entry.path}", files.Remove(entry.path), back)
-    return Step(f"write {entry.path}", files.Put(entry.path, entry.wish), back)
+    return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
 def _strangeness(entry: Entry, found: files.Found) -> str:

@@ -19,14 +19,14 @@ class OwnRoot:
     wish: what asks for that, for the error; remedy: what to do.
     """
 
-    def __init__(self, wish: str = "immediate is true", remedy: str = "Set immediate to false here") -> None:
-        self._wish = wish
+    def __init__(self, desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> None:
+        self._desired = desired
         self._remedy = remedy
 
     def inspect(self) -> t.Iterable[str]:
         if not kernel.is_own_root():
             raise Refusal(
-                f"{self._wish}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
+                f"{self._desired}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
                 f" running kernel is another system's. Nothing was changed. {self._remedy}; or, in a pod on its node, enter the"
                 " node's root, by the connection community.docker.nsenter or by a chroot into it"
             )

@@ -12,7 +12,7 @@ import socket
 import typing as t
 from pathlib import Path
 
-from .._core.errors import Failure, Left
+from .._core.errors import Failure, ForeignChange
 from . import files, kernel
 from .sysctl_files import FOLDERS, LAST_OF_PROCPS
 
@@ -69,7 +69,7 @@ class Sysctl:
             if found in (None, operation.value):
                 return
             if found != operation.written:
-                raise Left(f"{operation.key.translate(DOTTED)} is {found}")
+                raise ForeignChange(f"{operation.key.translate(DOTTED)} is {found}")
         path = f"/proc/sys/{operation.key}"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

@@ -24,8 +24,8 @@ def record(protocol: int) -> str:
     return f"/run/kubenode/policy-routes-{protocol}.json"
 
 
-class WishInForce:
-    """Holds the record at ``wish``, the text of a policy, for a listener to read.
+class ActivePolicyRecord:
+    """Holds the record at ``desired``, the text of a policy, for a listener to read.
 
     stays: whether there is a listener after the run. One that goes reads on until it has gone: a checkpoint may lie between,
         and without a record it would load what a boot loads.
@@ -35,24 +35,25 @@ class WishInForce:
 
     def __init__(
         self,
-        edge: files.Files,
+        backend: files.Files,
         protocol: int,
-        wish: str,
+        desired: str,
         stays: bool = True,
         has_listener: t.Callable[[], bool] = lambda: False,
         plane: Plane = Plane.IMMEDIATE,
     ) -> None:
         self.name = record(protocol)
         self.plane = plane
-        self._edge = edge
+        self._backend = backend
         self._stays = stays
         self._has_listener = has_listener
-        self._held, self._gone = (
-            ManagedFiles(edge, [text(self.name, wished)], "immediate", claimed=(self.name,)) for wished in (wish, None)
+        self._current, self._gone = (
+            ManagedFiles(backend, [text(self.name, content)], "immediate", claimed=(self.name,))
+            for content in (desired, None)
         )
 
     def observe(self) -> Observed:
-        return Observed(self._has_listener(), (self._held if self._stays else self._gone).observe())
+        return Observed(self._has_listener(), (self._current if self._stays else self._gone).observe())
 
     def plan(self, observed: Observed) -> Plan:
         """Without a text for the diff: what comes and goes is in that of the rules and routes."""
@@ -61,7 +62,7 @@ class WishInForce:
             return Plan()
         is_there = observed.file.found[self.name] is not None
         is_read = self._stays or (not goes_with_listener and observed.has_listener and is_there)
-        return (self._held if is_read else self._gone).plan(observed.file)._replace(before="", after="")
+        return (self._current if is_read else self._gone).plan(observed.file)._replace(before="", after="")
 
     def perform(self, operation: files.Operation) -> None:
-        self._edge.perform(operation)
+        self._backend.perform(operation)

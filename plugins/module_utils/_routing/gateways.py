@@ -174,21 +174,21 @@ class Gateways:
                 yield from self._connected.get((family, fields.network(address, length)), ())
 
 
-def resolved(wish: Policy, neighbours: Gateways) -> Policy:
+def resolved(desired: Policy, neighbours: Gateways) -> Policy:
     """The wish with the links that it leaves to the node. Raises Invalid where the node has none, or several."""
-    if not any(route.is_bare for route in wish.routes or ()):
-        return wish
-    routes = (_over_links(wish, route, neighbours) if route.is_bare else route for route in wish.routes or ())
-    return wish._replace(routes=tuple(routes))
+    if not any(route.is_bare for route in desired.routes or ()):
+        return desired
+    routes = (_over_links(desired, route, neighbours) if route.is_bare else route for route in desired.routes or ())
+    return desired._replace(routes=tuple(routes))
 
 
-def _over_links(wish: Policy, route: Route, neighbours: Gateways) -> Route:
+def _over_links(desired: Policy, route: Route, neighbours: Gateways) -> Route:
     found = {hop: neighbours.links(route.family, route.table, hop.via) for hop in route.hops if not hop.dev}
     for hop, links in found.items():
         if len(links) != 1:
             said = f"routes say that it is one on {' and on '.join(links)}" if links else "no route says that it is one"
             allowed = f"a neighbour on one link, by a route of its own table or of main, or come with dev; {said}"
-            raise Invalid(f"{wish.option(route, hop)}.via", fields.show(hop.via), allowed)
+            raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), allowed)
     hops = (hop if hop.dev else hop._replace(dev=found[hop][0]) for hop in route.hops)
     return route._replace(hops=tuple(sorted(hops)))
 

@@ -19,7 +19,7 @@ from . import policy, routing_backend, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
-from .routing_backend import ADD, CHANGE, DELETE, Apply, Arrange, Change, Held, Netlink
+from .routing_backend import ADD, CHANGE, DELETE, Apply, Arrange, Change, Netlink, Owned
 from .rule import GOTO, Rule
 from .rule_order import Order, Place
 
@@ -30,8 +30,8 @@ MOST_PAIRS = 200_000  # of rules that are compared for overlaps; a tenth of a se
 class Observed(t.NamedTuple):
     """rules, routes: what the kernel holds, in its order; empty for a list that is not managed. links: their names."""
 
-    rules: t.Sequence[Held]
-    routes: t.Sequence[Held]
+    rules: t.Sequence[Owned]
+    routes: t.Sequence[Owned]
     links: frozenset[str]
 
 
@@ -39,7 +39,7 @@ class Changes(t.NamedTuple):
     """What a plan does to one of the two lists.
 
     added, removed: a rule that moves is in both, as it is added at its new place and removed from the former.
-    kept: how many of ours stay. satisfied: wishes that another protocol's equal object fulfils, with its protocols.
+    kept: how many of ours stay. satisfied: desired objects that another protocol's equal object fulfils, with its protocols.
     orders: what becomes of rules, place by place.
     """
 
@@ -66,20 +66,20 @@ class Report(t.NamedTuple):
     routes: Changes = Changes()
 
 
-class PolicyState:
-    """Holds what carries the policy's protocol as wished; a list that is None is not looked at. Reports a Report.
+class LivePolicy:
+    """Holds what carries the policy's protocol as desired; a list that is None is not looked at. Reports a Report.
 
-    With ``wish`` false the listed go, or, where both lists are None, all that carry the protocol.
+    With ``desired`` false the listed go, or, where both lists are None, all that carry the protocol.
     """
 
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edge: Netlink, policy: Policy, wish: bool = True) -> None:
+    def __init__(self, backend: Netlink, policy: Policy, desired: bool = True) -> None:
         self.name = f"rules and routes of protocol {policy.protocol}"
-        self._edge = edge
+        self._backend = backend
         self._policy = policy
-        self._wish = wish
-        self._manages_all = not wish and policy.rules is None and policy.routes is None
+        self._desired = desired
+        self._manages_all = not desired and policy.rules is None and policy.routes is None
 
     def observe(self) -> Observed:
         # A rule may go to another's priority, and a gateway be reached by another's route: neither needs the other list.
@@ -87,28 +87,28 @@ class PolicyState:
             self._manages_all or items is not None for items in (self._policy.rules, self._policy.routes)
         )
         return Observed(
-            self._edge.rules() if has_rules else (),
-            self._edge.routes() if has_routes else (),
-            frozenset(self._edge.links().values()) if has_routes else frozenset(),
+            self._backend.rules() if has_rules else (),
+            self._backend.routes() if has_routes else (),
+            frozenset(self._backend.links().values()) if has_routes else frozenset(),
         )
 
     def plan(self, observed: Observed) -> Plan:
         # Gateways are resolved against the desired routes, not against routes about to be removed.
         theirs = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
         neighbours = Gateways(itertools.chain(self._policy.routes or (), theirs))
-        wish = resolved(self._policy, neighbours) if self._wish else self._policy
-        rules = self._rule_changes(wish.rules, observed.rules)
-        routes = self._route_changes(wish.routes, observed.routes)
+        desired = resolved(self._policy, neighbours) if self._desired else self._policy
+        rules = self._rule_changes(desired.rules, observed.rules)
+        routes = self._route_changes(desired.routes, observed.routes)
         if rules.added:
-            ours = {rule for rule, protocol in observed.rules if protocol == wish.protocol}
+            ours = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
             new = [rule for rule in rules.added if rule not in ours]
-            _refuse_conflicts(wish, new, observed.rules)
-            _check_targets(wish, new, observed.rules)
-        if 0 < len(rules.satisfied) < len(wish.rules or ()):
-            _refuse_misplaced(wish, _moved(observed.rules, rules.orders, wish.protocol))
+            _refuse_conflicts(desired, new, observed.rules)
+            _check_targets(desired, new, observed.rules)
+        if 0 < len(rules.satisfied) < len(desired.rules or ()):
+            _refuse_misplaced(desired, _moved(observed.rules, rules.orders, desired.protocol))
         if routes.added:
-            _refuse_conflicts(wish, routes.added, observed.routes)
-            _check_routes(wish, routes.added, observed.links, neighbours)
+            _refuse_conflicts(desired, routes.added, observed.routes)
+            _check_routes(desired, routes.added, observed.links, neighbours)
         steps = tuple(self._steps(observed, rules, routes))
         before, after = _shown(rules)
         return Plan(
@@ -118,42 +118,42 @@ class PolicyState:
             Report(rules, routes),
         )
 
-    def _route_changes(self, wishes: t.Sequence[Route] | None, held: t.Sequence[Held]) -> Changes:
-        if wishes is None and not self._manages_all:
+    def _route_changes(self, listed: t.Sequence[Route] | None, current: t.Sequence[Owned]) -> Changes:
+        if listed is None and not self._manages_all:
             return Changes()
-        ours = {route: None for route, protocol in held if protocol == self._policy.protocol and not route.unread}
-        if not self._wish:
-            removed = list(ours) if wishes is None else policy.taken(ours, wishes)
+        ours = {route: None for route, protocol in current if protocol == self._policy.protocol and not route.unread}
+        if not self._desired:
+            removed = list(ours) if listed is None else policy.taken(ours, listed)
             return Changes((), removed, len(ours) - len(removed))
-        wished = {wish: None for wish in wishes or ()}
-        missing = [wish for wish in wished if wish not in ours]
-        theirs = _owners(missing, held)
-        kept = len(wished) - len(missing)
+        desired = {route: None for route in listed or ()}
+        missing = [route for route in desired if route not in ours]
+        theirs = _owners(missing, current)
+        kept = len(desired) - len(missing)
         return Changes(
-            [wish for wish in missing if wish not in theirs],
-            [item for item in ours if item not in wished] if len(ours) > kept else [],
+            [route for route in missing if route not in theirs],
+            [item for item in ours if item not in desired] if len(ours) > kept else [],
             kept,
-            [(wish, theirs[wish]) for wish in missing if wish in theirs],
+            [(route, theirs[route]) for route in missing if route in theirs],
         )
 
-    def _rule_changes(self, wishes: t.Sequence[Rule] | None, held: t.Sequence[Held]) -> Changes:
-        if wishes is None and not self._manages_all:
+    def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
+        if listed is None and not self._manages_all:
             return Changes()
-        ours = [rule for rule, protocol in held if protocol == self._policy.protocol and not rule.opaque]
-        if not self._wish:
-            gone = set(ours) if wishes is None else set(policy.taken(ours, wishes))
+        ours = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
+        if not self._desired:
+            gone = set(ours) if listed is None else set(policy.taken(ours, listed))
             last = dict.fromkeys(rule for rule in reversed(ours) if rule not in gone)
-            return _arranged(list(reversed(last)), {}, held, self._policy.protocol, is_free=True)
-        in_order = sorted(wishes or (), key=PLACE)
+            return _arranged(list(reversed(last)), {}, current, self._policy.protocol, is_free=True)
+        in_order = sorted(listed or (), key=PLACE)
         if ours == in_order:  # as in nearly every run
             return Changes(kept=len(ours))
-        there, desired = set(ours), list(dict.fromkeys(wishes or ()))
+        there, desired = set(ours), list(dict.fromkeys(listed or ()))
         missing = [rule for rule in desired if rule not in there]
-        theirs = _owners(missing, held)
+        theirs = _owners(missing, current)
         is_whole = len(theirs) == len(missing) and len(ours) == len(there) == len(desired) - len(missing)
         if is_whole and not _is_out_of_order(ours, in_order, theirs):
             return Changes(kept=len(ours), satisfied=[(rule, theirs[rule]) for rule in missing])
-        return _arranged(desired, theirs, held, self._policy.protocol)
+        return _arranged(desired, theirs, current, self._policy.protocol)
 
     def _steps(self, observed: Observed, rules: Changes, routes: Changes) -> t.Iterator[Step]:
         """Routes in, rules in, rules out, routes out: a packet never meets a rule whose table is not filled yet."""
@@ -173,7 +173,7 @@ class PolicyState:
         return Step(f"{verb} {_few([change.item for change in changes], 'routes')}", step, step.inverse())
 
     def perform(self, operation: routing_backend.Operation) -> None:
-        self._edge.perform(operation)
+        self._backend.perform(operation)
 
 
 def _few(items: t.Sequence[t.Any], noun: str) -> str:
@@ -196,7 +196,7 @@ def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], theirs:
 def _arranged(
     desired: t.Sequence[Rule],
     theirs: t.Mapping[Rule, t.Collection[int]],
-    held: t.Sequence[Held],
+    current: t.Sequence[Owned],
     protocol: int,
     is_free: bool = False,
 ) -> Changes:
@@ -206,7 +206,7 @@ def _arranged(
     """
     standing: dict[Place, list[tuple[int, Rule]]] = {}
     foreign: dict[Place, list[tuple[int, Rule]]] = {}
-    for index, (rule, owner) in enumerate(held):
+    for index, (rule, owner) in enumerate(current):
         (standing if owner == protocol and not rule.opaque else foreign).setdefault(rule.place, []).append(
             (index, rule)
         )
@@ -297,18 +297,18 @@ def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
     )
 
 
-def _owners(items: t.Collection[t.Any], held: t.Sequence[Held]) -> dict[t.Any, set[int]]:
+def _owners(items: t.Collection[t.Any], current: t.Sequence[Owned]) -> dict[t.Any, set[int]]:
     """Under which protocols the kernel holds the very same."""
     wanted = set(items)
     found: dict[t.Any, set[int]] = {}
     if wanted:
-        for item, protocol in held:
+        for item, protocol in current:
             if item in wanted:
                 found.setdefault(item, set()).add(protocol)
     return found
 
 
-def _refuse_conflicts(wish: Policy, added: t.Sequence[t.Any], held: t.Sequence[Held]) -> None:
+def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequence[Owned]) -> None:
     """Another's object with our key and another meaning stays: two programs would fight, and ours might come second.
 
     What we can not read is not ours, whatever it carries.
@@ -316,12 +316,12 @@ def _refuse_conflicts(wish: Policy, added: t.Sequence[t.Any], held: t.Sequence[H
     keys = {item.key: item for item in added}
     if not keys:
         return
-    for item, protocol in held:
-        if item.key in keys and (protocol != wish.protocol or _is_unread(item)):
+    for item, protocol in current:
+        if item.key in keys and (protocol != desired.protocol or _is_unread(item)):
             ours = keys[item.key]
             choice = "priority" if isinstance(ours, Rule) else "metric or table"
             raise Refusal(
-                f"{wish.option(ours)} can not be added: it is {ours}, and {item} is there and belongs to"
+                f"{desired.option(ours)} can not be added: it is {ours}, and {item} is there and belongs to"
                 f" {rt_names.owner([protocol])}. Nothing was changed. Choose another {choice}, or have its owner remove it"
             )
 
@@ -330,12 +330,12 @@ def _is_unread(item: Rule | Route) -> bool:
     return bool(item.opaque if isinstance(item, Rule) else item.unread)
 
 
-def _moved(held: t.Sequence[Held], orders: t.Sequence[Order], protocol: int) -> list[Held]:
+def _moved(current: t.Sequence[Owned], orders: t.Sequence[Order], protocol: int) -> list[Owned]:
     """The rules as the orders leave them, in order within a place. A rule that was to stay may have to step behind."""
-    messages = rule_order.messages([rule for rule, owner in held if owner == protocol], orders)
+    messages = rule_order.messages([rule for rule, owner in current if owner == protocol], orders)
     going = collections.Counter(messages.deleted)
-    moved: list[Held] = []
-    for rule, owner in (*held, *((rule, protocol) for rule in messages.added)):
+    moved: list[Owned] = []
+    for rule, owner in (*current, *((rule, protocol) for rule in messages.added)):
         if owner == protocol and going[rule] > 0:
             going[rule] -= 1  # of several that are alike the kernel deletes the first
         else:
@@ -343,44 +343,44 @@ def _moved(held: t.Sequence[Held], orders: t.Sequence[Order], protocol: int) -> 
     return moved
 
 
-def _refuse_misplaced(wish: Policy, held: t.Sequence[Held]) -> None:
+def _refuse_misplaced(desired: Policy, current: t.Sequence[Owned]) -> None:
     """A foreign rule that does the work of one of ours does not, where it stands before one that has to come before it.
 
     held: the rules as the run leaves them.
     """
-    for rule, (other, protocol) in rule_order.misplaced(wish.rules or (), held, wish.protocol).items():
+    for rule, (other, protocol) in rule_order.misplaced(desired.rules or (), current, desired.protocol).items():
         raise Refusal(
-            f"{wish.option(rule)} can not stand before {wish.option(other)}, as it is listed: it is {rule}, and {other} is"
+            f"{desired.option(rule)} can not stand before {desired.option(other)}, as it is listed: it is {rule}, and {other} is"
             f" there and belongs to {rt_names.owner([protocol])}; the kernel adds a rule behind those of its priority. Nothing"
             " was changed. Give it a lower priority, or have the owner remove the other"
         )
 
 
-def _check_targets(wish: Policy, added: t.Sequence[Rule], held: t.Sequence[Held]) -> None:
+def _check_targets(desired: Policy, added: t.Sequence[Rule], current: t.Sequence[Owned]) -> None:
     jumps = [rule for rule in added if rule.action == GOTO]
     if jumps:
-        there = {rule.place for rule in (*(wish.rules or ()), *(item for item, _protocol in held))}
+        there = {rule.place for rule in (*(desired.rules or ()), *(item for item, _protocol in current))}
         for jump in jumps:
             if (jump.family, jump.goto) not in there:
                 allowed = f"the priority of a rule that is listed or there, of the same family, for {jump}"
-                raise Invalid(f"{wish.option(jump)}.goto", jump.goto, allowed)
+                raise Invalid(f"{desired.option(jump)}.goto", jump.goto, allowed)
 
 
-def _check_routes(wish: Policy, added: t.Sequence[Route], links: t.Collection[str], neighbours: Gateways) -> None:
+def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection[str], neighbours: Gateways) -> None:
     """Links, gateways and sources of what is to be added. The kernel has the last word; this is so that it need not be asked."""
     for route in _with_different(
         lambda route: (route.family, route.table, route.hops), added
     ):  # pods share their gateways
         for hop in route.hops:
             if hop.dev not in links:
-                raise Invalid(f"{wish.option(route, hop)}.dev", hop.dev, f"a link of this node, for {route}")
+                raise Invalid(f"{desired.option(route, hop)}.dev", hop.dev, f"a link of this node, for {route}")
             allowed = neighbours.lack(route, hop)
             if allowed:
-                raise Invalid(f"{wish.option(route, hop)}.via", fields.show(hop.via), f"{allowed}, for {route}")
+                raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), f"{allowed}, for {route}")
     for route in _with_different(lambda route: (route.table, route.src, route.hops), (one for one in added if one.src)):
         allowed = neighbours.lack_of_source(route)
         if allowed:
-            raise Invalid(f"{wish.option(route)}.src", fields.show(route.src), f"{allowed}, for {route}")
+            raise Invalid(f"{desired.option(route)}.src", fields.show(route.src), f"{allowed}, for {route}")
 
 
 def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
@@ -391,7 +391,7 @@ def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route])
     return found.values()
 
 
-def _messages(changes: Changes, held: t.Sequence[Held], ours: int) -> tuple[list[Change], list[Change]]:
+def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:
     """A route of ours at the key of a new one is changed in one message: the key is never without a route.
 
     Of several at one key, which somebody appended, the kernel takes the first (fib_table_insert).
@@ -399,7 +399,7 @@ def _messages(changes: Changes, held: t.Sequence[Held], ours: int) -> tuple[list
     if not changes.added:
         return [], [Change(DELETE, route) for route in reversed(changes.removed)]
     first: dict[t.Any, Route] = {}
-    for item, protocol in held:
+    for item, protocol in current:
         if protocol == ours and not item.unread:
             first.setdefault(item.key, item)
     removed = set(changes.removed)

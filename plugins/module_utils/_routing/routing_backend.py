@@ -21,7 +21,7 @@ import struct
 import typing as t
 
 from .._core import fields
-from .._core.errors import Failure, Left
+from .._core.errors import Failure, ForeignChange
 from .._core.fields import ANY, IPV4, IPV6
 from .._netlink.attributes import attributes
 from .._platform import library
@@ -34,7 +34,7 @@ from .route import Hop, Route
 from .rule import Rule
 from .rule_order import Order
 
-Held = tuple[t.Any, int]  # a rule or a route, and its protocol
+Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 Opener = t.Callable[[], socket.socket]
 
 # include/uapi/linux/netlink.h, rtnetlink.h
@@ -145,11 +145,11 @@ class Refused(t.NamedTuple):
 class Netlink:
     """The edge."""
 
-    def rules(self) -> list[Held]:
+    def rules(self) -> list[Owned]:
         """Rules of both families in the kernel's order."""
         return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
 
-    def routes(self) -> list[Held]:
+    def routes(self) -> list[Owned]:
         """Routes of both families and all tables, of those at one key the one first that the kernel would replace."""
         names = self.links()
         bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
@@ -189,8 +189,8 @@ class Netlink:
         """What of a Restore or Rearrange is not as it should be, read anew. What is foreign by now is no part of that."""
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
-        held = self.rules()
-        found = [rule for rule, protocol in held if protocol == operation.protocol]
+        current = self.rules()
+        found = [rule for rule, protocol in current if protocol == operation.protocol]
         orders = _still_meant(operation, found)
         messages = rule_order.messages(found, orders)
         differences = [f"{rule} is not where it was" for rule in messages.added]
@@ -215,7 +215,7 @@ class Netlink:
         except BaseException as error:
             try:
                 self.perform(inverse(tuple(sent)))
-            except (Failure, Left) as trouble:
+            except (Failure, ForeignChange) as trouble:
                 raise Failure(f"{error}. It could not be undone: {trouble}") from error
             raise
 
@@ -254,7 +254,7 @@ class Netlink:
             route, owner = holders.get(change.item.key, (change.former, operation.protocol))
             if route.unread or owner != operation.protocol:
                 raise Failure(
-                    f"{change.item} can not be added, as {_held(route, owner)} has come to be there; run again"
+                    f"{change.item} can not be added, as {_current(route, owner)} has come to be there; run again"
                 )
 
     def _restore(self, send: Sender, operation: Restore) -> None:
@@ -263,13 +263,13 @@ class Netlink:
         if troubles:
             raise Failure("; ".join([*troubles, *left]))
         if left:
-            raise Left("; ".join(left))
+            raise ForeignChange("; ".join(left))
 
-    def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Held]:
+    def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Owned]:
         """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
         if not any(isinstance(change.item, Route) and change.verb != DELETE for change in changes):
             return {}
-        return {held[0].key: held for held in reversed(self.routes())}
+        return {current[0].key: current for current in reversed(self.routes())}
 
     def _differences(self, operation: Apply | Restore) -> list[str]:
         """A route that did not come back because its key is foreign by now is no difference: that was said."""
@@ -301,11 +301,11 @@ def _still_meant(operation: Arrange | Rearrange, found: t.Sequence[Rule]) -> lis
     return [order for order in orders if order.before or order.after]
 
 
-def _held(item: t.Any, owner: int) -> str:
+def _current(item: t.Any, owner: int) -> str:
     return f"{item} ({rt_names.owner([owner])})"
 
 
-def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tuple[tuple[Change, ...], list[str]]:
+def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tuple[tuple[Change, ...], list[str]]:
     """The changes, without the routes whose key another program has taken, which are said; what has gone is added."""
     changes, left = [], []
     for change in operation.changes:
@@ -314,7 +314,7 @@ def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Held]) -> tup
             continue
         route, owner = holders.get(change.item.key, (None, operation.protocol))
         if route is not None and (route.unread or owner != operation.protocol):
-            left.append(f"{_held(route, owner)}, so that {change.item} did not come back")
+            left.append(f"{_current(route, owner)}, so that {change.item} did not come back")
         else:
             changes.append(Change(ADD, change.item) if route is None else change)
     return tuple(changes), left

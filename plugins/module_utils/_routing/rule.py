@@ -172,7 +172,7 @@ def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
     Thousands of rules on a node differ in one address, and that is the last thing that the kernel says of a rule
     (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are the same before it are taken apart once.
     """
-    held: list[tuple[Rule, int]] = []
+    current: list[tuple[Rule, int]] = []
     seen: dict[bytes, _Likeness | None] = {}
     for body in bodies:
         size = _ADDRESS_BYTES[body[0]]
@@ -181,10 +181,10 @@ def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
             seen[start] = _likeness(body, address)
         like = seen[start]
         if like:
-            held.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
+            current.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
         else:
-            held.append(from_message(body))
-    return held
+            current.append(from_message(body))
+    return current
 
 
 class _Likeness(t.NamedTuple):

@@ -34,7 +34,7 @@ from .._core import fields
 from .rule import UNNAMED, Rule
 
 Place = tuple[int, int]  # family and priority
-Held = tuple[Rule, int]  # a rule and its protocol
+Owned = tuple[Rule, int]  # a rule and its protocol
 
 AS_MANY_AS_POSSIBLE = -1
 _NOT_COMPARED = {Rule._fields.index(name) for name in ("invert", "goto", "opaque")}  # when the kernel looks for a rule
@@ -144,7 +144,7 @@ def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.
     return count
 
 
-def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Held], protocol: int) -> dict[Rule, Held]:
+def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int) -> dict[Rule, Owned]:
     """Desired rules of ours that can not stand before a foreign one that does the work of a later one, with that.
 
     Only where it makes a difference to some packet. held: all rules, in the kernel's order.
@@ -159,7 +159,7 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Held], protocol: int) 
     lists: dict[Place, list[Rule]] = {}
     for rule in desired:
         lists.setdefault(rule.place, []).append(rule)
-    found: dict[Rule, Held] = {}
+    found: dict[Rule, Owned] = {}
     for rules in lists.values():
         theirs = {rule: foreign[rule] for rule in rules if rule in foreign and rule not in places}
         if theirs and len(theirs) < len(rules) and counts(rules):

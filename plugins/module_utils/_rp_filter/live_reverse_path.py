@@ -48,17 +48,17 @@ class LiveReversePath:
 
     def __init__(
         self,
-        edge: sysctl.Sysctl,
+        backend: sysctl.Sysctl,
         file_system: files.Files,
-        wish: Wish | None,
+        desired: Wish | None,
         holder: str,
         setting: str = RP_FILTER,
         configuration: t.Mapping[str, str] | None = None,
         file: managed_files.ManagedFiles | None = None,
     ) -> None:
-        self._edge = edge
+        self._backend = backend
         self._files = file_system
-        self._wish = wish
+        self._desired = desired
         self._holder = holder
         self._setting = setting
         self._configuration = configuration or {}
@@ -70,12 +70,12 @@ class LiveReversePath:
         file = self._record_file(()).observe()
         found = file.found[self._record]
         record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
-        links = self._edge.links()
+        links = self._backend.links()
         lines = self._applied(links, record)
         recorded = {entry.ifindex for entry in record}
         concerned = (link for link, index in links.items() if index in recorded or self._concerns(link))
         names = {ALL, DEFAULT, *(line.name for line in lines), *concerned}
-        read = {name: self._edge.read(key(name, self._setting)) for name in sorted(names)}
+        read = {name: self._backend.read(key(name, self._setting)) for name in sorted(names)}
         values = {name: value for name, value in read.items() if value is not None}
         if ALL not in values or DEFAULT not in values:
             raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
@@ -91,24 +91,24 @@ class LiveReversePath:
         recorded = {entry.ifindex or entry.name for entry in record}
         unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
         lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
-        return [line for line in lines if self._edge.has_applied(line.winner.path, links.get(line.name, 0))]
+        return [line for line in lines if self._backend.has_applied(line.winner.path, links.get(line.name, 0))]
 
     def _matters(self, entry: reverse_path.Entry) -> bool:
         """Whether there is a value to put back, or a pin that is wished for."""
-        return entry.value != entry.before or (self._wish is not None and self._wish.covers(entry.name))
+        return entry.value != entry.before or (self._desired is not None and self._desired.covers(entry.name))
 
     def _concerns(self, link: str) -> bool:
-        return self._wish is not None and (self._wish.raise_all or self._wish.covers(link))
+        return self._desired is not None and (self._desired.raise_all or self._desired.covers(link))
 
     def report(self, before: Settings, after: Settings) -> Interfaces:
         """The links that the wish is about, as they are and as they will be. Pure: nothing is read or planned for it."""
-        held = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
-        links = (link for link in before.links if (self._wish.covers(link) if self._wish else link in held))
+        current = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
+        links = (link for link in before.links if (self._desired.covers(link) if self._desired else link in current))
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
 
     def plan(self, observed: Observed) -> Plan:
         settings = observed.settings
-        difference = reverse_path.difference(self._wish, self._holder, settings)
+        difference = reverse_path.difference(self._desired, self._holder, settings)
         if not (observed.is_moving or difference.changes or difference.record != settings.record):
             difference = reverse_path.Difference((), observed.recorded, observed.recorded)
         announcing = self._record_file(difference.announced)
@@ -140,6 +140,6 @@ class LiveReversePath:
 
     def perform(self, operation: Operation) -> None:
         if isinstance(operation, t.get_args(sysctl.Operation)):
-            self._edge.perform(operation)
+            self._backend.perform(operation)
         else:
             self._files.perform(operation)

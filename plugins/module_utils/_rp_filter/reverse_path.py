@@ -119,7 +119,7 @@ def _can_match(word: str) -> bool:
 # The permanent plane
 
 
-def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+def sysctl_text(desired: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
     """The wish as a file of sysctl.d(5).
 
     links: those that are there. others: the texts of all files that are read besides, by path.
@@ -128,15 +128,20 @@ def sysctl_text(wish: Wish, links: t.Collection[str], others: t.Mapping[str, str
     it.
     """
     rest = sysctl_files.by_systemd(others)
-    lines = _raised(wish, rest, {path for path, text in others.items() if wish_in(text)}) if wish.raise_all else []
+    lines = (
+        _raised(desired, rest, {path for path, text in others.items() if wish_in(text)}) if desired.raise_all else []
+    )
     named = {_name(one) for one in rest.assignments if not one.is_glob}
-    explicit = {*wish.names, *(name for name in {*links, *named} if wish.covers(name) and not UNSAYABLE & {*name})}
-    for pattern, globs in wish.globs().items():
+    explicit = {
+        *desired.names,
+        *(name for name in {*links, *named} if desired.covers(name) and not UNSAYABLE & {*name}),
+    }
+    for pattern, globs in desired.globs().items():
         lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
-        lines += [_glob_line(one, wish.mode, rest) for one in globs]
-    lines += [f"{key(name)} = {wish.mode}" for name in sorted(explicit)]
-    wished = " ".join((*wish.names, *wish.patterns))
-    return "\n".join((f"{HEADING} {wish.mode_name} on: {wished}", *lines, ""))
+        lines += [_glob_line(one, desired.mode, rest) for one in globs]
+    lines += [f"{key(name)} = {desired.mode}" for name in sorted(explicit)]
+    wished = " ".join((*desired.names, *desired.patterns))
+    return "\n".join((f"{HEADING} {desired.mode_name} on: {wished}", *lines, ""))
 
 
 def wish_in(text: str) -> Wish | None:
@@ -167,18 +172,18 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
     return f"-{next(one for one in spellings if one not in taken)} = {value}"
 
 
-def _raised(wish: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
+def _raised(desired: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
     """Lines that lower conf/all, where other files set it too high for the wish, and that give its old value to all else.
 
     ours: paths of other sets. What they say is meant with the lower value, and its globs stay where they are among others.
     """
     found = rest.value(key(ALL)) or 0
-    if found <= wish.mode:
+    if found <= desired.mode:
         return []
     lines = []
     for one in rest.assignments:
         name, is_ours = _name(one), one.path in ours
-        if one.number is None or name in ("", *RESERVED) or wish.contains(name):
+        if one.number is None or name in ("", *RESERVED) or desired.contains(name):
             continue
         value = one.number if is_ours else max(found, one.number)
         if one.is_glob:
@@ -187,7 +192,7 @@ def _raised(wish: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str
             lines.append(f"{key(name)} = {value}")
     lo, default = rest.value(key("lo")), max(found, rest.value(key(DEFAULT)) or 0)
     lines += [f"{key('lo')} = {max(found, lo)}"] if lo is not None else []  # else it follows conf/default
-    return [*lines, f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {wish.mode}"]
+    return [*lines, f"{key(DEFAULT)} = {default}", f"{key(ALL)} = {desired.mode}"]
 
 
 class Overriding(t.NamedTuple):
@@ -199,7 +204,7 @@ class Overriding(t.NamedTuple):
 
 
 def overriding(
-    wish: Wish,
+    desired: Wish,
     path: str,
     files: t.Mapping[str, str],
     read: t.Callable[[t.Mapping[str, str]], sysctl_files.Configuration],
@@ -213,16 +218,16 @@ def overriding(
             yield Overriding(one.key.split("/")[3], winner, one.number or 0)
     globs = [one for one in both.assignments if one.is_glob and one.number is not None and _name(one)]
     later = globs[max((place for place, one in enumerate(globs, 1) if one.path == path), default=len(globs)) :]
-    for pattern, parts in wish.globs().items():
-        rivals = (one for one in later if one.number != wish.mode and _overlaps(_name(one), parts))
-        yield from (Overriding(pattern, one, wish.mode) for one in rivals)
+    for pattern, parts in desired.globs().items():
+        rivals = (one for one in later if one.number != desired.mode and _overlaps(_name(one), parts))
+        yield from (Overriding(pattern, one, desired.mode) for one in rivals)
     raised = {_name(one): one.number or 0 for one in ours.assignments if one.is_glob}
     for one in later:
-        if (one.number or 0) < raised.get(_name(one), 0) > wish.mode:
+        if (one.number or 0) < raised.get(_name(one), 0) > desired.mode:
             yield Overriding(_name(one), one, raised[_name(one)])
     winner = both.winner(key(ALL, setting))
-    if winner and (winner.number or 0) > wish.mode:
-        yield Overriding(ALL, winner, wish.mode)
+    if winner and (winner.number or 0) > desired.mode:
+        yield Overriding(ALL, winner, desired.mode)
 
 
 def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
@@ -351,29 +356,29 @@ class Difference(t.NamedTuple):
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
-def difference(wish: Wish | None, holder: str, settings: Settings) -> Difference:
+def difference(desired: Wish | None, holder: str, settings: Settings) -> Difference:
     """How the wish of ``holder`` is met; None lets go of all that it holds.
 
     Raises Refusal where conf/all or another holder is in the way.
     """
     entries = settings.entries(holder)
-    held = {name: entry for name, entry in entries.items() if entry.holder == holder}
-    ours = {name: entry for name, entry in held.items() if entry.is_ours(settings.values[name])}
-    targets = _targets(wish, entries, ours, holder, settings) if wish else {}
+    current = {name: entry for name, entry in entries.items() if entry.holder == holder}
+    ours = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
+    targets = _targets(desired, entries, ours, holder, settings) if desired else {}
     beside = settings.wishes_beside(holder)
     for name, target in targets.items():
         if target.wished and name in beside and target.value not in (beside[name].value, beside[name].next):
-            raise _held(dotted(name, settings.setting), target.value, beside[name])
+            raise _current(dotted(name, settings.setting), target.value, beside[name])
     takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
     changes = [change for change in takings if change]
     taken = {change.name: change.entry for change in changes if change.entry}
     left = {name: entry for name, entry in ours.items() if name not in targets}
-    if wish and not changes and not left:
+    if desired and not changes and not left:
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
 
     there = {0, *settings.links.values()}
-    gone = [one for one in settings.record if one.holder == holder and (wish is None or one.ifindex not in there)]
-    moving = {*left.values(), *gone, *(held[change.name] for change in changes if change.name in held)}
+    gone = [one for one in settings.record if one.holder == holder and (desired is None or one.ifindex not in there)]
+    moving = {*left.values(), *gone, *(current[change.name] for change in changes if change.name in current)}
     kept = [one for one in settings.record if one not in moving]
     announced = [one for one in gone if one not in left.values()]
     announced += [one._replace(next=one.before) for one in left.values()]
@@ -391,35 +396,35 @@ class _Target(t.NamedTuple):
 
 
 def _targets(
-    wish: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+    desired: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
 ) -> dict[str, _Target]:
     """Targets by name: of the links that the wish covers, and of what has to hold so that it is possible.
 
     ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
     """
-    wished = {link: _Target(wish.mode, True) for link in settings.links if wish.covers(link)}
+    wished = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
     found = settings.values[ALL]
     original = ours[ALL].before if ALL in ours else found
-    if original > wish.mode and not wish.raise_all:
-        raise _impossible(wish, original)
-    if original <= wish.mode:
+    if original > desired.mode and not desired.raise_all:
+        raise _impossible(desired, original)
+    if original <= desired.mode:
         # Whoever has changed conf/all since we lowered it saw the other links as they are now.
         is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
         kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
         return {**kept, **wished}
     # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
     kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
-    if found > wish.mode:
+    if found > desired.mode:
         lower = (name for name, value in settings.values.items() if value < found)
         kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
-    return {**kept, **wished, ALL: _Target(wish.mode)}
+    return {**kept, **wished, ALL: _Target(desired.mode)}
 
 
-def _impossible(wish: Wish, found: int) -> Refusal:
-    links = ", ".join((*wish.names, *wish.patterns))
+def _impossible(desired: Wish, found: int) -> Refusal:
+    links = ", ".join((*desired.names, *desired.patterns))
     return Refusal(
-        f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {wish.mode_name}"
-        f" ({wish.mode}) is not possible on {links} unless it is at most {wish.mode}. Nothing was changed. Lower it, or set"
+        f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"
+        f" ({desired.mode}) is not possible on {links} unless it is at most {desired.mode}. Nothing was changed. Lower it, or set"
         " raise_all to true: then every other link, and conf/default for links to come, is first raised to the value that it"
         " has by conf/all"
     )
@@ -438,7 +443,7 @@ def _taking(name: str, target: _Target, holder: str, settings: Settings, old: En
     return Change(name, found, target.value, entry)
 
 
-def _held(setting: str, wanted: int, entry: Entry) -> Refusal:
+def _current(setting: str, wanted: int, entry: Entry) -> Refusal:
     return Refusal(
         f"{setting} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
         " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"

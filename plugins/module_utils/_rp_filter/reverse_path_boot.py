@@ -51,14 +51,14 @@ def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collecti
     What they replaced is what a node without our files has.
     """
     rest = _without(files, ours)
-    wishes = {path: wish_in(files[path]) for path in {line.path for line in lines}}
+    desired_by_file = {path: wish_in(files[path]) for path in {line.path for line in lines}}
     is_default_ours = any(line.name == DEFAULT for line in lines)
     entries = []
     for name, path, winner in lines:
         if settings.values.get(name) == winner.number:
-            before, wish = _before(name, rest, is_default_ours, settings), wishes[path]
-            is_wished = wish is None or wish.covers(name)
-            entries.append(Entry(name, settings.ifindex(name), path, before, winner.number, None, is_wished))
+            before, desired = _before(name, rest, is_default_ours, settings), desired_by_file[path]
+            is_desired = desired is None or desired.covers(name)
+            entries.append(Entry(name, settings.ifindex(name), path, before, winner.number, None, is_desired))
     return tuple(entries)
 
 

@@ -21,9 +21,9 @@ class ReversePathLinks:
     """
 
     def __init__(
-        self, wish: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
+        self, desired: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
     ) -> None:
-        self._wish = wish
+        self._desired = desired
         self._links = links
         self._path = path
         self._is_immediate = is_immediate
@@ -31,11 +31,11 @@ class ReversePathLinks:
     def inspect(self) -> t.Iterable[str]:
         so = ", so there is nothing to set in the running kernel" if self._is_immediate else ""
         then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
-        for name in self._wish.names:
+        for name in self._desired.names:
             if name not in self._links:
                 yield f"There is no link {name}{so}; {then}.{self._advice(name)}"
-        for pattern in self._wish.patterns if self._is_immediate else ():
-            if not any(self._wish._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
+        for pattern in self._desired.patterns if self._is_immediate else ():
+            if not any(self._desired._replace(names=(), patterns=(pattern,)).covers(link) for link in self._links):
                 yield f"No link matches {pattern}{so}; {then}."
 
     def _advice(self, name: str) -> str:
@@ -48,12 +48,12 @@ class ReversePathLinks:
 class UnreadableRecord:
     """Warns of lines in the record at ``path`` that no run has written. Such a line is passed over."""
 
-    def __init__(self, edge: files.Files, path: str) -> None:
-        self._edge = edge
+    def __init__(self, backend: files.Files, path: str) -> None:
+        self._backend = backend
         self._path = path
 
     def inspect(self) -> t.Iterable[str]:
-        found = self._edge.read(self._path)
+        found = self._backend.read(self._path)
         numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
         if numbers:
             lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
@@ -72,13 +72,13 @@ class BootOrder:
 
     def __init__(
         self,
-        wish: reverse_path.Wish,
+        desired: reverse_path.Wish,
         path: str,
         files: t.Mapping[str, str],
         setting: str = reverse_path.RP_FILTER,
         is_chosen: bool = True,
     ) -> None:
-        self._wish = wish
+        self._desired = desired
         self._path = path
         self._files = files
         self._setting = setting
@@ -97,7 +97,7 @@ class BootOrder:
             ("At the next boot (systemd-sysctl)", sysctl_files.by_systemd),
             ("at the next `sysctl --system`", sysctl_files.by_procps),
         ):
-            for one in reverse_path.overriding(self._wish, self._path, self._files, read, self._setting):
+            for one in reverse_path.overriding(self._desired, self._path, self._files, read, self._setting):
                 occasions.setdefault(one, []).append(occasion)
         for one, when in occasions.items():
             yield self._warning(one, " and ".join(when))
@@ -108,11 +108,11 @@ class BootOrder:
         expected, remedy = f"{one.expected} is expected", "Remove that line"
         if one.name == reverse_path.ALL:
             expected = f"at most {expected}"
-        elif one.expected > self._wish.mode:  # what other links keep of conf/all
+        elif one.expected > self._desired.mode:  # what other links keep of conf/all
             expected = f"at least {expected}"
         if one.line.path == sysctl_files.LAST_OF_PROCPS:
             pass  # nothing is read after it
-        elif one.name == reverse_path.ALL and not self._wish.raise_all:
+        elif one.name == reverse_path.ALL and not self._desired.raise_all:
             remedy = f"{remedy}, or set raise_all to true"
         elif self._is_chosen:
             remedy = f"{remedy}, or choose a path whose name sorts after it"

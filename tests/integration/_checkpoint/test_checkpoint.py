@@ -363,8 +363,8 @@ def test_both_sides_tell_one_life_of_the_node_from_another_alike(node: Namespace
 
 def test_over_a_connection_that_proves_nothing_the_user_is_told_or_names_a_command(node: NamespaceNode) -> None:
     def run(**options: Any) -> dict[str, Any]:
-        wish = {"interfaces": ["eth0"], "mode": "loose", "checkpoint": 20, **options}
-        return adhoc.run(node, "kubenode.datapath.rp_filter", wish, check=False, diff=True, timeout=120)
+        desired = {"interfaces": ["eth0"], "mode": "loose", "checkpoint": 20, **options}
+        return adhoc.run(node, "kubenode.datapath.rp_filter", desired, check=False, diff=True, timeout=120)
 
     before = state(node)
     failed = run(checkpoint_command="false")
@@ -423,11 +423,11 @@ def test_what_others_have_changed_meanwhile_stays_and_is_said(lab: Lab) -> None:
 
 
 def test_a_former_table_comes_back(node: NamespaceNode) -> None:
-    wish = {"primary_interface": "eth0", "pod_interfaces": ["veth*"]}
+    desired = {"primary_interface": "eth0", "pod_interfaces": ["veth*"]}
     node.run(["nft", "add", "table", "ip", "theirs"])
-    assert node.module("nftables_connmark", wish)["changed"]
+    assert node.module("nftables_connmark", desired)["changed"]
     before = state(node)
-    arm(node, "nftables_connmark", **wish, mark="0x100", strict=True)
+    arm(node, "nftables_connmark", **desired, mark="0x100", strict=True)
     assert state(node)["nft"] != before["nft"]
     assert ask(node, "rollback")["state"] == "rolled back"
     assert state(node) == before and watchdogs(node) == []
@@ -453,9 +453,9 @@ def leaves_by_eth1(node: NamespaceNode) -> bool:
     return done.returncode == 0 and sent() == before + 1
 
 
-@pytest.mark.parametrize("wish", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
+@pytest.mark.parametrize("desired", [{"rules": []}, {"state": "absent"}], ids=["emptied", "absent"])
 def test_a_roll_back_gives_rules_of_one_priority_their_order_back_and_packets_their_way(
-    node: NamespaceNode, wish: dict[str, Any]
+    node: NamespaceNode, desired: dict[str, Any]
 ) -> None:
     overlapping = [
         {"priority": 700, "from": "10.0.1.254", "table": 1003},
@@ -470,7 +470,7 @@ def test_a_roll_back_gives_rules_of_one_priority_their_order_back_and_packets_th
     assert not node.module("policy_routes", {"rules": overlapping, "routes": way})["failed"]
     assert leaves_by_eth1(node)
     before = rules(node)
-    arm(node, **wish)
+    arm(node, **desired)
     assert rules(node) != before and not leaves_by_eth1(node)
     told = report(node)
     assert rules(node) == before and leaves_by_eth1(node)
@@ -514,12 +514,12 @@ exec @REAL@ "$@"
 
 @pytest.mark.parametrize("is_deaf", [False, True], ids=["ends when told", "is killed"])
 def test_a_run_that_hangs_is_ended_at_the_deadline_and_taken_back(node: NamespaceNode, is_deaf: bool) -> None:
-    wish = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True, "checkpoint": 5}
+    desired = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True, "checkpoint": 5}
     before = state(node)
     with node.replace_program("/usr/sbin/nft", HANGS):
         started = time.monotonic()
         through = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"] if is_deaf else []
-        result = node.module("nftables_connmark", wish, through=through)
+        result = node.module("nftables_connmark", desired, through=through)
         assert result["failed"] and 4.5 < time.monotonic() - started < 5 + LATE + (5.5 if is_deaf else 0)
     wait_until(lambda: not is_there(node, ARMED), "not armed")
     assert state(node) == before
@@ -532,13 +532,13 @@ WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher"
 def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
     """All at once: the way back is the same for each, and takes its five seconds."""
     way = {"table": 1003, "dev": "eth0"}
-    wish = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
+    desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
     with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:
         before = [state(node) for node in lab.nodes]
         for number, node in enumerate(lab.nodes, 1):
             node.write("/run/messages", "")
             through = ["sh", "-c", WATCH, "sh", watched.__file__, "/run/messages", str(number)]
-            assert node.module("policy_routes", {**wish, "checkpoint": 5}, through=through)["failed"]
+            assert node.module("policy_routes", {**desired, "checkpoint": 5}, through=through)["failed"]
             assert state(node) != before[number - 1]
             node.remove("/run/messages")
         reports = [report(node) for node in lab.nodes]

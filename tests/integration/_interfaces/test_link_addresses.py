@@ -57,7 +57,7 @@ def one(address: str, dev: str = "eth1") -> list[dict[str, str]]:
     return [{"dev": dev, "address": address}]
 
 
-def held(node: NamespaceNode, dev: str = "eth1") -> list[str]:
+def current(node: NamespaceNode, dev: str = "eth1") -> list[str]:
     """The link's own addresses, in the kernel's order."""
     found = json.loads(node.run_from_host(["ip", "-j", "address", "show", "dev", dev]))[0]["addr_info"]
     return [f"{entry['local']}/{entry['prefixlen']}" for entry in found if entry["scope"] == "global"]
@@ -77,7 +77,7 @@ def test_create_modify_delete(node: NamespaceNode, steps: Steps) -> None:
         "kept": 1,
         "satisfied_by": [],
     }
-    assert not node.exists(UNIT.format("eth1.100")) and held(node, "eth1.100") == []
+    assert not node.exists(UNIT.format("eth1.100")) and current(node, "eth1.100") == []
     assert steps.four(state="absent", addresses=ADDRESSES[:1])["addresses"]["kept"] == 2
     steps.four(state="absent")
 
@@ -95,11 +95,11 @@ def test_units_are_named_as_systemd_escapes_links(node: NamespaceNode, steps: St
 
 def test_planes_are_apart(node: NamespaceNode, steps: Steps) -> None:
     steps.four(addresses=ADDRESSES, immediate=False)
-    assert held(node) == [] and node.exists(UNIT.format("eth1"))
+    assert current(node) == [] and node.exists(UNIT.format("eth1"))
     steps.four(addresses=ADDRESSES, permanent=False)
-    assert held(node) == ["10.0.1.10/32", "2001:db8:1::10/128"]
+    assert current(node) == ["10.0.1.10/32", "2001:db8:1::10/128"]
     steps.four(state="absent", immediate=False)
-    assert held(node) == ["10.0.1.10/32", "2001:db8:1::10/128"] and not node.exists(UNIT.format("eth1"))
+    assert current(node) == ["10.0.1.10/32", "2001:db8:1::10/128"] and not node.exists(UNIT.format("eth1"))
 
 
 @pytest.mark.parametrize("theirs", ["10.0.1.10/24", "10.0.1.10/32", "2001:db8:1::10/64", "10.0.1.10/32 noprefixroute"])
@@ -121,7 +121,7 @@ def test_others_addresses_survive_also_in_a_prefix_of_ours(node: NamespaceNode) 
     steps.run()
     node.ip(["address add 10.0.1.77/24 dev eth1", "address add 10.0.9.9/24 dev eth1"])
     steps.four(state="absent")
-    assert sorted(held(node)) == ["10.0.1.77/24", "10.0.9.9/24"]
+    assert sorted(current(node)) == ["10.0.1.77/24", "10.0.9.9/24"]
 
 
 def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps: Steps) -> None:
@@ -138,7 +138,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     steps.run(addresses=one("10.0.1.10"))
     steps.run(addresses=one("10.0.1.20/24"))
     steps.run(addresses=one("10.0.1.30/24"))
-    assert held(node) == ["10.0.1.30/24"]
+    assert current(node) == ["10.0.1.30/24"]
     steps.run(state="absent")
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     units = "/etc/systemd/system"
@@ -157,7 +157,7 @@ def test_a_change_under_a_checkpoint_is_taken_back_with_the_routes_that_went_wit
     node.ip(["route add default via 10.0.1.1 dev eth1 onlink table 1003"])
     before = node.snapshot()
     assert steps.run(addresses=ADDRESSES, checkpoint=60)["checkpoint_armed"]
-    assert held(node) == ["10.0.1.10/32", "2001:db8:1::10/128"]
+    assert current(node) == ["10.0.1.10/32", "2001:db8:1::10/128"]
     answer = json.loads(node.run(["sh", COMMAND, "rollback"]).stdout)
     assert answer["state"] == "rolled back" and "Could not be undone" not in answer["told"]
     node.run(["rm", "-r", "/run/kubenode-checkpoint"])
@@ -174,14 +174,14 @@ def test_what_somebody_has_removed_comes_again_and_what_he_put_in_its_place_is_h
     node.ip(["address delete 10.0.1.10/32 dev eth1", "address add 10.0.1.10/32 dev eth1"])
     assert steps.run(addresses=one("10.0.1.10"))["addresses"]["satisfied_by"] == ["10.0.1.10/32 dev eth1"]
     steps.run(state="absent")
-    assert held(node) == ["10.0.1.10/32"]
+    assert current(node) == ["10.0.1.10/32"]
     node.ip(["address delete 10.0.1.10/32 dev eth1"])
 
 
 def test_a_link_that_was_down_keeps_ipv4_and_a_run_brings_ipv6_back(node: NamespaceNode, steps: Steps) -> None:
     steps.run(addresses=ADDRESSES[:2])
     node.ip(["link set eth1 down", "link set eth1 up"])
-    assert held(node) == ["10.0.1.10/32"]
+    assert current(node) == ["10.0.1.10/32"]
     assert steps.run(addresses=ADDRESSES[:2])["addresses"]["added"] == ["2001:db8:1::10/128 dev eth1"]
 
 
@@ -191,10 +191,10 @@ def test_json_text_is_taken(steps: Steps) -> None:
 
 
 def test_a_link_to_come_is_for_the_permanent_plane(node: NamespaceNode, steps: Steps) -> None:
-    wish = [*ADDRESSES[:1], {"dev": "eth9", "address": "10.0.9.10"}]
-    told = steps.refused(addresses=wish)
+    desired = [*ADDRESSES[:1], {"dev": "eth9", "address": "10.0.9.10"}]
+    told = steps.refused(addresses=desired)
     assert "addresses[1].dev must be a link of this node, or immediate be false; 'eth9' was given" in told
-    assert steps.run(addresses=wish, immediate=False)["changed"]
+    assert steps.run(addresses=desired, immediate=False)["changed"]
 
 
 @pytest.mark.parametrize(
@@ -237,10 +237,10 @@ def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> N
         ["10.0.1.10/32 dev eth1"],
         ["10.0.1.10/32 dev ens6"],
     )
-    assert not any("10.0.1.10" in line for line in held(node, "ens6"))
+    assert not any("10.0.1.10" in line for line in current(node, "ens6"))
     node.ip(["link set eth1 name ens7"])
     assert steps.four(state="absent")["addresses"]["removed"] == ["10.0.1.10/32 dev ens7"]
-    assert not any("10.0.1.10" in line for line in held(node, "ens7"))
+    assert not any("10.0.1.10" in line for line in current(node, "ens7"))
 
 
 def test_what_a_killed_run_left_of_a_unit_or_of_the_record_goes(node: NamespaceNode, steps: Steps) -> None:

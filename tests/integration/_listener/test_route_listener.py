@@ -142,7 +142,7 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
     run(node, **WISH)
     before = ours(node)
     node.ip([f"rule delete priority {WISH['rules'][0]['priority']}"])
-    held = subprocess.Popen(
+    current = subprocess.Popen(
         entering.command(node.pid, node.namespaces, ["flock", "--no-fork", "/run/kubenode.lock", "sleep", "60"])
     )
     try:
@@ -150,12 +150,12 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
         with listening(node, tmp_path) as listener:
             assert "READY=1" in listener.said and ours(node) != before
             assert "a run holds the lock" in listener.log
-            held.kill()
-            held.wait()
+            current.kill()
+            current.wait()
             assert eventually(lambda: ours(node) == before, 10.0), listener.log
     finally:
-        held.kill()
-        held.wait()
+        current.kill()
+        current.wait()
 
 
 # What can happen, as commands for a shell, one after the other: after each but the last, something waits.

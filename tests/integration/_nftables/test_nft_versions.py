@@ -20,7 +20,7 @@ from lab.steps import Steps
 NFT = "/usr/sbin/nft"
 
 
-class Held(NamedTuple):
+class Owned(NamedTuple):
     """A module that holds a table. ``others``: options that make it another table, each."""
 
     module: str
@@ -30,13 +30,13 @@ class Held(NamedTuple):
 
 
 TABLES = [
-    Held(
+    Owned(
         "nftables_probe_snat",
         "ip6 azureSLBProbe",
         {},
         ({"priority": -290}, {"probes": [{"source": "fe80::10", "translated": "2001:db8::10"}]}),
     ),
-    Held(
+    Owned(
         "nftables_connmark",
         "inet kubenodeReturnPath",
         {"primary_interface": "eth0", "pod_interfaces": ["veth-*", "a2345678901234*", "a23456789012345"]},
@@ -77,35 +77,37 @@ def node(lab: Lab, suite: str) -> NamespaceNode:
     return use(lab.node("node1"), suite)
 
 
-@pytest.fixture(params=TABLES, ids=lambda held: held.module)
-def held(request: pytest.FixtureRequest) -> Held:
-    found: Held = request.param
+@pytest.fixture(params=TABLES, ids=lambda current: current.module)
+def current(request: pytest.FixtureRequest) -> Owned:
+    found: Owned = request.param
     return found
 
 
 @pytest.fixture
-def steps(node: NamespaceNode, held: Held) -> Steps:
-    return Steps(node, held.module, held.options)
+def steps(node: NamespaceNode, current: Owned) -> Steps:
+    return Steps(node, current.module, current.options)
 
 
 def changed(steps: Steps, **options: Any) -> bool:
     return bool(steps.run(**options)["changed"])
 
 
-def test_a_table_comes_changes_and_goes(node: NamespaceNode, held: Held, steps: Steps) -> None:
+def test_a_table_comes_changes_and_goes(node: NamespaceNode, current: Owned, steps: Steps) -> None:
     clean = node.snapshot()
     assert changed(steps) and not changed(steps)
-    for other in held.others:
+    for other in current.others:
         assert changed(steps, **other) and not changed(steps, **other)
     assert changed(steps, state="absent") and not changed(steps, state="absent")
     assert node.snapshot() == clean
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS.values(), ids=ALTERATIONS.keys())
-def test_what_was_altered_is_seen_and_put_right(node: NamespaceNode, held: Held, steps: Steps, alteration: str) -> None:
+def test_what_was_altered_is_seen_and_put_right(
+    node: NamespaceNode, current: Owned, steps: Steps, alteration: str
+) -> None:
     changed(steps)
     good = node.snapshot()
-    node.run(["nft", alteration.format(table=held.table)])
+    node.run(["nft", alteration.format(table=current.table)])
     assert changed(steps) and not changed(steps)
     assert node.snapshot() == good
 

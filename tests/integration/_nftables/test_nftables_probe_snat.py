@@ -285,9 +285,9 @@ def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
 def test_two_runs_with_different_wishes_leave_one_of_them_whole(node: NamespaceNode) -> None:
     wishes: list[dict[str, Any]] = [{"priority": -290}, {"priority": -280}]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda wish: node.module("nftables_probe_snat", wish), wishes * 2))
+        results = list(pool.map(lambda desired: node.module("nftables_probe_snat", desired), wishes * 2))
     assert not [result["msg"] for result in results if result["failed"]]
-    assert [run(node, check=True, **wish)["changed"] for wish in wishes].count(False) == 1
+    assert [run(node, check=True, **desired)["changed"] for desired in wishes].count(False) == 1
 
 
 def test_an_nft_that_dies_after_its_work_is_taken_back(node: NamespaceNode) -> None:
@@ -314,14 +314,14 @@ def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -
 def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
     run(node)
     old = node.snapshot()["nft"]
-    wish = {"priority": -290}
+    desired = {"priority": -290}
     with node.break_program("/usr/sbin/nft", call=call, action=action):
-        assert node.module("nftables_probe_snat", wish)["failed"]
+        assert node.module("nftables_probe_snat", desired)["failed"]
     between = node.snapshot()["nft"]
-    assert run(node, **wish)["changed"]
+    assert run(node, **desired)["changed"]
     new = node.snapshot()["nft"]
     assert between in (old, new)
-    assert not run(node, **wish)["changed"]
+    assert not run(node, **desired)["changed"]
 
 
 # System calls by which files come and go, and in which state they do.

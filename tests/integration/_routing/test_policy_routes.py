@@ -292,17 +292,17 @@ def test_absent_with_lists_takes_those_alone(node: NamespaceNode) -> None:
 
 
 def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: NamespaceNode) -> None:
-    wish = [{"table": 1003, "to": "10.11.0.0/16", "via": "10.0.1.1"}]
-    done = four_steps(node, routes=wish)
+    desired = [{"table": 1003, "to": "10.11.0.0/16", "via": "10.0.1.1"}]
+    done = four_steps(node, routes=desired)
     assert done["routes"]["added"] == ["ip route 10.11.0.0/16 via 10.0.1.1 dev eth1 table 1003"]
     assert '"via": "10.0.1.1", "scope": "global"}' in node.read(PATH)
     node.ip(["route del 10.11.0.0/16 table 1003", "route add 10.0.1.1 dev eth0"])  # by a prefix longer than eth1's
     assert json.loads(boot(node, sys.executable).stdout)["added"]
     assert "10.11.0.0/16 via 10.0.1.1 dev eth0 table 1003 proto 75" in shown(node, "route")
-    assert not run(node, routes=wish)["changed"]
+    assert not run(node, routes=desired)["changed"]
     node.ip(["route del 10.0.1.1 dev eth0"])
-    assert run(node, routes=wish, check=True)["routes"]["added"] == done["routes"]["added"]
-    four_steps(node, state="absent", routes=wish)
+    assert run(node, routes=desired, check=True)["routes"]["added"] == done["routes"]["added"]
+    four_steps(node, state="absent", routes=desired)
     assert "proto 75" not in "".join(shown(node, "route"))
 
 
@@ -337,14 +337,14 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     node: NamespaceNode, call: str
 ) -> None:
     clean = node.snapshot()
-    other, wish = "/etc/kubenode/moved.json", {"rules": RULES[:2], "routes": ROUTES[:2]}
-    run(node, path=other, **wish)
+    other, desired = "/etc/kubenode/moved.json", {"rules": RULES[:2], "routes": ROUTES[:2]}
+    run(node, path=other, **desired)
     moved = node.snapshot()
-    ways: list[dict[str, Any]] = [{"path": other, **wish}, {"state": "absent"}, {"state": "absent", "path": other}]
+    ways: list[dict[str, Any]] = [{"path": other, **desired}, {"state": "absent"}, {"state": "absent", "path": other}]
     for number in range(1, 40):
         run(node, state="absent")
-        run(node, **wish)
-        if not killed_below_etc(node, call, number, path=other, **wish):
+        run(node, **desired)
+        if not killed_below_etc(node, call, number, path=other, **desired):
             assert number > 1, f"no run was killed at {call}"
             break
         way = ways[number % len(ways)]
@@ -423,14 +423,14 @@ def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishe
     wishes = [one, other]
     kill, was_killed = 1, True
     while was_killed:
-        wish = wishes[kill % 2]
-        done, messages = watched_run(node, kill, **wish)
+        desired = wishes[kill % 2]
+        done, messages = watched_run(node, kill, **desired)
         was_killed = done["rc"] == -9
         assert was_killed == (len(messages) == kill)
         path = node.run(["ip", "route", "get", "198.51.100.9", "from", "10.0.1.254"]).stdout
         assert re.search("via 10.0.1.[12] dev eth1", path), path
-        run(node, **wish)
-        assert not run(node, **wish)["changed"]
+        run(node, **desired)
+        assert not run(node, **desired)["changed"]
         kill += 1
     assert kill > 5
 
@@ -441,8 +441,8 @@ def test_interrupted_at_any_message_all_is_undone(node: NamespaceNode) -> None:
     messages, last = ["24"], 0
     while len(messages) > last:
         last += 1
-        wish = {"rules": [*RULES[5:], *OTHER_RULES], "routes": [*OTHER_ROUTES, *ROUTES[4:]]}
-        done, messages = watched_run(node, last, "SIGINT", permanent=False, **wish)
+        desired = {"rules": [*RULES[5:], *OTHER_RULES], "routes": [*OTHER_ROUTES, *ROUTES[4:]]}
+        done, messages = watched_run(node, last, "SIGINT", permanent=False, **desired)
         assert done["failed"] == (len(messages) > last), done
         if done["failed"]:
             assert node.snapshot() == before
@@ -505,11 +505,14 @@ def test_rules_of_one_priority_are_held_in_the_order_given(node: NamespaceNode) 
 def test_a_set_that_moves_is_undone_to_the_former_order_wherever_it_is_interrupted(node: NamespaceNode) -> None:
     run(node, rules=OVERLAPPING, permanent=False)
     before = node.snapshot()
-    wish = {"rules": [*reversed(OVERLAPPING[1:]), {"priority": 700, "iif": "eth0", "table": 1003}], "permanent": False}
+    desired = {
+        "rules": [*reversed(OVERLAPPING[1:]), {"priority": 700, "iif": "eth0", "table": 1003}],
+        "permanent": False,
+    }
     messages, last = ["32"], 0
     while len(messages) > last:
         last += 1
-        done, messages = watched_run(node, last, "SIGINT", **wish)
+        done, messages = watched_run(node, last, "SIGINT", **desired)
         assert done["failed"] == (len(messages) > last), done
         assert not done["failed"] or node.snapshot() == before
     assert last >= 5
@@ -659,12 +662,12 @@ JUDGE = """
 import json, subprocess, sys
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import errors
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 def planned(route):
     try:
-        state = PolicyState(Netlink(), policy.from_options(75, None, [route], rt_names.TABLES))
+        state = LivePolicy(Netlink(), policy.from_options(75, None, [route], rt_names.TABLES))
         state.plan(state.observe())
     except errors.Invalid as invalid:
         return str(invalid)
@@ -950,13 +953,13 @@ def test_pyroute2_is_carried_once_where_it_is_needed_and_goes_with_the_last_set(
     if node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
         pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
     clean = node.snapshot()
-    wish = {"rules": RULES, "routes": ROUTES}
+    desired = {"rules": RULES, "routes": ROUTES}
     assert play(state="absent") == 0 and play(rules=[]) == 0 and libraries(node) == []
-    assert play("--check", **wish) == 1 and node.snapshot() == clean
-    assert play(**wish) == 1
+    assert play("--check", **desired) == 1 and node.snapshot() == clean
+    assert play(**desired) == 1
     (carried,) = libraries(node)
     assert re.match(r"pyroute2-[0-9.]+-[0-9a-f]{16} 700 0 ", carried)
-    assert play(**wish) == 0
+    assert play(**desired) == 0
     assert play(rules=RULES[:1]) == 1 and play(rules=RULES[:1], protocol=76) == 1
     assert libraries(node) == [carried]
     assert boot(node).returncode == 0

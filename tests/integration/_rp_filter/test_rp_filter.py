@@ -298,12 +298,12 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
     node.write("/etc/sysctl.d/50-others.conf", others)
     boot(node)
     clean = node.snapshot()
-    wish = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
-    run(node, **wish)
+    desired = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
+    run(node, **desired)
     booted = boot(node)
     assert effective(node)["eth0"] == 0
     before = node.snapshot()
-    assert not booted.run(**wish)["changed"] and node.snapshot() == before
+    assert not booted.run(**desired)["changed"] and node.snapshot() == before
     if planes[0] == "permanent":  # the file goes first, and with it what tells of the boot
         booted.four(state="absent", immediate=False)
         booted.four(state="absent")
@@ -420,12 +420,14 @@ KILLED_AT = ("write", "rename", "mkdir", "unlink")
 def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
     """The run is killed at the first such system call on our paths, at the second, and so on, until it ends unharmed."""
     write(node, all=1, default=0)
-    wish = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
+    desired = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
     clean = node.snapshot()
-    run(node, **wish)
+    run(node, **desired)
     made = node.snapshot()
     options, back, start, goal = (
-        (wish, {"state": "absent"}, clean, made) if state == "present" else ({"state": "absent"}, wish, made, clean)
+        (desired, {"state": "absent"}, clean, made)
+        if state == "present"
+        else ({"state": "absent"}, desired, made, clean)
     )
     for number in range(1, 40):
         run(node, **back)

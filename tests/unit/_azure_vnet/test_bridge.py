@@ -14,7 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_message
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import Apply
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import Link, Scene
@@ -85,8 +85,8 @@ def test_the_nic_is_the_port_that_is_no_pods(links: list[Link], name: str | None
     try:
         found = bridge.nic_of(scene, AZURE0, name)
         said = found.name if found else ""
-    except Problem as problem:
-        said = str(problem)
+    except DatapathError as error:
+        said = str(error)
     assert expected in said
 
 

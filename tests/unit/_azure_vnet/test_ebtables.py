@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables_backend as edge
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Held, Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables_backend as backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Owned, Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 
 # A rule as azure-vnet writes it, and as tools list it: ebtables-nft 1.8.7 to 1.8.11, ebtables-legacy 2.0.11 with --Lmac2 and
@@ -151,8 +151,8 @@ def of(number: int) -> Rule:
     return Rule(f"-p IPv4 -i eth0 --ip-dst 10.0.0.{number} -j dnat --to-dst a2:00:00:00:00:{number:02x}")
 
 
-def held(handle: int, number: int) -> Held:
-    return Held(handle, b"eth0\0..ip" + bytes((10, 0, 0, number)) + b"..dnat" + bytes((0xA2, 0, 0, 0, 0, number)))
+def current(handle: int, number: int) -> Owned:
+    return Owned(handle, b"eth0\0..ip" + bytes((10, 0, 0, number)) + b"..dnat" + bytes((0xA2, 0, 0, 0, 0, number)))
 
 
 PAIRS = {
@@ -171,7 +171,7 @@ PAIRS = {
 def test_a_listed_rule_is_paired_where_it_is_certain(
     listed: list[int], kernel: list[tuple[int, int]], handles: list[int | None]
 ) -> None:
-    assert ebtables.pair([of(one) for one in listed], [held(*one) for one in kernel]) == handles
+    assert ebtables.pair([of(one) for one in listed], [current(*one) for one in kernel]) == handles
 
 
 @settings(deadline=None)
@@ -192,7 +192,7 @@ def test_whatever_comes_and_goes_meanwhile_no_rule_is_taken_for_another(numbers:
 
     listed = disturbed(list(first.items()), 100)
     after = disturbed(list(listed), 200)
-    stable = [held(handle, number) for handle, number in after if handle in first]
+    stable = [current(handle, number) for handle, number in after if handle in first]
     handles = ebtables.pair([of(number) for _handle, number in listed], stable)
     told = {place: handle for place, handle in enumerate(handles) if handle is not None}
     assert told == {place: listed[place][0] for place in told} and len(handles) == len(listed)
@@ -254,13 +254,13 @@ def test_the_lock_of_another_program_is_waited_for_and_then_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lock"
-    monkeypatch.setattr(edge, "LOCK", str(path))
-    monkeypatch.setattr(edge, "PATIENCE", 0.1)
-    with path.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(Failure, match=f"{path}, the lock of ebtables-legacy, was held"), edge._lock():
+    monkeypatch.setattr(backend, "LOCK", str(path))
+    monkeypatch.setattr(backend, "PATIENCE", 0.1)
+    with path.open("w") as current:
+        fcntl.flock(current, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match=f"{path}, the lock of ebtables-legacy, was held"), backend._lock():
             pytest.fail("two hold it")
-    with edge._lock():
+    with backend._lock():
         pass
 
 
@@ -302,7 +302,7 @@ def test_whole_addresses_and_names_of_links_tell_a_rule(text: str) -> None:
 
 def test_rules_that_differ_in_one_address_are_not_taken_for_each_other() -> None:
     rules = [Rule(f"-p IPv4 --ip-dst 10.240.0.{last} -j DROP") for last in (4, 5)]
-    kernel = [Held(7, b"\0" + bytes((10, 240, 0, 5)) + b"\0")]
+    kernel = [Owned(7, b"\0" + bytes((10, 240, 0, 5)) + b"\0")]
     assert ebtables.pair(rules, kernel) == [None, 7]
 
 

@@ -262,12 +262,14 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(
         machine = Machine(tmp_path / str(last), build).prepare(former)
         before = tree(machine.root)
 
-        def failing(edge: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform, at: int = last) -> None:
+        def failing(
+            backend: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform, at: int = last
+        ) -> None:
             nonlocal performed
             performed += 1
             if performed == at:
                 raise Failure("No space left on device")
-            perform(edge, operation)
+            perform(backend, operation)
 
         with monkeypatch.context() as patch:
             patch.setattr(RootedFiles, "perform", failing)
@@ -286,10 +288,10 @@ def test_absent_needs_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     clean = tree(Machine(tmp_path / "clean", build).root)
     machine = Machine(tmp_path / "full", build).prepare([ELSEWHERE])
 
-    def full(edge: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform) -> None:
+    def full(backend: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform) -> None:
         if isinstance(operation, files.Put):
             raise Failure("No space left on device")
-        perform(edge, operation)
+        perform(backend, operation)
 
     monkeypatch.setattr(RootedFiles, "perform", full)
     assert machine.hold(None) and tree(machine.root) == clean
@@ -323,14 +325,14 @@ def failing_and_killed(
     performed = 0
     perform = RootedFiles.perform
 
-    def ending(edge: RootedFiles, operation: t.Any) -> None:
+    def ending(backend: RootedFiles, operation: t.Any) -> None:
         nonlocal performed
         performed += 1
         if performed == fails:
             raise Failure("No space left on device")
         if performed >= fails + dies:
             raise Killed
-        perform(edge, operation)
+        perform(backend, operation)
 
     with monkeypatch.context() as patch:
         patch.setattr(RootedFiles, "perform", ending)
@@ -372,9 +374,9 @@ def test_a_changed_text_at_the_same_path_needs_no_record(tmp_path: Path, monkeyp
     written: list[str] = []
     perform = RootedFiles.perform
 
-    def noting(edge: RootedFiles, operation: t.Any) -> None:
+    def noting(backend: RootedFiles, operation: t.Any) -> None:
         written.append(operation.path)
-        perform(edge, operation)
+        perform(backend, operation)
 
     monkeypatch.setattr(RootedFiles, "perform", noting)
     run(table(tmp_path, ONE, True, script="two"))

@@ -28,7 +28,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_ar
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Missing, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
+    Failure,
+    Invalid,
+    MissingLibrary,
+    Refusal,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
 from unit.fakes import FakeUnits, RootedFiles
@@ -256,12 +261,12 @@ def test_a_unit_keeps_its_interpreter_while_that_lasts_and_nothing_else_changes(
 ) -> None:
     first, second = programs("opt/first"), programs("opt/second")
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
-    edge, systemd = RootedFiles(tmp_path), FakeUnits(tmp_path)
+    backend, systemd = RootedFiles(tmp_path), FakeUnits(tmp_path)
 
     def run(python: str, unit: t.Callable[[str], BootUnit] = asking) -> str:
         monkeypatch.setattr(sys, "executable", python)
-        chosen = interpreter(edge, systemd, unit)
-        converge([EnabledUnit(edge, systemd, unit(chosen), wish=True, starts=True)], {Plane.PERMANENT})
+        chosen = interpreter(backend, systemd, unit)
+        converge([EnabledUnit(backend, systemd, unit(chosen), desired=True, starts=True)], {Plane.PERMANENT})
         return chosen
 
     assert run(first) == first
@@ -287,11 +292,11 @@ class Boot:
         self.units = FakeUnits(root)
 
     def hold(self, program: str, script: str = "a") -> bool:
-        edge = RootedFiles(self.root)
+        backend = RootedFiles(self.root)
         at = str(self.root / "etc/kubenode/t.pyz")
         unit = asking(sys.executable)._replace(rehearsal=("/bin/sh", at, "rehearse"))
-        loaded = ManagedFiles(edge, [text("/etc/kubenode/t", script), text("/etc/kubenode/t.pyz", program)])
-        enabled = EnabledUnit(edge, self.units, unit, wish=True, starts=True)
+        loaded = ManagedFiles(backend, [text("/etc/kubenode/t", script), text("/etc/kubenode/t.pyz", program)])
+        enabled = EnabledUnit(backend, self.units, unit, desired=True, starts=True)
         return converge([RehearsedUnit(loaded, enabled, unit)], {Plane.PERMANENT}).changed
 
     def files(self) -> list[str]:
@@ -329,7 +334,7 @@ def test_a_library_that_only_the_boot_lacks_is_asked_for(tmp_path: Path) -> None
     causes: list[BaseException | None] = [failed.value]
     while causes[-1] is not None:
         causes.append(causes[-1].__cause__)
-    assert any(isinstance(cause, Missing) for cause in causes)
+    assert any(isinstance(cause, MissingLibrary) for cause in causes)
 
 
 # The path

@@ -41,12 +41,12 @@ class Node:
         self.units = FakeUnits(root, is_running)
 
     def hold(
-        self, unit: BootUnit, *, wish: bool = True, starts: bool = True, check: bool = False, fails: bool = False
+        self, unit: BootUnit, *, desired: bool = True, starts: bool = True, check: bool = False, fails: bool = False
     ) -> Outcome:
         self.units.systemd.asked.clear()
         is_resident = unit.name == ROUTES.name
-        held = EnabledUnit(RootedFiles(self.root), self.units, unit, wish, starts, is_resident)
-        return converge([held, *([Broken()] if fails else [])], {Plane.PERMANENT}, check=check)
+        current = EnabledUnit(RootedFiles(self.root), self.units, unit, desired, starts, is_resident)
+        return converge([current, *([Broken()] if fails else [])], {Plane.PERMANENT}, check=check)
 
     @property
     def asked(self) -> list[str]:
@@ -185,7 +185,7 @@ def test_without_systemd_a_unit_is_placed_alone(tmp_path: Path) -> None:
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     node = Node(tmp_path, is_running=False)
     assert node.hold(ROUTES).changed and not node.hold(ROUTES).changed
-    assert node.hold(ROUTES, wish=False).changed
+    assert node.hold(ROUTES, desired=False).changed
 
 
 def test_a_resident_is_restarted_with_another_program_and_stopped(node: Node) -> None:
@@ -196,7 +196,7 @@ def test_a_resident_is_restarted_with_another_program_and_stopped(node: Node) ->
     other = loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "3")
     assert node.hold(other).changed
     assert node.asked == ["daemon-reload", f"restart {other.name}"]
-    assert node.hold(other, wish=False).changed
+    assert node.hold(other, desired=False).changed
     assert node.asked == ["daemon-reload", f"stop {other.name}"]
     assert node.units.systemd.states == {} and not node.files()
 
@@ -205,9 +205,9 @@ def test_absent_ends_a_resident_whose_file_went_with_a_killed_run(node: Node) ->
     node.hold(ROUTES)
     for path in [*node.root.rglob("kubenode-policy-routes-75*")]:
         path.unlink()
-    assert node.hold(ROUTES, wish=False).changed
+    assert node.hold(ROUTES, desired=False).changed
     assert not node.units.is_active(ROUTES.name)
-    assert not node.hold(ROUTES, wish=False).changed
+    assert not node.hold(ROUTES, desired=False).changed
 
 
 def test_a_run_that_fails_later_leaves_systemd_as_it_was(node: Node) -> None:
@@ -217,7 +217,7 @@ def test_a_run_that_fails_later_leaves_systemd_as_it_was(node: Node) -> None:
     node.hold(ROUTES)
     for change in (loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "2"), ROUTES):
         with pytest.raises(Failure):
-            node.hold(change, wish=change is not ROUTES, fails=True)
+            node.hold(change, desired=change is not ROUTES, fails=True)
         assert node.units.verdict(ROUTES.name) is Verdict.ACTIVE
         assert not node.hold(ROUTES).changed
 

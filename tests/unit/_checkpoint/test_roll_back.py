@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot import uni
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend, rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, Entry, RolledBack
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Left
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import ForeignChange
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, process, sysctl
@@ -49,7 +49,7 @@ def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
 
 def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(self: t.Any, operation: t.Any) -> None:
-        raise Left("a route of another program")
+        raise ForeignChange("a route of another program")
 
     monkeypatch.setattr(sysctl.Sysctl, "perform", leave)
     monkeypatch.setattr(sysctl.Sysctl, "read", lambda self, key: 1)
@@ -83,7 +83,7 @@ TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
 def test_a_table_is_compared_without_its_counters(
     monkeypatch: pytest.MonkeyPatch, shown: str, wanted: str, differences: list[str]
 ) -> None:
-    edge = nft_backend.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
-    monkeypatch.setattr(edge, "read", lambda family, name: shown or None)
-    monkeypatch.setattr(edge, "text", lambda family, name: shown)
-    assert edge.verify(nft_backend.Replace("ip", "x", wanted)) == differences
+    backend = nft_backend.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
+    monkeypatch.setattr(backend, "read", lambda family, name: shown or None)
+    monkeypatch.setattr(backend, "text", lambda family, name: shown)
+    assert backend.verify(nft_backend.Replace("ip", "x", wanted)) == differences

@@ -153,37 +153,37 @@ CASES: dict[str, tuple[str, list[Entry], list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("layout", "enis", "rules", "routes"), CASES.values(), ids=CASES.keys())
 def test_each_layout_is_that_of_its_cni(layout: str, enis: list[Entry], rules: list[str], routes: list[str]) -> None:
-    wish = eni_layout.wish(layout, enis)
-    wanted = policy.from_options(75, wish.rules, wish.routes, {"main": 254})
+    desired = eni_layout.desired(layout, enis)
+    wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
     assert [str(rule) for rule in wanted.rules or ()] == rules
     assert [str(route) for route in wanted.routes or ()] == routes
 
 
 @pytest.mark.parametrize("case", [case for name, case in CASES.items() if "card" not in name])
 def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], list[str], list[str]]) -> None:
-    wish = eni_layout.wish(*case[:2])
-    wanted = policy.from_options(75, wish.rules, wish.routes, {"main": 254})
+    desired = eni_layout.desired(*case[:2])
+    wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
     assert layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
 
 
 def test_custom_takes_another_mark_and_other_priorities() -> None:
     enis = [GIVEN_PRIMARY, {**GIVEN, "pods": ["10.0.1.11"]}]
-    wish = eni_layout.wish("custom", enis, "0x100/0x300", {"to_pod": 700, "mark": "701", "from_pod": 702})
-    assert [rule["priority"] for rule in wish.rules] == [701, 700, 702]
-    assert (wish.rules[0]["fwmark"], wish.mark, wish.mask) == ("0x100/0x300", "0x100", "0x300")
-    assert (wish.primary_interface, wish.pod_interfaces, wish.marks_itself) == ("eth0", [], False)
+    desired = eni_layout.desired("custom", enis, "0x100/0x300", {"to_pod": 700, "mark": "701", "from_pod": 702})
+    assert [rule["priority"] for rule in desired.rules] == [701, 700, 702]
+    assert (desired.rules[0]["fwmark"], desired.mark, desired.mask) == ("0x100/0x300", "0x100", "0x300")
+    assert (desired.primary_interface, desired.pod_interfaces, desired.marks_itself) == ("eth0", [], False)
 
 
 def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_given() -> None:
     third = {**SECOND, "name": "eth2", "ipv4": [], "ipv6": ["fd00:2::10"]}
     for layout in ("aws_vpc_cni", "cilium", "terway"):
-        assert eni_layout.wish(layout, [DUAL_PRIMARY, DUAL_SECOND, ABSENT, third]).addresses == [
+        assert eni_layout.desired(layout, [DUAL_PRIMARY, DUAL_SECOND, ABSENT, third]).addresses == [
             {"dev": "eth1", "address": "10.0.1.10"}
         ]
 
 
 def test_who_marks_by_itself_is_told() -> None:
-    marks = {name: eni_layout.wish(name, [PRIMARY]).marks_itself for name in eni_layout.LAYOUTS}
+    marks = {name: eni_layout.desired(name, [PRIMARY]).marks_itself for name in eni_layout.LAYOUTS}
     assert marks == {"aws_vpc_cni": True, "cilium": True, "terway": False, "custom": False}
 
 
@@ -229,4 +229,4 @@ def test_bad_input_is_named_with_what_is_allowed(
     layout: str, enis: t.Any, options: dict[str, t.Any], told: str
 ) -> None:
     with pytest.raises(Invalid, match=f"^{told}"):
-        eni_layout.wish(layout, enis, **options)
+        eni_layout.desired(layout, enis, **options)

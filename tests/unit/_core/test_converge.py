@@ -14,7 +14,12 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plan, Plane, Step, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Problem, Refusal, Uncertain
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
+    DatapathError,
+    Failure,
+    Refusal,
+    Uncertain,
+)
 
 BOTH = set(Plane)
 
@@ -30,11 +35,11 @@ class Put:
 class Shelf:
     """A resource of keys and values that behaves; it can be told to say no, to lose a write, or to be interrupted."""
 
-    def __init__(self, name: str, wish: dict[str, str], plane: Plane = Plane.IMMEDIATE) -> None:
+    def __init__(self, name: str, desired: dict[str, str], plane: Plane = Plane.IMMEDIATE) -> None:
         self.name = name
         self.plane = plane
-        self.wish = wish
-        self.values = dict.fromkeys(wish, "old")
+        self.desired = desired
+        self.values = dict.fromkeys(desired, "old")
         self.performed: list[Put] = []
         self.says_no: set[Put] = set()
         self.loses: set[Put] = set()
@@ -45,9 +50,9 @@ class Shelf:
         return dict(self.values)
 
     def plan(self, observed: dict[str, str]) -> Plan:
-        keys = [key for key in self.wish if observed[key] != self.wish[key]]
-        steps = [Step(f"put {key}", Put(key, self.wish[key]), Put(key, observed[key])) for key in keys]
-        return Plan(tuple(steps), before=f"{observed}\n", after=f"{self.wish}\n")
+        keys = [key for key in self.desired if observed[key] != self.desired[key]]
+        steps = [Step(f"put {key}", Put(key, self.desired[key]), Put(key, observed[key])) for key in keys]
+        return Plan(tuple(steps), before=f"{observed}\n", after=f"{self.desired}\n")
 
     def perform(self, operation: Put) -> None:
         self.performed.append(operation)
@@ -190,10 +195,10 @@ def test_a_plan_that_can_not_be_made_changes_nothing() -> None:
     shelves = two_shelves()
 
     def no_plan(observed: dict[str, str]) -> Plan:
-        raise Problem("this can not be")
+        raise DatapathError("this can not be")
 
     shelves[1].plan = no_plan  # type: ignore[method-assign]
-    with pytest.raises(Problem, match="this can not be"):
+    with pytest.raises(DatapathError, match="this can not be"):
         converge(shelves, BOTH)
     assert shelves[0].performed == []
 

@@ -21,15 +21,15 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change
     DELLINK,
     HEADER,
     NEWLINK,
-    Interest,
-    Watch,
+    Dependencies,
+    EventFilter,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.metadata_poll import (
     FIRST,
     LAST,
     LONGEST,
     SETTLING,
-    Inquiry,
+    MetadataPoll,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
@@ -94,9 +94,9 @@ def test_the_question_has_one_normal_form_which_is_its_own(given: dict[str, t.An
     ],
 )
 def test_a_bad_question_is_named_with_what_is_allowed(given: dict[str, t.Any], told: str) -> None:
-    with pytest.raises(Invalid) as problem:
+    with pytest.raises(Invalid) as error:
         question(**given)
-    assert str(problem.value).startswith(told)
+    assert str(error.value).startswith(told)
 
 
 # What follows from an answer
@@ -104,10 +104,11 @@ def test_a_bad_question_is_named_with_what_is_allowed(given: dict[str, t.Any], t
 
 def test_a_boot_and_a_run_record_the_same() -> None:
     """The run is told what the filter says, the boot computes it; the listener reads the record of either."""
-    told = eni_layout.wish("aws_vpc_cni", NODE)
+    told = eni_layout.desired("aws_vpc_cni", NODE)
     found = discovery.found(AWS, NODE)
     run, boot = (
-        policy.from_options(75, wish.rules, wish.routes, TABLES)._replace(enis=AWS).text() for wish in (told, found)
+        policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(enis=AWS).text()
+        for desired in (told, found)
     )
     assert run == boot
     assert found.unfit == {}
@@ -175,20 +176,20 @@ def link(kind: int, number: int, name: str, of_kind: str = "", device: int = ETH
     ],
 )
 def test_a_card_is_a_link_that_a_cloud_may_know(message: bytes, is_card: bool) -> None:
-    watch = Watch(75, Interest(pods=["eni*", "vlan*"]))
+    watch = EventFilter(75, Dependencies(pods=["eni*", "vlan*"]))
     assert watch.concern(message) is None  # by itself it loses nothing
     assert watch.cards == (frozenset([Card(3, "eth1", "02:00:00:00:00:03")]) if is_card else frozenset())
 
 
 def test_cards_are_counted_only_where_the_set_follows_from_them() -> None:
-    watch = Watch(75, Interest())
+    watch = EventFilter(75, Dependencies())
     watch.concern(link(NEWLINK, 3, "eth1"))
     assert watch.cards == frozenset()
 
 
 def test_a_card_that_goes_or_gets_another_name_is_another_set() -> None:
     eth1 = (3, "eth1", "02:00:00:00:00:03")
-    watch = Watch(75, Interest(cards=[eth1], pods=[]))
+    watch = EventFilter(75, Dependencies(cards=[eth1], pods=[]))
     assert watch.cards == {Card(*eth1)}
     watch.concern(link(NEWLINK, 3, "eth1"))
     assert watch.cards == {Card(*eth1)}
@@ -202,7 +203,7 @@ def test_a_card_that_goes_or_gets_another_name_is_another_set() -> None:
 
 ETH0, ETH1 = Card(2, "eth0", "02:00:00:00:00:00"), Card(3, "eth1", "02:00:00:00:00:01")
 ONE, BOTH = frozenset([ETH0]), frozenset([ETH0, ETH1])
-SETTLED = Inquiry().asked(ONE, 100.0, is_answered=True, is_complete=True)
+SETTLED = MetadataPoll().asked(ONE, 100.0, is_answered=True, is_complete=True)
 
 
 def test_an_idle_node_asks_nobody() -> None:

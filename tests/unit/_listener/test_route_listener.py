@@ -24,7 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener.backof
     QUIET,
     Backoff,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import Interest, Watch
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import Dependencies, EventFilter
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 
 # Messages as the kernel builds them
@@ -68,7 +68,7 @@ def address(kind: int, index: int, text: str) -> bytes:
 NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
 REPLACE, CLONED, BRIDGE = 0x100, 0x200, 7
 SOURCE = (socket.inet_aton("10.0.1.5"), 32)
-QUIET_SET = Interest({"eth1": (7, True), "eth2": (0, False)}, [1003], ["0a000101"])
+QUIET_SET = Dependencies({"eth1": (7, True), "eth2": (0, False)}, [1003], ["0a000101"])
 OPEN = QUIET_SET._replace(
     open=[
         change_event.rule_key(socket.AF_INET, 700, SOURCE, (b"", 0)),
@@ -77,7 +77,7 @@ OPEN = QUIET_SET._replace(
 )
 WAITING = QUIET_SET._replace(waits=True)
 
-MATTERS: dict[str, tuple[Interest, bytes, str]] = {
+MATTERS: dict[str, tuple[Dependencies, bytes, str]] = {
     "our rule goes": (QUIET_SET, rule(DELRULE, 75), "a rule was removed"),
     "a rule of our protocol comes": (QUIET_SET, rule(NEWRULE, 75), "a rule with our protocol was added"),
     "our route goes": (QUIET_SET, route(DELROUTE, 75), "a route was removed"),
@@ -101,7 +101,7 @@ MATTERS: dict[str, tuple[Interest, bytes, str]] = {
         "an address is new",
     ),
 }
-LEAVES: dict[str, tuple[Interest, bytes]] = {
+LEAVES: dict[str, tuple[Dependencies, bytes]] = {
     "another's rule goes": (QUIET_SET, rule(DELRULE, 4)),
     "another's rule comes": (OPEN, rule(NEWRULE, 4)),
     "another's rule of another priority goes": (OPEN, rule(DELRULE, 2, 701)),
@@ -123,19 +123,19 @@ LEAVES: dict[str, tuple[Interest, bytes]] = {
 
 
 @pytest.mark.parametrize(("interest", "data", "what"), MATTERS.values(), ids=MATTERS.keys())
-def test_what_matters_is_told_and_by_whom(interest: Interest, data: bytes, what: str) -> None:
-    concern = Watch(75, interest).concern(data)
+def test_what_matters_is_told_and_by_whom(interest: Dependencies, data: bytes, what: str) -> None:
+    concern = EventFilter(75, interest).concern(data)
     assert concern and concern.what == what
     assert concern.port == (0 if data[4] in (NEWLINK, NEWADDR) else 812)
 
 
 @pytest.mark.parametrize(("interest", "data"), LEAVES.values(), ids=LEAVES.keys())
-def test_what_leaves_the_set_as_it_is_is_not_looked_at(interest: Interest, data: bytes) -> None:
-    assert Watch(75, interest).concern(data) is None
+def test_what_leaves_the_set_as_it_is_is_not_looked_at(interest: Dependencies, data: bytes) -> None:
+    assert EventFilter(75, interest).concern(data) is None
 
 
 def test_a_link_matters_once_for_each_change() -> None:
-    watch = Watch(75, QUIET_SET)
+    watch = EventFilter(75, QUIET_SET)
     said = [
         watch.concern(link(*one))
         for one in (
@@ -151,7 +151,7 @@ def test_a_link_matters_once_for_each_change() -> None:
 
 
 def contests(data: bytes) -> bool:
-    concern = Watch(75, WAITING).concern(data)
+    concern = EventFilter(75, WAITING).concern(data)
     assert concern
     return concern.is_contest
 
@@ -164,7 +164,7 @@ def test_only_a_program_that_changes_our_rules_and_routes_contests_them() -> Non
     assert not any(contests(data[:12] + u32(0) + data[16:]) for data in programs)  # the port of the kernel
     others = [link(NEWLINK, "eth1", 7, False), link(DELLINK, "eth1", 7, True), address(DELADDR, 7, "10.0.1.1")]
     assert not any(map(contests, [*others, address(NEWADDR, 7, "10.0.1.9"), route(NEWROUTE, 2, 254)]))
-    assert not change_event.Concern("a rule of another program was removed", 812).is_contest
+    assert not change_event.ChangeEvent("a rule of another program was removed", 812).is_contest
 
 
 # Pauses
@@ -220,11 +220,11 @@ RULES: list[dict[str, t.Any]] = [
 TABLES = {"main": 254}
 
 
-def wish(rules: list[dict[str, t.Any]] | None = None, routes: list[dict[str, t.Any]] | None = None) -> policy.Policy:
+def desired(rules: list[dict[str, t.Any]] | None = None, routes: list[dict[str, t.Any]] | None = None) -> policy.Policy:
     return policy.from_options(75, rules, routes, TABLES)
 
 
-def held(items: t.Iterable[t.Any] | None, protocol: int) -> list[readiness.Held]:
+def current(items: t.Iterable[t.Any] | None, protocol: int) -> list[readiness.Owned]:
     return [(item, protocol) for item in items or ()]
 
 
@@ -235,7 +235,7 @@ def waits(
     protocol: int = THEIRS,
 ) -> list[str]:
     found = there or policy.Policy()
-    surroundings = readiness.Surroundings(held(found.rules, protocol), held(found.routes, protocol), links or {})
+    surroundings = readiness.Surroundings(current(found.rules, protocol), current(found.routes, protocol), links or {})
     ready = readiness.split(wished, surroundings)
     assert len(ready.waiting) + len(ready.policy.rules or ()) + len(ready.policy.routes or ()) == len(
         [*(wished.rules or ()), *(wished.routes or ())]
@@ -251,68 +251,68 @@ NO_LINK = "there is no link eth1"
 
 
 def test_all_is_loaded_where_all_is_there() -> None:
-    assert waits(wish(RULES, ROUTES), links=UP) == []
+    assert waits(desired(RULES, ROUTES), links=UP) == []
 
 
 def test_without_a_link_its_routes_wait_and_the_rules_that_lead_to_them_alone() -> None:
-    assert waits(wish(RULES, ROUTES)) == [NO_LINK, NO_LINK, "table 1003 is empty"]
-    assert waits(wish(RULES, ROUTES), links=DOWN)[0] == "link eth1 is down"
+    assert waits(desired(RULES, ROUTES)) == [NO_LINK, NO_LINK, "table 1003 is empty"]
+    assert waits(desired(RULES, ROUTES), links=DOWN)[0] == "link eth1 is down"
 
 
 def test_a_table_that_is_not_empty_gets_its_rules() -> None:
-    assert waits(wish(RULES, [*ROUTES, BLACKHOLE])) == [NO_LINK, NO_LINK]
-    assert waits(wish(RULES, ROUTES), wish([], [BLACKHOLE])) == [NO_LINK, NO_LINK]
+    assert waits(desired(RULES, [*ROUTES, BLACKHOLE])) == [NO_LINK, NO_LINK]
+    assert waits(desired(RULES, ROUTES), desired([], [BLACKHOLE])) == [NO_LINK, NO_LINK]
 
 
 def test_what_is_there_is_kept_whatever_it_would_need() -> None:
-    assert waits(wish(RULES, ROUTES), wish(RULES, ROUTES), protocol=OURS) == []
-    assert waits(wish(RULES, ROUTES), wish(RULES, None), protocol=OURS) == [NO_LINK, NO_LINK]
+    assert waits(desired(RULES, ROUTES), desired(RULES, ROUTES), protocol=OURS) == []
+    assert waits(desired(RULES, ROUTES), desired(RULES, None), protocol=OURS) == [NO_LINK, NO_LINK]
 
 
 def test_a_gateway_must_be_a_neighbour_by_anybodys_route() -> None:
     reason = "no route says that 10.0.1.1 is a neighbour on eth1"
-    assert waits(wish(None, ROUTES[:1]), links=UP) == [reason]
+    assert waits(desired(None, ROUTES[:1]), links=UP) == [reason]
     near = {"table": "main", "to": "10.0.1.0/24", "dev": "eth1"}
-    assert waits(wish(None, ROUTES[:1]), wish(None, [near]), UP) == []
-    assert waits(wish(None, [{**ROUTES[0], "onlink": True}]), links=UP) == []
-    assert waits(wish(None, [{**ROUTES[0], "via": "fe80::1"}]), links=UP) == []
+    assert waits(desired(None, ROUTES[:1]), desired(None, [near]), UP) == []
+    assert waits(desired(None, [{**ROUTES[0], "onlink": True}]), links=UP) == []
+    assert waits(desired(None, [{**ROUTES[0], "via": "fe80::1"}]), links=UP) == []
 
 
 def test_a_source_must_be_an_address_of_the_node() -> None:
-    assert waits(wish(None, [SOURCED]), links=UP) == ["10.0.1.9 is no address of this node"]
-    assert waits(wish(None, [SOURCED]), wish(None, [LOCAL]), UP) == []
+    assert waits(desired(None, [SOURCED]), links=UP) == ["10.0.1.9 is no address of this node"]
+    assert waits(desired(None, [SOURCED]), desired(None, [LOCAL]), UP) == []
 
 
 def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_the_routes_link() -> None:
     """net/ipv6/addrconf.c, ipv6_chk_addr: the link is compared for addresses of link scope alone."""
     sourced = {"table": 1003, "to": "fd07::/64", "dev": "eth1", "src": "fd01::9"}
     local = {"table": 255, "to": "fd01::9", "type": "local", "dev": "eth0"}
-    assert waits(wish(None, [sourced]), links=UP) == ["fd01::9 is no address of this node"]
-    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == []
+    assert waits(desired(None, [sourced]), links=UP) == ["fd01::9 is no address of this node"]
+    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == []
     sourced, local = {**sourced, "src": "fe80::9"}, {**local, "to": "fe80::9"}
-    assert waits(wish(None, [sourced]), wish(None, [local]), UP) == ["fe80::9 is no address of this node on eth1"]
-    assert waits(wish(None, [sourced]), wish(None, [{**local, "dev": "eth1"}]), UP) == []
+    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == ["fe80::9 is no address of this node on eth1"]
+    assert waits(desired(None, [sourced]), desired(None, [{**local, "dev": "eth1"}]), UP) == []
 
 
 def test_what_anothers_object_keeps_out_waits_for_it_to_go() -> None:
     rule_, route_ = {**RULES[0], "table": 1009}, {**ROUTES[1], "dev": "eth0"}
-    assert waits(wish(RULES[:1]), wish([rule_])) == [
+    assert waits(desired(RULES[:1]), desired([rule_])) == [
         "ip rule 701: from 10.0.1.5 lookup 1009 is there and belongs to protocol kernel"
     ]
-    (reason,) = waits(wish(None, ROUTES[1:]), wish(None, [route_]), UP)
+    (reason,) = waits(desired(None, ROUTES[1:]), desired(None, [route_]), UP)
     assert reason.endswith("is there and belongs to protocol kernel")
 
 
 def test_a_goto_waits_for_where_it_leads() -> None:
     jumps = [{"priority": 10, "goto": 20}, {"priority": 20, "goto": 701}, RULES[0]]
-    assert waits(wish(jumps, ROUTES)) == [
+    assert waits(desired(jumps, ROUTES)) == [
         NO_LINK,
         NO_LINK,
         "there is no rule 20",
         "there is no rule 701",
         "table 1003 is empty",
     ]
-    assert waits(wish(jumps, ROUTES), links=UP) == []
+    assert waits(desired(jumps, ROUTES), links=UP) == []
 
 
 def test_links_are_those_of_all_hops() -> None:
@@ -321,7 +321,7 @@ def test_links_are_those_of_all_hops() -> None:
         "to": "default",
         "nexthops": [{"via": "10.0.1.1", "dev": "eth1"}, {"via": "10.0.2.1", "dev": "eth2"}],
     }
-    assert readiness.links(wish(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
+    assert readiness.links(desired(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
 
 
 def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_same(

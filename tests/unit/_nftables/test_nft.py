@@ -122,7 +122,9 @@ def test_a_statement_of_another_shape_is_foreign(statement: t.Any) -> None:
 # A node without nft
 
 
-def survey(wish: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool) -> tuple[list[str], list[str]]:
+def survey(
+    desired: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> tuple[list[str], list[str]]:
     """The warnings of a run, and its error."""
 
     def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
@@ -131,7 +133,7 @@ def survey(wish: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check:
     monkeypatch.setattr(process, "find", lambda _program: None)
     monkeypatch.setattr(kernel, "is_ready", lambda _module: False)
     warnings: list[str] = []
-    live = LiveTable(Nft(run, warnings.append), "ip6", "azureSLBProbe", wish)
+    live = LiveTable(Nft(run, warnings.append), "ip6", "azureSLBProbe", desired)
     try:
         converge([live], {Plane.IMMEDIATE}, check=check)
     except Failure as failure:

@@ -41,13 +41,13 @@ class Node:
         self.units = FakeUnits(root, is_running)
 
     def package(self, minimum: str | None = "0.9.8") -> package_resource.InstalledPackage:
-        wish = version.wanted("minimum_version", minimum) if minimum else None
+        desired = version.wanted("minimum_version", minimum) if minimum else None
         return package_resource.InstalledPackage(
-            t.cast(packages.Packages, self.manager), self.files, t.cast(t.Any, self.units), self.manager.nft, wish
+            t.cast(packages.Packages, self.manager), self.files, t.cast(t.Any, self.units), self.manager.nft, desired
         )
 
-    def mask(self, wish: bool) -> MaskedUnit:
-        return MaskedUnit(self.files, t.cast(t.Any, self.units), UNIT, wish)
+    def mask(self, desired: bool) -> MaskedUnit:
+        return MaskedUnit(self.files, t.cast(t.Any, self.units), UNIT, desired)
 
     def run(self, resource: t.Any, check: bool = False) -> Outcome:
         return converge([resource], {Plane.PERMANENT}, check=check)
@@ -176,15 +176,15 @@ def test_a_foreign_nft_that_hides_the_package_is_refused(node: Node, monkeypatch
 
 @pytest.mark.parametrize("kind", [packages.Install, packages.Upgrade, packages.Remove])
 def test_the_service_is_held_whenever_the_package_changes(node: Node, kind: type) -> None:
-    held = []
-    node.manager.changing = lambda: held.append(HOLD in node.units.loaded)
+    current = []
+    node.manager.changing = lambda: current.append(HOLD in node.units.loaded)
     if kind is packages.Upgrade:
         node.manager.packages = {"nftables": "0.9.3-2"}
     node.run(node.package())
     if kind is packages.Remove:
         node.run(node.package(None))
     assert isinstance(node.manager.performed[-1], kind)
-    assert held and all(held)
+    assert current and all(current)
     assert not node.units.loaded
     assert not node.files.is_folder(os.path.dirname(HOLD))
 
@@ -196,13 +196,13 @@ def test_without_systemd_nothing_is_held(tmp_path: Path, manager: FakePackages) 
 
 
 def test_an_installation_that_fails_is_taken_back_with_the_service_held(node: Node) -> None:
-    before, held = node.tree(), []
-    node.manager.changing = lambda: held.append(HOLD in node.units.loaded)
+    before, current = node.tree(), []
+    node.manager.changing = lambda: current.append(HOLD in node.units.loaded)
     node.manager.fails = (packages.Install,)
     with pytest.raises(Failure, match="install nftables, failed: dpkg: no. What was done before it was undone"):
         node.run(node.package())
     assert [type(done) for done in node.manager.performed] == [packages.Install, packages.Remove]
-    assert held == [True, True]
+    assert current == [True, True]
     assert node.tree() == before
     assert not node.units.loaded
 
@@ -252,8 +252,8 @@ def test_mask_and_unmask(node: Node) -> None:
 def test_a_mask_of_somebody_else_satisfies_and_stays(node: Node) -> None:
     node.files.perform(files.Put(MASK, files.Target("/dev/null")))
     before = node.tree()
-    for wish in (True, False):
-        assert not node.run(node.mask(wish)).changed
+    for desired in (True, False):
+        assert not node.run(node.mask(desired)).changed
     assert node.tree() == before
 
 
@@ -358,10 +358,10 @@ def test_the_manager_is_the_distributions_own(
 
 
 def test_without_a_manager_the_error_says_what_the_system_is() -> None:
-    edge = packages.Packages(Script({}), {"ID": "flatcar", "PRETTY_NAME": "Flatcar 4152"}, 0)
-    assert edge.name is None
+    backend = packages.Packages(Script({}), {"ID": "flatcar", "PRETTY_NAME": "Flatcar 4152"}, 0)
+    assert backend.name is None
     with pytest.raises(Refusal, match="this is Flatcar 4152, .* Nothing was changed"):
-        edge.installed("nftables")
+        backend.installed("nftables")
 
 
 # What each manager is told
@@ -370,7 +370,7 @@ LISTED = "Available Packages\nnftables.x86_64    1:1.0.9-1.azl3  base\nnftables.
 POLICY = "nftables:\n  Installed: (none)\n  Candidate: 1.0.6-2+deb12u2\n  Version table:\n"
 
 
-def edge(
+def backend(
     manager: packages.Manager, script: Script, monkeypatch: pytest.MonkeyPatch, patience: float = 0
 ) -> packages.Packages:
     monkeypatch.setattr(packages, "manager_of", lambda release: manager._replace(locks=(), listing_locks=()))
@@ -393,7 +393,7 @@ def test_the_newest_version_in_the_index(
     manager: packages.Manager, listing: str, candidate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script({" ".join(manager.available): [(0, listing, "")]})
-    assert edge(manager, script, monkeypatch).candidate("nftables") == candidate
+    assert backend(manager, script, monkeypatch).candidate("nftables") == candidate
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_the_installed_version(
     manager: packages.Manager, answer: tuple[int, str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script({" ".join(manager.installed[:1]): [answer]})
-    assert edge(manager, script, monkeypatch).installed("nftables") == expected
+    assert backend(manager, script, monkeypatch).installed("nftables") == expected
 
 
 @pytest.mark.parametrize("manager", packages.MANAGERS, ids=lambda manager: manager.name)
@@ -420,7 +420,7 @@ def test_a_file_that_the_mirror_has_replaced_is_found_after_one_refresh(
 ) -> None:
     gone = (1, "", "E: Failed to fetch http://mirror/nftables.deb  404  Not Found\n")
     script = Script({" ".join(manager.install): [gone, (0, "", "")]})
-    edge(manager, script, monkeypatch).perform(packages.Install("nftables"))
+    backend(manager, script, monkeypatch).perform(packages.Install("nftables"))
     assert script.asked == [[*manager.install, "nftables"], [*manager.refresh], [*manager.install, "nftables"]]
 
 
@@ -430,20 +430,20 @@ def test_another_failure_is_final_and_repeats_the_answer(
 ) -> None:
     script = Script({" ".join(manager.upgrade): [(1, "", "W: noise\nE: Held packages were changed\n")]})
     with pytest.raises(Failure, match=f"{manager.upgrade[0]}: E: Held packages were changed"):
-        edge(manager, script, monkeypatch).perform(packages.Upgrade("nftables"))
+        backend(manager, script, monkeypatch).perform(packages.Upgrade("nftables"))
     assert len(script.asked) == 1
 
 
 def test_a_configuration_that_was_changed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for verified, command in (("??5?????? c /etc/nftables.conf\n", "--remove"), ("", "--purge")):
         script = Script({"dpkg-query": [(0, "installed 1.0.6-2", "")], "--verify": [(0, verified, "")]})
-        edge(packages.APT, script, monkeypatch).perform(packages.Remove("nftables"))
+        backend(packages.APT, script, monkeypatch).perform(packages.Remove("nftables"))
         assert script.asked[-1] == ["dpkg", command, "nftables"]
 
 
 def test_what_is_not_installed_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"rpm --query": [(1, "", "")]})
-    edge(packages.TDNF, script, monkeypatch).perform(packages.Remove("nftables"))
+    backend(packages.TDNF, script, monkeypatch).perform(packages.Remove("nftables"))
     assert len(script.asked) == 1
 
 
@@ -456,7 +456,7 @@ def test_a_command_that_does_not_end_is_named_without_its_environment(monkeypatc
     monkeypatch.setattr(packages.process, "find", lambda _name: "/usr/bin/env")
     sleeping = packages.APT._replace(install=("sleep",))
     run = functools.partial(packages.process.run, seconds=0.2, completes=True)
-    manager = edge(sleeping, t.cast(Script, run), monkeypatch)
+    manager = backend(sleeping, t.cast(Script, run), monkeypatch)
     named = r"^/usr/bin/env sleep 60 \(process \d+\) did not end within 0.2 s and was killed\. .*, or raise command_timeout$"
     with pytest.raises(Uncertain, match=named):
         manager.perform(packages.Install("60"))
@@ -464,13 +464,13 @@ def test_a_command_that_does_not_end_is_named_without_its_environment(monkeypatc
 
 def test_a_lock_that_somebody_takes_just_before_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"install": [LOCKED, LOCKED, (0, "", "")]})
-    edge(packages.APT, script, monkeypatch, patience=5).perform(packages.Install("nftables"))
+    backend(packages.APT, script, monkeypatch, patience=5).perform(packages.Install("nftables"))
     assert len(script.asked) == 3
 
 
 def test_a_lock_that_stays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure, match=r"/var/lib/apt/lists/lock\. It is held by process 7 .*raise lock_timeout"):
-        edge(packages.APT, Script({"install": [LOCKED]}), monkeypatch).perform(packages.Install("nftables"))
+        backend(packages.APT, Script({"install": [LOCKED]}), monkeypatch).perform(packages.Install("nftables"))
 
 
 def test_a_held_lock_file_is_named_with_its_holder_and_nothing_is_started(

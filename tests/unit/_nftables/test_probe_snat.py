@@ -177,8 +177,8 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
 
 def test_the_order_of_probes_means_nothing() -> None:
     probes = [{"source": f"fe80::{n}", "translated": f"2001:db8::{n}"} for n in range(1, 4)]
-    wishes = {ProbeSnat.from_options({**OPTIONS, "probes": order}) for order in (probes, probes[::-1])}
-    assert len(wishes) == 1
+    desired = {ProbeSnat.from_options({**OPTIONS, "probes": order}) for order in (probes, probes[::-1])}
+    assert len(desired) == 1
 
 
 def probe(source: t.Any = SOURCE, translated: t.Any = TRANSLATED) -> dict[str, t.Any]:

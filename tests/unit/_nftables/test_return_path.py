@@ -30,7 +30,7 @@ OPTIONS: dict[str, t.Any] = {
 Body = dict[str, t.Any]
 
 
-def wish(**changes: t.Any) -> ReturnPath:
+def desired(**changes: t.Any) -> ReturnPath:
     return ReturnPath.from_options({**OPTIONS, **changes})
 
 
@@ -134,7 +134,7 @@ OTHER_MEANING: dict[str, Alter] = {
 def test_a_listing_that_means_the_same_is_equal(alter: Alter) -> None:
     seen = listing()
     alter(seen)
-    assert nft_table.from_listing({"nftables": seen}) == wish().table()
+    assert nft_table.from_listing({"nftables": seen}) == desired().table()
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
@@ -151,13 +151,13 @@ def test_each_case_alters_a_listing_of_its_own() -> None:
 def test_a_listing_that_means_something_else_is_not_equal(alter: Alter) -> None:
     seen = listing()
     alter(seen)
-    assert nft_table.from_listing({"nftables": seen}) != wish().table()
+    assert nft_table.from_listing({"nftables": seen}) != desired().table()
 
 
 def test_strict_also_marks_each_packet_that_enters() -> None:
     seen = listing()
     seen.insert(REQUEST + 1, rule("prerouting", *entering(), marking(META_MARK)))
-    assert nft_table.from_listing({"nftables": seen}) == wish(strict=True).table() != wish().table()
+    assert nft_table.from_listing({"nftables": seen}) == desired(strict=True).table() != desired().table()
 
 
 def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
@@ -168,11 +168,11 @@ def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
         expr(seen, place)[1] = prefix
         expr(seen, place)[2] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
     expr(seen, REQUEST)[3] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
-    assert nft_table.from_listing({"nftables": seen}) == wish(mark="0x80000000").table()
+    assert nft_table.from_listing({"nftables": seen}) == desired(mark="0x80000000").table()
 
 
 def test_the_text_is_laid_out_as_nft_lists_it() -> None:
-    assert wish(strict=True, mask="0xff").table().text() == (
+    assert desired(strict=True, mask="0xff").table().text() == (
         "table inet kubenodeReturnPath {\n"
         "\tchain prerouting {\n"
         "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
@@ -193,8 +193,8 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
 
 
 def test_spellings_and_order_mean_nothing() -> None:
-    assert wish(mark="128", mask="0X80") == wish()
-    assert wish(pod_interfaces=["b", "a*", "b"]) == wish(pod_interfaces=["a*", "b"])
+    assert desired(mark="128", mask="0X80") == desired()
+    assert desired(pod_interfaces=["b", "a*", "b"]) == desired(pod_interfaces=["a*", "b"])
 
 
 FROM_POD: Body = {"priority": 1536, "from": "10.0.1.11", "table": 1001}
@@ -222,15 +222,15 @@ ROUTING: dict[str, tuple[list[Body], str]] = {
 def test_rules_by_which_marked_packets_are_routed(rules: list[Body], found: str) -> None:
     tables = {"main": 254, "1001": 1001, "101": 101}
     parsed = [policy_rule.from_options("rules", one, tables) for one in rules]
-    routing = wish().routing(parsed)
+    routing = desired().routing(parsed)
     assert " ".join(name for name, one in routing._asdict().items() if one) == found
 
 
 def test_strict_alone_asks_for_valid_marks() -> None:
-    assert wish().validation() is None and wish().sysctl_text() is None
-    validation = wish(strict=True, primary_interface="eth0.100").validation()
+    assert desired().validation() is None and desired().sysctl_text() is None
+    validation = desired(strict=True, primary_interface="eth0.100").validation()
     assert validation and validation.covers("eth0.100") and not validation.covers("eni1")
-    text = wish(strict=True, primary_interface="eth0.100").sysctl_text()
+    text = desired(strict=True, primary_interface="eth0.100").sysctl_text()
     assert text and text.endswith("\nnet/ipv4/conf/eth0.100/src_valid_mark = 1\n")
 
 
@@ -284,7 +284,7 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
 @pytest.mark.parametrize(("option", "change"), INVALID, ids=str)
 def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict[str, t.Any]) -> None:
     with pytest.raises(Invalid, match="must be .* was given") as caught:
-        wish(**change)
+        desired(**change)
     assert caught.value.option == option
 
 
@@ -318,7 +318,7 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
 @pytest.mark.parametrize(("change", "sentence"), SENTENCES, ids=lambda one: one if isinstance(one, str) else "")
 def test_a_refusal_says_what_would_have_been_right_and_what_was_given(change: dict[str, t.Any], sentence: str) -> None:
     with pytest.raises(Invalid) as caught:
-        wish(**change)
+        desired(**change)
     assert str(caught.value) == sentence
 
 
@@ -332,19 +332,19 @@ WIDEST: list[tuple[str, str | None, int, int]] = [
 
 @pytest.mark.parametrize(("mark", "mask", "number", "bits"), WIDEST)
 def test_marks_may_have_any_bits_of_32(mark: str, mask: str | None, number: int, bits: int) -> None:
-    one = wish(mark=mark, mask=mask)
+    one = desired(mark=mark, mask=mask)
     assert (one.mark, one.mask) == (number, bits)
 
 
 def test_a_mask_of_all_bits_is_no_mask() -> None:
     """As the kernel lists it: nothing of the mark is kept."""
-    text = wish(mark="0x80", mask="0xffffffff").table().text()
+    text = desired(mark="0x80", mask="0xffffffff").table().text()
     assert 'iifname "eni*" ct mark 0x00000080 meta mark set 0x00000080\n' in text
     assert "ct direction original ct mark set 0x00000080\n" in text
 
 
 def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
-    assert " ct mark set ct mark | 0x00000080\n" in wish().table().text()
+    assert " ct mark set ct mark | 0x00000080\n" in desired().table().text()
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
 )
 def test_rules_by_which_pods_leave_elsewhere(entry: Body, is_for_pods: bool) -> None:
     parsed = [policy_rule.from_options("rules", {"priority": 1000, **entry}, {"101": 101, "local": 255})]
-    assert (wish(pod_interfaces=["eni*", "veth1"]).routing(parsed).pods is not None) == is_for_pods
+    assert (desired(pod_interfaces=["eni*", "veth1"]).routing(parsed).pods is not None) == is_for_pods
 
 
 def test_the_first_of_several_rules_is_named() -> None:
@@ -376,11 +376,11 @@ def test_the_first_of_several_rules_is_named() -> None:
         {**MARKED, "priority": 2000},
     ]
     parsed = [policy_rule.from_options("rules", one, {"main": 254, "1001": 1001}) for one in entries]
-    assert wish().routing(parsed) == (parsed[2], parsed[0])
+    assert desired().routing(parsed) == (parsed[2], parsed[0])
 
 
 def test_the_file_for_the_next_boot_is_named_after_the_table() -> None:
-    text = wish(strict=True).sysctl_text()
+    text = desired(strict=True).sysctl_text()
     assert text == "# For table inet kubenodeReturnPath.\nnet/ipv4/conf/eth0/src_valid_mark = 1\n"
     assert sysctl_path("kubenodeReturnPath") == "/etc/sysctl.d/90-kubenode-nft-inet-kubenodeReturnPath.conf"
 
@@ -389,8 +389,8 @@ def test_a_rule_may_ask_for_some_of_the_bits() -> None:
     asked = {"0x80/0xc0": True, "0x40/0xc0": False, "0x80/0xff": True, "0x80/0x180": False}
     for mark, expected in asked.items():
         parsed = [policy_rule.from_options("rules", {**MARKED, "fwmark": mark}, {"main": 254})]
-        assert (wish(mark="0x80", mask="0xff").routing(parsed).marked is not None) == expected, mark
+        assert (desired(mark="0x80", mask="0xff").routing(parsed).marked is not None) == expected, mark
 
 
 def test_strict_sets_valid_marks_to_1_on_the_primary_interface_alone() -> None:
-    assert wish(strict=True).validation() == Wish(1, ("eth0",), (), raise_all=False)
+    assert desired(strict=True).validation() == Wish(1, ("eth0",), (), raise_all=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Missing, Problem
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, MissingLibrary
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
 
@@ -37,8 +37,8 @@ def carry(folder: Path, version: str) -> Path:
     return path
 
 
-def hold(wish: bool, is_needed: bool = False) -> bool:
-    return converge([CarriedLibrary(NAME, wish, lambda: is_needed, Plane.PERMANENT)], {Plane.PERMANENT}).changed
+def hold(desired: bool, is_needed: bool = False) -> bool:
+    return converge([CarriedLibrary(NAME, desired, lambda: is_needed, Plane.PERMANENT)], {Plane.PERMANENT}).changed
 
 
 def test_the_newest_is_found(folder: Path) -> None:
@@ -63,12 +63,12 @@ def test_what_is_missing_is_asked_for_and_check_mode_does_not_ask() -> None:
     carrying = CarriedLibrary(NAME, True, lambda: False, Plane.PERMANENT)
     outcome = converge([carrying], {Plane.PERMANENT}, check=True)
     assert outcome.changed and outcome.diff() == []  # the run finds it brought already, and its diff is the same
-    with pytest.raises(Problem, match=f"{NAME} 1.2 or newer is not on this node") as error:
+    with pytest.raises(DatapathError, match=f"{NAME} 1.2 or newer is not on this node") as error:
         hold(True)
     causes: list[t.Any] = [error.value]
     while causes[-1] is not None:
         causes.append(causes[-1].__cause__)
-    assert any(isinstance(cause, Missing) for cause in causes)
+    assert any(isinstance(cause, MissingLibrary) for cause in causes)
 
 
 def test_it_goes_with_the_last_that_needs_it_and_so_do_its_folders(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Problem, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
+    DatapathError,
+    Failure,
+    Invalid,
+    Refusal,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import MARKER, Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import (
     HEADING,
@@ -141,8 +146,8 @@ def test_the_marker_does_not_make_an_operators_file_ours(tmp_path: Path) -> None
 
 
 def test_a_link_comes_and_goes_and_a_strangers_stays(tmp_path: Path) -> None:
-    def hold_link(target: str, wish: bool) -> bool:
-        links = [link(str(tmp_path / "wants" / "unit"), target, wish)]
+    def hold_link(target: str, desired: bool) -> bool:
+        links = [link(str(tmp_path / "wants" / "unit"), target, desired)]
         return converge([ManagedFiles(Files(), links)], {Plane.PERMANENT}).changed
 
     assert hold_link("/there", True) and not hold_link("/there", True)
@@ -185,18 +190,18 @@ def test_a_text_that_is_not_accepted_is_not_written(tmp_path: Path) -> None:
     def never(text: str) -> None:
         raise Failure("line 3 is wrong")
 
-    with pytest.raises(Problem, match="line 3 is wrong"):
+    with pytest.raises(DatapathError, match="line 3 is wrong"):
         hold(tmp_path / "kubenode" / "file", "text\n", accept=never)
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.parametrize("wish", ["text\n", None])
-def test_what_a_killed_run_left_is_cleared(tmp_path: Path, wish: str | None) -> None:
+@pytest.mark.parametrize("desired", ["text\n", None])
+def test_what_a_killed_run_left_is_cleared(tmp_path: Path, desired: str | None) -> None:
     path = tmp_path / "kubenode" / "file"
     hold(path, "text\n")
     (path.parent / f".file{MARKER}").write_text("half")
     (tmp_path / f".kubenode{MARKER}").mkdir()
-    assert hold(path, wish) and not hold(path, wish)
+    assert hold(path, desired) and not hold(path, desired)
     assert not [name for name in tree(tmp_path) if name.endswith(f"e{MARKER}")]
 
 
@@ -206,12 +211,12 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str | None, then: str | None
 ) -> None:
     """As rp_filter's file, whose path is the name of a set."""
-    path, wish = tmp_path / "kubenode" / "file", None if former else "text\n"
+    path, desired = tmp_path / "kubenode" / "file", None if former else "text\n"
     last, lived = 0, False
     while not lived:
         last += 1
         hold(path, former)
-        lived = Mortal(monkeypatch, last).lives(hold, path, wish)
+        lived = Mortal(monkeypatch, last).lives(hold, path, desired)
         hold(path, then)
         assert not hold(path, then)
         assert set(tree(tmp_path)) == ({"kubenode", f"kubenode/{MARKER}", "kubenode/file"} if then else set())

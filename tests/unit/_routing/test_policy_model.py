@@ -285,22 +285,22 @@ def test_what_is_said_twice_is_wished_once() -> None:
 @given(st.lists(strategies.rules, max_size=4), st.lists(strategies.wished_routes, max_size=4))
 def test_a_file_keeps_what_was_wished(rules: list[dict[str, t.Any]], routes: list[dict[str, t.Any]]) -> None:
     try:
-        wish = of(rules, routes)
+        desired = of(rules, routes)
     except Invalid:
         return  # two of them contradict each other
-    text = wish.text()
+    text = desired.text()
     for kept in (
         policy.from_text("# heading\n" + text, TABLES),
         policy.from_text(text, {}),  # numbers, as a name may come to mean something else
     ):
-        assert (kept.rules, kept.routes) == (wish.rules, wish.routes)
+        assert (kept.rules, kept.routes) == (desired.rules, desired.routes)
 
 
 def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
     former = of(rules=[{"priority": 7, "table": 9}], routes=[{"table": 9, "to": "default", "dev": "a"}])
-    wish = of(rules=[])
+    desired = of(rules=[])
     left = former._replace(rules=()).text()
-    assert wish.over(former).text() == left
+    assert desired.over(former).text() == left
     assert former.without(of(rules=[{"priority": 7, "table": 9}])).text() == left
     assert former.without(of()).is_empty
 
@@ -396,14 +396,14 @@ UNKNOWN = {
 def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equals_none(
     kind: int, data: bytes, name: str
 ) -> None:
-    (plain, owner), (held, its_owner) = (rule.from_message(message(one)) for one in (PLAIN, {**PLAIN, kind: data}))
-    assert (held.key, its_owner) == (plain.key, owner) and held != plain
-    assert str(held) == f"{plain} with what this collection can not read: {name}"
+    (plain, owner), (current, its_owner) = (rule.from_message(message(one)) for one in (PLAIN, {**PLAIN, kind: data}))
+    assert (current.key, its_owner) == (plain.key, owner) and current != plain
+    assert str(current) == f"{plain} with what this collection can not read: {name}"
 
 
 def test_a_rule_that_can_not_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
-    (held, _owner) = rule.from_message(message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT | 0x8))
-    assert held.opaque == message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT)
+    (current, _owner) = rule.from_message(message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT | 0x8))
+    assert current.opaque == message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT)
 
 
 def route_message(attributes: dict[int, bytes], kind: int = 1, flags: int = 0, tos: int = 0) -> bytes:

@@ -13,10 +13,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Problem, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
+    DatapathError,
+    Failure,
+    Invalid,
+    Refusal,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.gateways import Gateways, resolved
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import (
     ADD,
     CHANGE,
@@ -52,17 +57,17 @@ WISH = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one 
 
 
 def hold(
-    kernel: FakeNetlink, wish: policy.Policy, is_present: bool = True, check: bool = False
+    kernel: FakeNetlink, desired: policy.Policy, is_present: bool = True, check: bool = False
 ) -> tuple[Outcome, Report]:
-    state = PolicyState(kernel, wish, is_present)
+    state = LivePolicy(kernel, desired, is_present)
     outcome = converge([state], {Plane.IMMEDIATE}, check=check)
     return outcome, outcome.report(state)
 
 
-def node(*held: tuple[t.Any, int]) -> FakeNetlink:
+def node(*current: tuple[t.Any, int]) -> FakeNetlink:
     """A kernel with its own rule and route, and more."""
-    rules = [one for one in held if isinstance(one[0], Rule)]
-    return FakeNetlink([MAIN, *rules], [NEAR, *(one for one in held if not isinstance(one[0], Rule))])
+    rules = [one for one in current if isinstance(one[0], Rule)]
+    return FakeNetlink([MAIN, *rules], [NEAR, *(one for one in current if not isinstance(one[0], Rule))])
 
 
 def test_routes_come_first_and_go_last() -> None:
@@ -186,11 +191,11 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("wish", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
-def test_what_the_node_can_not_do_is_said_before_anything_is_changed(wish: policy.Policy, message: str) -> None:
+@pytest.mark.parametrize(("desired", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_what_the_node_can_not_do_is_said_before_anything_is_changed(desired: policy.Policy, message: str) -> None:
     kernel = node()
     with pytest.raises(Invalid) as error:
-        hold(kernel, wish)
+        hold(kernel, desired)
     assert str(error.value).startswith(message)
     assert kernel.messages == 0
 
@@ -232,15 +237,15 @@ BARE: dict[str, tuple[list[t.Any], Entries, str]] = {
 }
 
 
-@pytest.mark.parametrize(("held", "entries", "link"), BARE.values(), ids=BARE.keys())
+@pytest.mark.parametrize(("current", "entries", "link"), BARE.values(), ids=BARE.keys())
 def test_a_gateway_without_a_link_is_where_the_kernel_would_look_for_it(
-    held: list[t.Any], entries: Entries, link: str
+    current: list[t.Any], entries: Entries, link: str
 ) -> None:
-    kernel = node(*((one, KERNEL) for one in held))
-    wish = of(routes=[{"table": 1003, "to": "default", **entry} for entry in entries])
-    assert hold(kernel, wish)[0].changed
+    kernel = node(*((one, KERNEL) for one in current))
+    desired = of(routes=[{"table": 1003, "to": "default", **entry} for entry in entries])
+    assert hold(kernel, desired)[0].changed
     assert [hop.dev for one in kernel.of(OURS) for hop in one.hops if hop.via] == [link]
-    assert not hold(kernel, wish)[0].changed
+    assert not hold(kernel, desired)[0].changed
 
 
 def test_a_gateway_without_a_link_is_refused_where_two_links_may_have_it() -> None:
@@ -349,32 +354,32 @@ def wishes(draw: st.DrawFn) -> policy.Policy:
 
 
 @given(kernels(), wishes())
-def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, wish: policy.Policy) -> None:
+def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, desired: policy.Policy) -> None:
     foreign, ours, before = kernel.not_of(OURS), kernel.of(OURS), (kernel.rules(), kernel.routes())
     try:
-        outcome, _state = hold(kernel, wish)
-    except Problem:
+        outcome, _state = hold(kernel, desired)
+    except DatapathError:
         assert (kernel.rules(), kernel.routes()) == before
         return
     assert kernel.not_of(OURS) == foreign
     theirs = {item for item, _owner in foreign}
-    wish = resolved(wish, Gateways([NEAR[0]]))  # all gateways are there
-    for items, is_rule in ((wish.rules, True), (wish.routes, False)):
-        held = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
+    desired = resolved(desired, Gateways([NEAR[0]]))  # all gateways are there
+    for items, is_rule in ((desired.rules, True), (desired.routes, False)):
+        current = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
         was = {item for item in ours if isinstance(item, Rule) == is_rule}
         wished = was if items is None else set(items)
-        assert held <= wished <= held | theirs
+        assert current <= wished <= current | theirs
     sent = kernel.messages
     assert outcome.changed == bool(sent)
-    assert not hold(kernel, wish)[0].changed and kernel.messages == sent
+    assert not hold(kernel, desired)[0].changed and kernel.messages == sent
 
 
 @given(kernels((THEIRS, KERNEL)), wishes())
-def test_absent_restores_what_was_there_before(kernel: FakeNetlink, wish: policy.Policy) -> None:
+def test_absent_restores_what_was_there_before(kernel: FakeNetlink, desired: policy.Policy) -> None:
     before = (kernel.rules(), kernel.routes())
     try:
-        hold(kernel, wish)
-    except Problem:
+        hold(kernel, desired)
+    except DatapathError:
         return
     hold(kernel, of(), is_present=False)
     assert (kernel.rules(), kernel.routes()) == before

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import PolicyState, Report
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import (
     ADD,
     DELETE,
@@ -51,7 +51,7 @@ PODS = tuple(rule(from_=f"10.0.1.{host}") for host in range(1, 5))
 
 
 def hold(kernel: FakeNetlink, *rules: Rule, check: bool = False) -> tuple[Outcome, Report]:
-    state = PolicyState(kernel, policy.Policy(OURS, rules))
+    state = LivePolicy(kernel, policy.Policy(OURS, rules))
     outcome = converge([state], {Plane.IMMEDIATE}, check=check)
     return outcome, outcome.report(state)
 
@@ -205,8 +205,8 @@ UNREADABLE = WIDE._replace(opaque=b"its message")
 
 
 def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for_another() -> None:
-    for held in ([UNREADABLE, WIDE], [WIDE, UNREADABLE], [NARROW, UNREADABLE, WIDE, MARKED]):
-        kernel = node(*held)
+    for current in ([UNREADABLE, WIDE], [WIDE, UNREADABLE], [NARROW, UNREADABLE, WIDE, MARKED]):
+        kernel = node(*current)
         lost: list[Change] = []
         kernel.after = lambda kernel=kernel, lost=lost: lost.extend(
             [] if UNREADABLE in ours(kernel) else [Change(DELETE, 0)]
@@ -247,8 +247,8 @@ def at_few_priorities(draw: st.DrawFn) -> tuple[list[Rule], list[Rule], list[Rul
 def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
     lists: tuple[list[Rule], list[Rule], list[Rule]],
 ) -> None:
-    held, foreign, desired = lists
-    kernel = node(*held, foreign=foreign)
+    current, foreign, desired = lists
+    kernel = node(*current, foreign=foreign)
     before, others = kernel.rules(), kernel.not_of(OURS)
     plan_before = ours(kernel)
     try:
@@ -257,7 +257,7 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
         assert kernel.rules() == before
         return
     wanted = [one for one in desired if one in ours(kernel)]
-    assert set(desired) - set(wanted) <= set(foreign) - set(held)
+    assert set(desired) - set(wanted) <= set(foreign) - set(current)
     for place in {one.place for one in ours(kernel)}:
         found, listed = ([one for one in some if one.place == place] for some in (ours(kernel), wanted))
         assert found == listed or (sorted(found) == sorted(listed) and not rule_order.counts(found))
@@ -278,10 +278,10 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
 def test_what_is_killed_half_way_is_completed_or_undone(
     lists: tuple[list[Rule], list[Rule], list[Rule]], data: st.DataObject
 ) -> None:
-    held, _foreign, desired = lists
-    kernel = node(*held)
+    current, _foreign, desired = lists
+    kernel = node(*current)
     former = ours(kernel)
-    state = PolicyState(kernel, policy.Policy(OURS, tuple(desired)))
+    state = LivePolicy(kernel, policy.Policy(OURS, tuple(desired)))
     steps = state.plan(state.observe()).steps
     assume(steps)
     operation = steps[0].do
@@ -301,7 +301,7 @@ def test_what_is_killed_half_way_is_completed_or_undone(
 def test_a_rule_that_only_stepped_behind_is_there_once_after_a_kill(sent: int, is_undone: bool) -> None:
     """The kernel would take it for the one that goes."""
     kernel = node(WIDE, rule())
-    state = PolicyState(kernel, policy.Policy(OURS, (WIDE,)))
+    state = LivePolicy(kernel, policy.Policy(OURS, (WIDE,)))
     (step,) = state.plan(state.observe()).steps
     operation = step.do
     messages = kernel._arranging(operation)
@@ -359,9 +359,9 @@ def test_a_packet_meets_the_old_order_or_the_new_one(one: list[int], other: list
     """All packets that six rules can tell apart, after each message. None of them names less than another and does the same."""
     pool = [rule(**options, table=1000 + number) for number, options in enumerate(OVERLAPPING)]
     assert not any(one != two and hits(one, two) for one in pool for two in pool)
-    held, desired = [pool[number] for number in one[:first]], [pool[number] for number in other[:second]]
-    kernel, packets = node(*held), Packets(pool)
-    old, new = packets.decisions(held), packets.decisions(desired)
+    current, desired = [pool[number] for number in one[:first]], [pool[number] for number in other[:second]]
+    kernel, packets = node(*current), Packets(pool)
+    old, new = packets.decisions(current), packets.decisions(desired)
     wrong: list[t.Any] = []
 
     def look() -> None:

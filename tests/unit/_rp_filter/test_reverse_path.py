@@ -48,7 +48,7 @@ BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
-def wish(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> Wish:
+def desired(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> Wish:
     return Wish.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
 
 
@@ -73,7 +73,7 @@ def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict
 
 
 def test_a_wish_has_no_order_and_no_doubles() -> None:
-    assert wish("b", "a*", "a", "b") == wish("a", "b", "a*")
+    assert desired("b", "a*", "a", "b") == desired("a", "b", "a*")
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_a_wish_has_no_order_and_no_doubles() -> None:
     ],
 )
 def test_links_that_a_wish_covers(given: str, link: str, covered: bool) -> None:
-    assert wish(given).covers(link) is covered
+    assert desired(given).covers(link) is covered
 
 
 # The file
 
 
 def test_the_file_has_lines_for_what_is_named_or_there_and_patterns_for_what_may_come() -> None:
-    text = sysctl_text(wish("eth0.100", "eni*"), ["lo", "eth0", "eni1"], {})
+    text = sysctl_text(desired("eth0.100", "eni*"), ["lo", "eth0", "eni1"], {})
     assert text == (
         "# Reverse-path filtering loose on: eth0.100 eni*\n"
         "-net/ipv4/conf/eni*/rp_filter = 2\n"
@@ -110,13 +110,13 @@ def test_the_file_has_lines_for_what_is_named_or_there_and_patterns_for_what_may
 
 def test_a_link_that_another_file_names_is_named_in_ours_too() -> None:
     others = {"/etc/sysctl.d/50-x.conf": f"{key('eth7')} = 1\n{key('ens7')} = 1\n"}
-    assert f"\n{key('eth7')} = 2\n" in sysctl_text(wish("eth*"), [], others)
-    assert "ens7" not in sysctl_text(wish("eth*"), [], others)
+    assert f"\n{key('eth7')} = 2\n" in sysctl_text(desired("eth*"), [], others)
+    assert "ens7" not in sysctl_text(desired("eth*"), [], others)
 
 
 @pytest.mark.parametrize("name", ["x*", "x?", "x[", "x=", "x\\"])
 def test_a_link_whose_name_no_line_can_say_is_left_to_the_pattern(name: str) -> None:
-    assert sysctl_text(wish("x?"), ["xz", name], {}) == (
+    assert sysctl_text(desired("x?"), ["xz", name], {}) == (
         "# Reverse-path filtering loose on: x?\n-net/ipv4/conf/x?/rp_filter = 2\nnet/ipv4/conf/xz/rp_filter = 2\n"
     )
 
@@ -125,7 +125,7 @@ def test_a_link_whose_name_no_line_can_say_is_left_to_the_pattern(name: str) -> 
 def test_a_pattern_for_everything_leaves_the_reserved_names_alone(
     read: t.Callable[..., sysctl_files.Configuration],
 ) -> None:
-    configuration = read({PATH: sysctl_text(wish("*"), ["eth0"], {})})
+    configuration = read({PATH: sysctl_text(desired("*"), ["eth0"], {})})
     values = {
         name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")
     }
@@ -134,14 +134,14 @@ def test_a_pattern_for_everything_leaves_the_reserved_names_alone(
 
 def test_a_pattern_that_another_file_says_keeps_its_place_there() -> None:
     others = {BEFORE_OURS: f"{key('eth*')} = 2\n{key('*')} = 1\n", AFTER_OURS: f"{key('eni*')} = 0\n"}
-    texts = {**others, PATH: sysctl_text(wish("eth*"), [], others)}
+    texts = {**others, PATH: sysctl_text(desired("eth*"), [], others)}
     assert "\n-net/ipv4/con[f]/eth*/rp_filter = 2\n" in texts[PATH]
     assignments = [(one.path, one.key.split("/")[3]) for one in sysctl_files.by_systemd(texts).assignments]
     assert assignments == [(BEFORE_OURS, "eth*"), (BEFORE_OURS, "*"), (PATH, "eth*"), (AFTER_OURS, "eni*")]
     other = "/etc/sysctl.d/91-x.conf"
-    assert "/con[ff]/eth*/" in sysctl_text(wish("eth*"), [], texts)
-    texts[other] = HEADING + sysctl_text(wish("eth*"), [], texts)
-    assert sysctl_text(wish("eth*"), [], {**others, other: texts[other]}) == texts[PATH]
+    assert "/con[ff]/eth*/" in sysctl_text(desired("eth*"), [], texts)
+    texts[other] = HEADING + sysctl_text(desired("eth*"), [], texts)
+    assert sysctl_text(desired("eth*"), [], {**others, other: texts[other]}) == texts[PATH]
 
 
 RAISING = {
@@ -158,7 +158,7 @@ def test_a_file_that_lowers_all_gives_its_value_to_all_else(
 ) -> None:
     text, expected = RAISING[case]
     others = {"/etc/sysctl.d/50-x.conf": text}
-    one = wish("eth0", mode="off", raise_all=True)
+    one = desired("eth0", mode="off", raise_all=True)
     both = read({**others, PATH: sysctl_text(one, [], others)})
     assert {name: both.value(key(name)) for name in expected} == expected
     assert (both.value(key("all")), both.value(key("eth0"))) == (0, 0)
@@ -188,7 +188,7 @@ def test_lines_that_win_over_ours_are_found(case: str) -> None:
     text = "\n".join(
         f"-{key(name[1:])}" if name.startswith("-") else f"{key(name)}={value}" for name, _equals, value in lines
     )
-    one = wish("eth0", "eni*")
+    one = desired("eth0", "eni*")
     files = {path: text, PATH: sysctl_text(one, [], {path: text})}
     found = overriding(one, PATH, files, sysctl_files.by_systemd)
     assert [(override.name, override.line.line) for override in found] == expected
@@ -200,7 +200,7 @@ def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
     other: str, read: t.Callable[..., sysctl_files.Configuration]
 ) -> None:
     files = {BEFORE_OURS: f"{key('all')} = 2\n{key('*')} = 0\n"}
-    first, second = wish("eni*", "veth7", mode="strict"), wish("eth0", mode="off", raise_all=True)
+    first, second = desired("eni*", "veth7", mode="strict"), desired("eth0", mode="off", raise_all=True)
     for _run in range(3):
         files[other] = HEADING + sysctl_text(first, [], {**files, other: ""})
         files[PATH] = HEADING + sysctl_text(second, [], {**files, PATH: ""})
@@ -216,7 +216,7 @@ def test_a_heading_of_another_program_tells_no_wish(interfaces: str) -> None:
     text = f"# Reverse-path filtering loose on: {interfaces}\n"
     assert wish_in(text) is None
     assert key("all") in sysctl_text(
-        wish("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
+        desired("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
     )
 
 
@@ -232,7 +232,7 @@ LOWER = {
 @pytest.mark.parametrize("case", LOWER)
 def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_found(case: str) -> None:
     early, late, expected = LOWER[case]
-    one, others = wish("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
+    one, others = desired("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
     files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
     found = [
         (over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)
@@ -259,7 +259,7 @@ LINKS_THERE = {
 @pytest.mark.parametrize("case", LINKS_THERE)
 def test_names_that_are_no_link_are_warned_of(case: str) -> None:
     word, is_immediate, expected = LINKS_THERE[case]
-    found = " ".join(ReversePathLinks(wish(word), ["lo", "eth0", "docker0"], "PATH", is_immediate).inspect())
+    found = " ".join(ReversePathLinks(desired(word), ["lo", "eth0", "docker0"], "PATH", is_immediate).inspect())
     assert expected in found and bool(expected) == bool(found)
     assert ("is meant" in found) is (word == "eht0")
 
@@ -307,10 +307,10 @@ def machine(tmp_path: Path) -> Machine:
 @needs_root
 def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
     machine.kernel.write("eth0", 1)
-    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    assert machine.hold(desired("eth0")) == ["eth0"] and machine.hold(desired("eth0")) == []
     assert machine.kernel.effective() == {"lo": 0, "eth0": 2, "eth1": 0}
-    assert machine.hold(wish("eth0", mode="strict")) == ["eth0"]
-    assert machine.hold(wish("eth0", mode="off")) == ["eth0"]
+    assert machine.hold(desired("eth0", mode="strict")) == ["eth0"]
+    assert machine.hold(desired("eth0", mode="off")) == ["eth0"]
     assert machine.hold(None) == ["eth0"] and machine.hold(None) == []
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
 
@@ -338,12 +338,12 @@ def unfit() -> list[str]:
 @pytest.mark.parametrize("line", unfit(), ids=lambda line: line[:120])
 def test_an_odd_record_is_told_of_and_locks_nobody_out(machine: Machine, tmp_path: Path, line: str) -> None:
     machine.kernel.write("eth0", 1)
-    machine.hold(wish("eth0"))
+    machine.hold(desired("eth0"))
     record = tmp_path / RECORDS["rp_filter"][1:]
     record.write_text(f"{line}\n{record.read_text()}{line}\n")
     (warning,) = UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()
     assert f"{RECORDS['rp_filter']}, lines 1, 4: expected is an entry" in warning
-    assert machine.hold(wish("eth0")) == [] and machine.hold(None) == ["eth0"]
+    assert machine.hold(desired("eth0")) == [] and machine.hold(None) == ["eth0"]
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
     assert not [*UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()]
 
@@ -365,7 +365,7 @@ def test_the_record_of_a_run_reads_back_as_it_was_written() -> None:
 @needs_root
 def test_a_value_that_merely_reads_right_is_pinned(machine: Machine) -> None:
     machine.kernel.write("default", 2)
-    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    assert machine.hold(desired("eth0")) == ["eth0"] and machine.hold(desired("eth0")) == []
     machine.kernel.write("default", 0)
     assert machine.kernel.effective() == {"lo": 0, "eth0": 2, "eth1": 0}
 
@@ -373,18 +373,18 @@ def test_a_value_that_merely_reads_right_is_pinned(machine: Machine) -> None:
 @needs_root
 def test_a_link_that_was_made_anew_is_pinned_again_and_a_renamed_one_is_not(machine: Machine) -> None:
     machine.kernel.write("default", 2)
-    machine.hold(wish("eth*", "ens1"))
+    machine.hold(desired("eth*", "ens1"))
     machine.kernel.rename("eth1", "ens1")
-    assert machine.hold(wish("eth*", "ens1")) == []
+    assert machine.hold(desired("eth*", "ens1")) == []
     machine.kernel.remove("eth0")
-    assert machine.hold(wish("eth*", "ens1")) == []
+    assert machine.hold(desired("eth*", "ens1")) == []
     machine.kernel.add("eth0")
-    assert machine.hold(wish("eth*", "ens1")) == ["eth0"]
+    assert machine.hold(desired("eth*", "ens1")) == ["eth0"]
 
 
 @needs_root
 def test_what_somebody_changed_since_stays(machine: Machine) -> None:
-    machine.hold(wish("eth*"))
+    machine.hold(desired("eth*"))
     machine.kernel.write("eth0", 1)
     assert machine.hold(None) == ["eth1"]
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
@@ -392,32 +392,32 @@ def test_what_somebody_changed_since_stays(machine: Machine) -> None:
 
 @needs_root
 def test_what_somebody_changed_since_is_put_right_by_the_wish_and_is_what_absent_puts_back(machine: Machine) -> None:
-    machine.hold(wish("eth0"))
+    machine.hold(desired("eth0"))
     machine.kernel.write("eth0", 1)
-    assert machine.hold(wish("eth0")) == ["eth0"]
+    assert machine.hold(desired("eth0")) == ["eth0"]
     machine.hold(None)
     assert machine.kernel.values["eth0"] == 1
 
 
 @needs_root
 def test_what_is_no_longer_named_is_put_back(machine: Machine) -> None:
-    machine.hold(wish("eth0", "eth1"))
-    assert machine.hold(wish("eth1")) == ["eth0"]
+    machine.hold(desired("eth0", "eth1"))
+    assert machine.hold(desired("eth1")) == ["eth0"]
     assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 2}
 
 
 @needs_root
 def test_two_sets_do_not_fight(machine: Machine) -> None:
     other = "/etc/sysctl.d/91-x.conf"
-    machine.hold(wish("eth0"))
-    assert machine.hold(wish("eth1", mode="strict"), other) == ["eth1"]
+    machine.hold(desired("eth0"))
+    assert machine.hold(desired("eth1", mode="strict"), other) == ["eth1"]
     assert (
-        machine.hold(wish("eth0")) == []
-        and machine.hold(wish("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
+        machine.hold(desired("eth0")) == []
+        and machine.hold(desired("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     )
-    assert machine.hold(wish("eth0"), other) == ["eth0", "eth1"]
+    assert machine.hold(desired("eth0"), other) == ["eth0", "eth1"]
     with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
-        machine.hold(wish("eth0", mode="strict"), other)
+        machine.hold(desired("eth0", mode="strict"), other)
     assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
     machine.hold(None)
     assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 0} and machine.files == set()
@@ -428,15 +428,15 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
 def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path: Path, all_: int, mode: str) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=all_)
     with pytest.raises(Refusal, match=f"conf.all.rp_filter is {all_} .* mode {mode} .* raise_all"):
-        machine.hold(wish("eth0", mode=mode))
+        machine.hold(desired("eth0", mode=mode))
     before, values = machine.kernel.effective(), dict(machine.kernel.values)
-    raising = wish("eth0", mode=mode, raise_all=True)
+    raising = desired("eth0", mode=mode, raise_all=True)
     assert machine.hold(raising) == ["eth0", "eth1", "lo", "default", "all"] and machine.hold(raising) == []
     assert machine.kernel.effective() == {**before, "eth0": MODES[mode]}
     machine.kernel.add("eth2")
     assert machine.kernel.effective()["eth2"] == all_ and machine.hold(raising) == []
     with pytest.raises(Refusal, match="raise_all"):
-        machine.hold(wish("eth0", mode=mode))
+        machine.hold(desired("eth0", mode=mode))
     assert machine.hold(None)[0] == "all"
     assert {**machine.kernel.values, "eth2": 0} == {**values, "eth2": 0} and machine.files == set()
 
@@ -452,7 +452,7 @@ def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: 
         lambda name, value: (write(name, value), seen.append(machine.kernel.effective()["eth1"])),
     )
     for mode in ("strict", "off", "strict", "loose"):
-        machine.hold(wish("eth0", mode=mode, raise_all=True))
+        machine.hold(desired("eth0", mode=mode, raise_all=True))
     machine.hold(None)
     assert len(seen) > 10 and set(seen) == {2}
 
@@ -461,8 +461,8 @@ def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: 
 def test_a_wish_that_does_not_need_a_lower_all_any_more_raises_it_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=1)
     values = dict(machine.kernel.values)
-    machine.hold(wish("eth0", mode="off", raise_all=True))
-    machine.hold(wish("eth0", mode="strict", raise_all=True))
+    machine.hold(desired("eth0", mode="off", raise_all=True))
+    machine.hold(desired("eth0", mode="strict", raise_all=True))
     assert machine.kernel.values == {**values, "eth0": 1}
 
 
@@ -472,9 +472,9 @@ def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another
     tmp_path: Path, first: str
 ) -> None:
     machine, other = Machine(tmp_path, "eth0", "eth1", all_=1), "/etc/sysctl.d/91-x.conf"
-    raising = wish("eth0", mode="off", raise_all=True)
+    raising = desired("eth0", mode="off", raise_all=True)
     machine.hold(raising)
-    assert machine.hold(wish("eth1"), other) == ["eth1"] and machine.hold(wish("eth1"), other) == []
+    assert machine.hold(desired("eth1"), other) == ["eth1"] and machine.hold(desired("eth1"), other) == []
     assert machine.hold(raising) == [] and machine.kernel.effective() == {"lo": 1, "eth0": 0, "eth1": 2}
     machine.hold(None, first)
     machine.hold(None, {PATH: other, other: PATH}[first])
@@ -484,7 +484,7 @@ def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another
 @needs_root
 def test_whoever_lowers_a_link_after_all_was_lowered_is_right(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=1)
-    raising = wish("eth0", mode="off", raise_all=True)
+    raising = desired("eth0", mode="off", raise_all=True)
     machine.hold(raising)
     machine.kernel.write("eth1", 0)
     assert machine.hold(raising) == [] and machine.kernel.values["eth1"] == 0
@@ -497,20 +497,20 @@ def test_a_write_that_fails_is_named_and_the_others_are_undone(tmp_path: Path, n
     values = dict(machine.kernel.values)
     machine.kernel.fails = {name}
     with pytest.raises(Failure, match=f"conf/{name}/rp_filter: Read-only file system"):
-        machine.hold(wish("eth0", mode="off", raise_all=True))
+        machine.hold(desired("eth0", mode="off", raise_all=True))
     assert machine.kernel.values == values and machine.files == set()
 
 
 @needs_root
 def test_a_record_that_can_not_be_read_is_no_record(machine: Machine, tmp_path: Path) -> None:
-    machine.hold(wish("eth0"))
+    machine.hold(desired("eth0"))
     (tmp_path / RECORDS["rp_filter"].lstrip("/")).write_text('{"name": 1}\n[]\nrubbish\n')
-    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    assert machine.hold(desired("eth0")) == ["eth0"] and machine.hold(desired("eth0")) == []
 
 
 @needs_root
 def test_the_report_is_of_what_was_observed_and_reads_nothing_more(tmp_path: Path) -> None:
-    machine, one = Machine(tmp_path, "eth0", "eth1", all_=1), wish("eth0", mode="off", raise_all=True)
+    machine, one = Machine(tmp_path, "eth0", "eth1", all_=1), desired("eth0", mode="off", raise_all=True)
     resource = machine.resource(one)
     before, after = {"value": 0, "all": 1, "effective": 1}, {"value": 0, "all": 0, "effective": 0}
     observed = resource.observe()
@@ -524,7 +524,7 @@ def test_the_report_is_of_what_was_observed_and_reads_nothing_more(tmp_path: Pat
 @needs_root
 def test_a_pinning_write_shows_in_the_diff(machine: Machine) -> None:
     machine.kernel.write("default", 2)
-    (entry,) = converge([machine.resource(wish("eth0"))], {Plane.IMMEDIATE}, check=True).diff()
+    (entry,) = converge([machine.resource(desired("eth0"))], {Plane.IMMEDIATE}, check=True).diff()
     assert entry["before"] == "net.ipv4.conf.eth0.rp_filter = 2  # effective 2, not pinned\n"
     assert entry["after"] == "net.ipv4.conf.eth0.rp_filter = 2  # effective 2\n"
     assert machine.kernel.written == [] and machine.files == set()
@@ -534,7 +534,7 @@ def test_a_pinning_write_shows_in_the_diff(machine: Machine) -> None:
 LINKS = ("eth0", "eth1", "eni1")
 MODE = st.sampled_from([*MODES])
 WISH = st.builds(
-    lambda words, mode, raise_all: wish(*words, mode=mode, raise_all=raise_all),
+    lambda words, mode, raise_all: desired(*words, mode=mode, raise_all=raise_all),
     st.lists(st.sampled_from([*LINKS, "eth*", "*1", "e*", "*"]), min_size=1, max_size=2),
     MODE,
     st.booleans(),
@@ -551,7 +551,7 @@ def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
     return machine
 
 
-def held(machine: Machine, one: Wish) -> bool:
+def current(machine: Machine, one: Wish) -> bool:
     """Whether the wish was possible; the links that it covers have it, and the others what they had at the start."""
     try:
         machine.hold(one)
@@ -571,7 +571,7 @@ def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
         values, effective = dict(machine.kernel.values), machine.kernel.effective()
         for one in wishes:
             was = dict(machine.kernel.values)
-            if held(machine, one):
+            if current(machine, one):
                 assert machine.hold(one) == []
                 assert machine.kernel.effective() == {
                     link: one.mode if one.covers(link) else before for link, before in effective.items()
@@ -591,7 +591,7 @@ def test_a_killed_run_is_mended_by_the_next(
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as other_root:
         machine, unharmed = started(Path(root), start), started(Path(other_root), start)
         values = dict(machine.kernel.values)
-        if held(machine, first) and held(unharmed, first) and (second is None or held(unharmed, second)):
+        if current(machine, first) and current(unharmed, first) and (second is None or current(unharmed, second)):
             resource = machine.resource(second)
             for step in resource.plan(resource.observe()).steps[:done]:
                 resource.perform(step.do)
@@ -630,19 +630,19 @@ def test_the_files_heading_tells_the_wish(one: Wish) -> None:
 @settings(max_examples=200, deadline=None)
 @given(one=WISH, early=OTHERS, late=OTHERS, last=OTHERS)
 @example(  # what gives the old value of conf/all to other links is itself overridden
-    one=wish("eth0", mode="off", raise_all=True),
+    one=desired("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1",
     late="net/ipv4/conf/eth*/rp_filter = 0\nnet/ipv4/conf/*/rp_filter = 1",
     last="",
 )
 @example(  # a pattern that another file says before and after ours
-    one=wish("eth0", mode="off", raise_all=True),
+    one=desired("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/eth*/rp_filter = 2",
     late="net/ipv4/conf/*/rp_filter = 1\nnet/ipv4/conf/eth*/rp_filter = 2",
     last="",
 )
 @example(  # a pattern that is wished for, and is for the loopback too
-    one=wish("*", mode="off", raise_all=True),
+    one=desired("*", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 1\nnet/ipv4/conf/*/rp_filter = 0",
     late="net/ipv4/conf/*/rp_filter = 0",
     last="",
@@ -664,7 +664,7 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
                 for link, before in effective.items()
             }
             assert machine.hold(one) == [] and machine.files == set()
-        assert not held(machine, one) or machine.hold(one) == []
+        assert not current(machine, one) or machine.hold(one) == []
         machine.hold(None)
         assert machine.kernel.effective() == effective
         assert {**values, **machine.kernel.values} == machine.kernel.values
@@ -673,7 +673,7 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
 
 @needs_root
 def test_a_link_that_udev_has_not_set_up_is_written(machine: Machine) -> None:
-    one = wish("eth*")
+    one = desired("eth*")
     machine.boot(written(one, {}))
     machine.kernel.add("eth2")
     assert machine.hold(one) == ["eth2"] and machine.hold(one) == []
@@ -683,26 +683,26 @@ def test_a_link_that_udev_has_not_set_up_is_written(machine: Machine) -> None:
 
 @needs_root
 def test_what_somebody_changed_after_the_boot_is_put_right(machine: Machine) -> None:
-    machine.boot(written(wish("eth*"), {}))
+    machine.boot(written(desired("eth*"), {}))
     machine.kernel.write("eth0", 1)
-    assert machine.hold(wish("eth*")) == ["eth0"]
+    assert machine.hold(desired("eth*")) == ["eth0"]
     machine.hold(None)
     assert machine.kernel.effective() == {"lo": 0, "eth0": 1, "eth1": 0}
 
 
 @needs_root
 def test_another_sets_links_are_its_own_after_a_boot_too(machine: Machine) -> None:
-    machine.boot(written(wish("eth0"), {}))
+    machine.boot(written(desired("eth0"), {}))
     other = "/etc/sysctl.d/91-x.conf"
     with pytest.raises(Refusal, match=f"the set whose path is {PATH} holds it at 2"):
-        machine.hold(wish("eth0", mode="strict"), other)
+        machine.hold(desired("eth0", mode="strict"), other)
 
 
 @needs_root
 @pytest.mark.parametrize("is_booted", [False, True])
 @pytest.mark.parametrize("first", [PATH, "/etc/sysctl.d/91-x.conf"])
 def test_the_last_set_that_lets_go_of_a_link_puts_its_value_back(machine: Machine, first: str, is_booted: bool) -> None:
-    paths, one = (PATH, "/etc/sysctl.d/91-x.conf"), wish("eth0")
+    paths, one = (PATH, "/etc/sysctl.d/91-x.conf"), desired("eth0")
     if is_booted:
         machine.boot({path: HEADING + sysctl_text(one, [], {}) for path in paths})
     else:
@@ -717,8 +717,8 @@ def test_the_last_set_that_lets_go_of_a_link_puts_its_value_back(machine: Machin
 
 @needs_root
 def test_a_file_that_was_written_since_the_boot_tells_nothing(machine: Machine) -> None:
-    machine.boot(written(wish("eth0"), {}))
+    machine.boot(written(desired("eth0"), {}))
     machine.kernel.applied = set()
-    assert machine.hold(wish("eth0")) == ["eth0"] and machine.hold(wish("eth0")) == []
+    assert machine.hold(desired("eth0")) == ["eth0"] and machine.hold(desired("eth0")) == []
     machine.hold(None)
     assert machine.kernel.values["eth0"] == 2
