@@ -37,7 +37,8 @@ notes:
     C(kubenode-policy-routes-PROTOCOL.service), enabled, which loads the file before kubelet starts and then stays.
     With O(immediate=true), the unit is also started where systemd runs, and restarted when its program has changed. The run
     waits until it is active; a unit that fails fails the run, with the last lines of its journal. While the node still boots, a
-    start that systemd has queued is not waited for; a warning says so.
+    start that systemd has queued is not waited for; a warning says so. A unit that is starting already is waited for in check
+    mode as well, for 240 seconds at most.
   - The unit names the Python that runs this module, if it will be there at boot and only root can replace it, or else another
     of the node's that is 3.9 or newer. It is kept while it lasts, so a run by another Python changes nothing. A run that
     changes anything that the next boot loads rehearses the program with it.
@@ -372,10 +373,10 @@ diff:
 import gc
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni.layout_guards import CniLayouts
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
@@ -467,7 +468,9 @@ def main() -> None:
             module.params["permanent"],
         )
         listed = _listed(module, tables)
-        path = names.path("path", module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json")
+        path = boot_files.option(
+            module.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", module.is_present
+        )
 
         boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
         unmanaged = _unmanaged(listed, module)

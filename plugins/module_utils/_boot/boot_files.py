@@ -39,6 +39,17 @@ def record(unit: str) -> str:
     return f"{units.path_of(unit)}.files"
 
 
+def option(given: str, is_present: bool) -> str:
+    """What the option ``path`` gives. Raises Invalid.
+
+    is_present: False for a state that removes what is ours there: a former version may have put it where nothing may come now.
+    """
+    path = names.path("path", given)
+    if is_present:
+        check_path(path)
+    return path
+
+
 def check_path(path: str) -> None:
     """Raises Invalid for a path among systemd's own files, and for one in /run, where our records are as well."""
     if names.is_in_run(path):
@@ -74,6 +85,8 @@ class Observed(t.NamedTuple):
 class BootFiles:
     """Holds the files of ``path``, or none, while ``unit`` loads them.
 
+    Raises Invalid for files that are to come among systemd's own or in /run.
+
     entries: gives the file at a path and its program; with False for both gone.
     """
 
@@ -88,6 +101,8 @@ class BootFiles:
         self.backend = backend
         self.path = path
         self.arriving = [entry for entry in entries(path, True) if entry.desired is not None] if is_desired else []
+        if self.arriving:
+            check_path(path)
         self._unit = unit
         self._entries = entries
 
@@ -203,10 +218,9 @@ def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Seq
 
 
 def paths_in(text: str) -> t.Iterator[str]:
-    """The paths in a record's text. A line that no run has written is passed over."""
+    """The paths in a record's text. A line that no run of any version has written is passed over."""
     for line in text.splitlines():
         try:
-            check_path(names.path("path", line))
+            yield names.path("path", line)
         except Invalid:
             continue
-        yield line

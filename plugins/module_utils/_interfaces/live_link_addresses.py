@@ -109,7 +109,7 @@ class LiveLinkAddresses:
         steps = (
             *announcing.plan(observed.file).steps,
             *_applied(tuple(self._messages(changes, observed))),
-            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+            *managed_files.settling(announcing, settling, observed.file),
         )
         before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
         return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)

@@ -28,15 +28,11 @@ if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
 
 
 class BootPolicy:
-    """Where the permanent plane of ``protocol`` lives. ``path``: of the set's file; the program stands beside it.
-
-    Raises Invalid for a path among systemd's own files or in /run.
-    """
+    """Where the permanent plane of ``protocol`` lives. ``path``: of the set's file; the program stands beside it."""
 
     def __init__(
         self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
     ) -> None:
-        boot_files.check_path(path)
         self.unit = boot_unit.routes_unit(protocol)
         self._backend = backend
         self._systemd = systemd

@@ -5,8 +5,9 @@
 
 """nftables without nft.
 
-Whether a table is there, and taking it away: for a node from which nft has gone and its table not. And a table's rules one
-by one, by handle: nft's own listing leaves out what extensions of ebtables say, and takes longer than all else.
+Whether a table is there, and taking it away: that has to work where nft has gone, or is broken, and its table is there. And
+a table's rules one by one, by handle: nft's own listing leaves out what extensions of ebtables say, and takes longer than all
+else.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ TABLE_NAME = 1  # NFTA_TABLE_NAME
 CHAIN_TABLE, CHAIN_NAME = 1, 3
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
+# No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
+NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
+NOT_PERMITTED = "Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 PATIENCE = 5.0  # seconds; the kernel answers at once
 TRIES = 20  # dumps in a row that another program's changes may spoil
@@ -42,8 +46,11 @@ SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python has no name for
 
 
 def has_table(family: str, name: str) -> bool:
-    """Whether the kernel holds the table. It must have nf_tables ready, or this would load it."""
-    return _ask([_message(GET_TABLE, NLM_F_ACK, 1, family, name)]) == 0
+    """Whether the kernel holds the table. It must have nf_tables ready, or this would load it. Raises Failure."""
+    code = _ask([_message(GET_TABLE, NLM_F_ACK, 1, family, name)])
+    if code not in (0, *NOT_THERE):
+        raise Failure(f"the kernel does not tell whether there is a table {family} {name}: {os.strerror(code)}")
+    return code == 0
 
 
 def delete_table(family: str, name: str) -> None:
@@ -51,7 +58,8 @@ def delete_table(family: str, name: str) -> None:
     begin, end = (_batch(kind, number) for kind, number in ((BATCH_BEGIN, 1), (BATCH_END, 3)))
     code = _ask([begin, _message(DELETE_TABLE, NLM_F_ACK, 2, family, name), end])
     if code:
-        raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}")
+        hint = f". {NOT_PERMITTED}" if code == errno.EPERM else ""
+        raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}{hint}")
 
 
 def chains(family: str) -> list[tuple[str, str]]:

@@ -180,6 +180,12 @@ class ManagedFiles:
         self._backend.perform(operation)
 
 
+def settling(announced: ManagedFiles, settled: ManagedFiles, observed: Observed) -> t.Iterator[Step]:
+    """The steps by which a record that ``announced`` what a run is about to do becomes the one of what it has done."""
+    for step in settled.plan(announced.reached(observed)).steps:
+        yield step._replace(is_record=True)
+
+
 def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
     """is_emptying: whether something goes from the innermost."""
     for path, is_empty in made:

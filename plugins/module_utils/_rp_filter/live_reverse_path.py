@@ -117,7 +117,7 @@ class LiveReversePath:
         steps = (
             *announcing.plan(observed.file).steps,
             *writes,
-            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+            *managed_files.settling(announcing, settling, observed.file),
         )
         after = difference.after(settings)
         before_text = reverse_path.lines(settings, difference, is_after=False)

@@ -85,5 +85,6 @@ def test_a_table_is_compared_without_its_counters(
 ) -> None:
     backend = nft_backend.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
     monkeypatch.setattr(backend, "read", lambda family, name: shown or None)
+    monkeypatch.setattr(backend, "unread", lambda family, name: shown or None)
     monkeypatch.setattr(backend, "text", lambda family, name: shown)
     assert backend.verify(nft_backend.Replace("ip", "x", wanted)) == differences

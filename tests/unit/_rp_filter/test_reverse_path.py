@@ -244,6 +244,34 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
     )
 
 
+@pytest.mark.parametrize(
+    ("path", "other", "is_masked"),
+    [
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/sysctl.d/90-x.conf", True),
+        ("/usr/local/lib/sysctl.d/90-x.conf", "/run/sysctl.d/90-x.conf", True),
+        ("/etc/sysctl.d/90-x.conf", "/usr/lib/sysctl.d/90-x.conf", False),
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/sysctl.d/91-x.conf", False),
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/90-x.conf", False),
+    ],
+)
+def test_a_file_of_the_same_name_that_is_read_instead_is_warned_of(path: str, other: str, is_masked: bool) -> None:
+    files = {other: "", path: sysctl_text(desired("eth0"), ["eth0"], {})}
+    found = [*BootOrder(desired("eth0"), path, files).inspect()]
+    assert len(found) == is_masked
+    assert not is_masked or found[0].startswith(f"{path} is not read at boot: {other} has the same name")
+
+
+def test_a_path_by_another_name_of_its_folder_masks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /lib/sysctl.d where /lib is a link to /usr/lib."""
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "lib").symlink_to("usr")
+    folders = (str(tmp_path / "usr"), str(tmp_path / "lib"))
+    monkeypatch.setattr(sysctl_files, "FOLDERS", folders)
+    text = sysctl_text(desired("eth0"), ["eth0"], {})
+    files = {f"{folder}/90-x.conf": text for folder in folders}
+    assert not [*BootOrder(desired("eth0"), f"{folders[1]}/90-x.conf", files).inspect()]
+
+
 LINKS_THERE = {
     "a name that is none": ("eht0", True, "There is no link eht0, so there is nothing to set in the running kernel;"),
     "the same without the immediate plane": ("eht0", False, "There is no link eht0; PATH sets it when it appears."),
