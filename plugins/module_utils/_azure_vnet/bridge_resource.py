@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni_backend
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._interfaces.link_backend import Apply, Await, LinkMessages
 from .._interfaces.link_message import Link, Message
 from .._platform.sysctl import Sysctl, Write
@@ -125,13 +125,9 @@ class DissolvedBridge:
             use, revert = resolved_backend.Set(nic, observed.wished_dns), resolved_backend.Set(nic, Dns())
             yield Step(f"have {nic} use the DNS of {bridge}", use, revert)
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, resolved_backend.Set):
-            self._dns.perform(operation)
-        elif isinstance(operation, Write):
-            self._sysctl.perform(operation)
-        else:
-            self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._dns, self._sysctl)
 
 
 def _report(observed: Observed) -> dict[str, t.Any]:

@@ -51,6 +51,8 @@ Operation = t.Union[Take, PutBack]
 class Ebtables:
     """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation
+from .._core.converge import Backend
 from .._platform import files, library
-from .._routing.routing_backend import Apply, Netlink
-from .ebtables_backend import Ebtables, PutBack, Take
+from .._routing.routing_backend import Netlink
+from .ebtables_backend import Ebtables
 
 
 class LeftoverBackends(t.NamedTuple):
@@ -20,12 +20,5 @@ class LeftoverBackends(t.NamedTuple):
     links: Netlink
     files: files.Files
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, (Take, PutBack)):
-            self.tables.perform(operation)
-        elif isinstance(operation, Apply):
-            self.links.perform(operation)
-        elif isinstance(operation, library.Load):
-            library.perform(operation)
-        else:
-            self.files.perform(operation)
+    def all(self) -> t.Sequence[Backend]:
+        return (self.tables, self.links, self.files, library.Libraries())

@@ -12,7 +12,7 @@ import typing as t
 
 from .._cni import cni, cni_backend
 from .._cni.cni import AzureVnet
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._interfaces import interfaces_backend
@@ -189,8 +189,9 @@ class AzureVnetLeftovers:
             )
             yield Step(f"remove {summary}", Apply(protocol, changes), Apply(protocol, undo))
 
-    def perform(self, operation: Operation) -> None:
-        self._backends.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return self._backends.all()
 
 
 def netlink_changes(

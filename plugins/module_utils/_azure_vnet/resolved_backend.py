@@ -35,6 +35,8 @@ class Set(t.NamedTuple):
 class Resolved:
     """The edge."""
 
+    OPERATIONS = (Set,)
+
     def __init__(self, run: process.Runner) -> None:
         self._run = run
 

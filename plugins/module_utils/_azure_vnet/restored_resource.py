@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._platform import files, library
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
@@ -95,8 +95,9 @@ class RestoredLeftovers:
             yield Step(f"put {file.path} back", files.Put(file.path, content), files.Remove(file.path))
         yield from self._backup.steps(observed.backup, ())
 
-    def perform(self, operation: Operation) -> None:
-        self._backends.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return self._backends.all()
 
 
 def _back(observed: Observed) -> Back:

@@ -12,12 +12,11 @@ of the steps between was the last of a killed run, the next one knows where to l
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from .._core import names
-from .._core.converge import Plan, Plane, Step
-from .._core.errors import Failure, Invalid
+from .._core.converge import Backend, Plan, Plane, Step
+from .._core.errors import Invalid
 from .._platform import files, managed_files
 from .._platform.managed_files import HEADING, Entry, ManagedFiles
 from . import boot_unit, units
@@ -137,6 +136,10 @@ class BootFiles:
         if self._is_moving(known.loaded):
             announced = self._record({*known.recorded, known.loaded, self.path} - {""})
             coming, seen = announced.plan(seen).steps, announced.reached(seen)
+        if (
+            not self.arriving
+        ):  # absent needs no space: the record serves a run that is killed, and files go all the same
+            coming = tuple(step._replace(is_optional=isinstance(step.do, files.Put)) for step in coming)
         return coming, self._record(()).plan(seen).steps
 
     def leaving(self, path: str) -> list[Entry]:
@@ -170,13 +173,9 @@ class Arriving:
         plans = [current.plan(seen) for current, seen in zip(self._current(observed.known.loaded), observed.files)]
         return _joined(plans, before=coming)
 
-    def perform(self, operation: files.Operation) -> None:
-        for current in self._current(""):
-            current.perform(operation)
-            return
-        # Absent goes on without a record where the disk is full: it serves a run that is killed, and files go all the same.
-        with contextlib.suppress(Failure) if isinstance(operation, files.Put) else contextlib.nullcontext():
-            self._of.backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._of.backend, *(entry.accept for entry in self._of.arriving if entry.accept))
 
 
 class Leaving:
@@ -206,8 +205,9 @@ class Leaving:
         plans = [current.plan(seen) for current, seen in zip(self._current(observed.known), observed.files)]
         return _joined(plans, after=going)
 
-    def perform(self, operation: files.Operation) -> None:
-        self._of.backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._of.backend,)
 
 
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:

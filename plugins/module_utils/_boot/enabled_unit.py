@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._platform import files, managed_files
 from . import units
 from .boot_unit import BootUnit
@@ -105,11 +105,9 @@ class EnabledUnit:
             back = units.Forget(self._unit) if self._is_resident else None
             yield Step(f"start {self._unit}", units.Start(self._unit), back)
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, t.get_args(units.Operation)):
-            self._systemd.perform(operation)
-        else:
-            self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._systemd)
 
 
 def _texts(plans: t.Sequence[Plan]) -> tuple[str, str]:

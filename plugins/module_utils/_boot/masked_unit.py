@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Refusal
 from .._platform import files
 from .._platform.managed_files import ManagedFiles, text
@@ -114,8 +114,6 @@ class MaskedUnit:
     def _shown(self, is_masked: bool) -> str:
         return f"# {self.name} -> {MASK.path}\n" if is_masked else ""
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, units.Reload):
-            self._systemd.perform(operation)
-        else:
-            self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._systemd)

@@ -12,8 +12,9 @@ import time
 import typing as t
 from pathlib import Path
 
-from .._core.errors import Failure
+from .._core.errors import Failure, MissingLibrary
 from .._platform import kernel, process
+from .boot_unit import LACKS_LIBRARY
 from .unit_state import UnitState, Verdict
 
 FOLDER = "/etc/systemd/system"
@@ -49,7 +50,13 @@ class Forget(t.NamedTuple):
     unit: str
 
 
-Operation = t.Union[Reload, Start, Restart, Forget]
+class Rehearse(t.NamedTuple):
+    """Have a unit's own command import and read all that it needs at boot, in a mode that changes nothing."""
+
+    command: tuple[str, ...]
+
+
+Operation = t.Union[Reload, Start, Restart, Forget, Rehearse]
 
 # Seconds that a unit may take to start. Ours take 60 (the boot program's deadline) to 90 (TimeoutStartSec=), after a network
 # that is waited for: systemd-networkd-wait-online(8) gives up after 120.
@@ -73,6 +80,8 @@ def _unheard(_sentence: str) -> None:
 
 class Units:
     """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator. patience: see PATIENCE."""
+
+    OPERATIONS = t.get_args(Operation)
 
     def __init__(
         self, run: process.Runner, warn: t.Callable[[str], None] = _unheard, patience: float = PATIENCE
@@ -157,6 +166,8 @@ class Units:
             self._start(operation)
         elif isinstance(operation, Reload):
             self._systemctl("daemon-reload")
+        elif isinstance(operation, Rehearse):
+            _rehearse(operation)
         else:
             raise TypeError(f"{operation!r} is no operation on units")
 
@@ -203,3 +214,19 @@ class Units:
         if done.rc != 0 and unless not in done.stderr:
             raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")
         return done.stdout
+
+
+def _rehearse(operation: Rehearse) -> None:
+    """In the environment that systemd gives a unit: where to find programs, and nothing of the login's.
+
+    Raises Failure, and Missing where the unit's interpreter lacks a library that the one that runs this may well have.
+    """
+    from .._platform import library
+
+    command = " ".join(operation.command)
+    done = process.run(operation.command)
+    if done.rc == LACKS_LIBRARY:
+        raise MissingLibrary(library.PYROUTE2, ".".join(map(str, library.MINIMUM[library.PYROUTE2])))
+    if done.rc != 0:
+        said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
+        raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")

@@ -23,7 +23,7 @@ import sys
 import typing as t
 
 from .._boot.boot_unit import LACKS_LIBRARY
-from .._core.converge import Plan, Resource
+from .._core.converge import Plan, Resource, perform
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._platform import library, lock
 from .._platform.files import Content, Files
@@ -115,7 +115,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     steps = [(resource, step) for resource, of_resource in plans for step in of_resource.steps]
     is_pending = bool(steps) and not may_change
     for resource, step in steps if may_change else ():
-        resource.perform(step.do)
+        perform(resource, step.do)
     if steps and may_change:  # one of them may have written it, under the lock
         version = watched_file_backend.version(record(protocol))
     others = [item for changes in plan.report for item, _protocols in changes.satisfied]

@@ -71,6 +71,6 @@ class BootTable:
         """Each begins with the table's name, so that one table's call never takes another's file for its own."""
         named = f"# For table {self._family} {self._table}.\n"
         return [
-            text(path, script, f"table {self._family} {self._table} {{}}\n", accept.check),
+            text(path, script, f"table {self._family} {self._table} {{}}\n", accept),
             text(boot_files.program(path), program and named + program, named),
         ]

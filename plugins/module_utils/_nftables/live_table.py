@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure
 from . import nft_backend
 from .nft_table import Table
@@ -70,5 +70,6 @@ class LiveTable:
     def _replacement(self, text: str) -> nft_backend.Replace:
         return nft_backend.Replace(self._family, self._table, text)
 
-    def perform(self, operation: nft_backend.Replace) -> None:
-        self._backend.replace(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend,)

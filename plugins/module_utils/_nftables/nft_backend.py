@@ -28,6 +28,12 @@ class Replace(t.NamedTuple):
     text: str
 
 
+class Check(t.NamedTuple):
+    """Have nft accept a script, without loading it."""
+
+    script: str
+
+
 # nft's own words; a loader that misses a library says the same of a file.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 
@@ -37,6 +43,8 @@ NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol no
 
 class Nft:
     """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+
+    OPERATIONS = (Replace, Check)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
@@ -114,8 +122,16 @@ class Nft:
             f"Table {family} {name} is removed without having been read, so it can not be put back if this run is undone: {why}"
         )
 
-    def perform(self, operation: Replace) -> None:
-        self.replace(operation)
+    def perform(self, operation: Replace | Check) -> None:
+        """Does one operation. Raises Failure."""
+        if isinstance(operation, Check):
+            self.check(operation.script)
+        else:
+            self.replace(operation)
+
+    def checking(self, text: str) -> Check:
+        """What has a text checked before it is written; see managed_files.Checker."""
+        return Check(text)
 
     def verify(self, operation: Replace) -> list[str]:
         """What is not as the operation should have left it; see rollback_program.Backend."""

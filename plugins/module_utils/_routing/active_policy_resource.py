@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Plan, Plane
+from .._core.converge import Backend, Plan, Plane
 from .._platform import files, managed_files
 from .._platform.managed_files import ManagedFiles, text
 
@@ -64,5 +64,6 @@ class ActivePolicyRecord:
         is_read = self._stays or (not goes_with_listener and observed.has_listener and is_there)
         return (self._current if is_read else self._gone).plan(observed.file)._replace(before="", after="")
 
-    def perform(self, operation: files.Operation) -> None:
-        self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend,)

@@ -13,9 +13,9 @@ import operator
 import typing as t
 
 from .._core import fields
-from .._core.converge import Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
-from . import policy, routing_backend, rt_names, rule_order
+from . import policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
@@ -172,8 +172,9 @@ class LivePolicy:
         step = Apply(self._policy.protocol, tuple(changes))
         return Step(f"{verb} {_few([change.item for change in changes], 'routes')}", step, step.inverse())
 
-    def perform(self, operation: routing_backend.Operation) -> None:
-        self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend,)
 
 
 def _few(items: t.Sequence[t.Any], noun: str) -> str:

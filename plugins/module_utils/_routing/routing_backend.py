@@ -145,6 +145,8 @@ class Refused(t.NamedTuple):
 class Netlink:
     """The edge."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def rules(self) -> list[Owned]:
         """Rules of both families in the kernel's order."""
         return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))

@@ -16,7 +16,6 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
     boot_files,
-    boot_rehearsal,
     boot_unit,
     units,
 )
@@ -43,13 +42,18 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(boot_rehearsal, "perform", lambda operation: None)
+    monkeypatch.setattr(units, "_rehearse", lambda operation: None)
 
 
 class Accepting:
     """An nft that finds every script right."""
 
-    def check(self, script: str) -> None:
+    OPERATIONS = (nft_backend.Check,)
+
+    def checking(self, text: str) -> nft_backend.Check:
+        return nft_backend.Check(text)
+
+    def perform(self, operation: nft_backend.Check) -> None:
         """It does."""
 
 
