@@ -498,7 +498,7 @@ LOUD = [
 @pytest.mark.parametrize(("owner", "one"), LOUD, ids=str)
 def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
     (warning,) = layouts.warnings([one, one], [])
-    assert owner in warning and "where it runs" in warning
+    assert owner in warning and "nodes that run this software" in warning
 
 
 def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
