@@ -127,7 +127,7 @@ def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str,
     found = discovery.found(AWS, [*NODE[:2], {**NODE[2], **lie}])
     assert (found.rules, found.routes) == discovery.found(AWS, NODE[:2])[:2]
     (reason,) = found.unfit.values()
-    assert "must be the only one of its kind" in reason
+    assert "must be unique; " in reason
     policy.from_options(75, found.rules, found.routes, TABLES)
 
 
