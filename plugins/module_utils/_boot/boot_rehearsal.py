@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The rehearsal of a boot program: what a unit will run, run now, in a mode that changes nothing."""
+"""The rehearsal of a boot program: the command of its unit is run now, in a mode that changes nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .boot_unit import LACKS_LIBRARY
 
 
 class Rehearse(t.NamedTuple):
-    """Have ``command``, which is a unit's own, import and read all that it needs at boot."""
+    """Run ``command``, by which a unit's program imports and reads everything that it needs at boot."""
 
     command: tuple[str, ...]
 
 
 def perform(operation: Rehearse) -> None:
-    """In the environment that systemd gives a unit: where to find programs, and nothing of the login's.
+    """Runs the command in the environment that systemd gives a unit: a search path, and no variables of the login.
 
-    Raises Failure, and Missing where the unit's interpreter lacks a library that the one that runs this may well have.
+    Raises Failure, and MissingLibrary if the unit's interpreter lacks a library, which this process's interpreter may have.
     """
     command = " ".join(operation.command)
     done = process.run(operation.command)
