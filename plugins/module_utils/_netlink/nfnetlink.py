@@ -5,8 +5,8 @@
 
 """Reads and deletes nftables objects without the program nft.
 
-Looks for a table and deletes it: for a node where nft was removed or is broken and the table remains. Lists and deletes a table's rules by
-handle: nft's own listing omits the contents of ebtables extensions, and takes longer than the rest of a run.
+Looks for a table and deletes it: for a node where nft was removed or is broken and the table remains. Lists and deletes a
+table's rules by handle: nft's own listing omits the contents of ebtables extensions, and takes longer than the rest of a run.
 """
 
 from __future__ import annotations
