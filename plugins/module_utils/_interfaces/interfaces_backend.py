@@ -17,7 +17,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
-from .._netlink import attributes
+from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .interface import Interface
 
@@ -39,7 +39,7 @@ class Interfaces(t.NamedTuple):
 
 def read() -> Interfaces:
     """Those of our own namespace first. A namespace that goes away meanwhile has none."""
-    found = _of("", routing_backend.open_socket)
+    found = _of("", wire.open_socket)
     is_whole = True
     for path, name in _namespaces():
         try:
@@ -92,7 +92,7 @@ def _open_inside(path: str) -> socket.socket:
             with open(path, "rb") as namespace:
                 if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
                     raise OSError(ctypes.get_errno(), "setns")
-            opened.append(routing_backend.open_socket())
+            opened.append(wire.open_socket())
         except OSError as error:
             opened.append(error)
 
@@ -105,7 +105,7 @@ def _open_inside(path: str) -> socket.socket:
     return result
 
 
-def _of(namespace: str, opener: routing_backend.Opener) -> list[Interface]:
+def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
     addresses: dict[int, set[str]] = {}
     for family in (IPV4, IPV6):
         for body in routing_backend.dump(routing_backend.GETADDR, family, opener):
@@ -130,5 +130,5 @@ def _of(namespace: str, opener: routing_backend.Opener) -> list[Interface]:
     ]
 
 
-def _links(opener: routing_backend.Opener) -> list[bytes]:
+def _links(opener: wire.Opener) -> list[bytes]:
     return routing_backend.dump(routing_backend.GETLINK, 0, opener)

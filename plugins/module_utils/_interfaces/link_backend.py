@@ -20,6 +20,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
+from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .._routing.route import LOCAL
 from . import link_message
@@ -98,7 +99,7 @@ class LinkMessages:
         if isinstance(operation, Await):
             _await(operation)
             return
-        refused: dict[int, routing_backend.Refused] = {}
+        refused: dict[int, wire.Refused] = {}
         if isinstance(operation, Restore):
             _send(operation.messages, refused)
             troubles = _troubles(operation.messages, refused, (errno.EEXIST,))
@@ -196,21 +197,20 @@ def _await(operation: Await) -> None:
         time.sleep(PAUSE)
 
 
-def _send(messages: t.Sequence[Message], refused: dict[int, routing_backend.Refused]) -> None:
+def _send(messages: t.Sequence[Message], refused: dict[int, wire.Refused]) -> None:
     """All of them, whether one is refused or not; notes in ``refused`` what was, by position."""
     for start in range(0, len(messages), routing_backend.CHUNK):
         chunk = messages[start : start + routing_backend.CHUNK]
         requests = [_packed(message.do, start + number) for number, message in enumerate(chunk) if message.do]
-        refused.update(routing_backend.exchange(requests))
+        refused.update(wire.exchange(requests))
 
 
 def _packed(request: Request, number: int) -> bytes:
-    size, flags = routing_backend.HEADER.size + len(request.body), routing_backend.REQUEST | request.flags
-    return routing_backend.HEADER.pack(size, request.kind, flags, number, 0) + request.body
+    return attributes.message(request.kind, request.flags, request.body, number)
 
 
 def _troubles(
-    messages: t.Sequence[Message], refused: t.Mapping[int, routing_backend.Refused], fine: t.Collection[int]
+    messages: t.Sequence[Message], refused: t.Mapping[int, wire.Refused], fine: t.Collection[int]
 ) -> list[str]:
     """fine: answers that mean that it is done already; what is to go may always have gone."""
     troubles = []
