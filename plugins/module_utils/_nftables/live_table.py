@@ -15,14 +15,14 @@ from .nft_table import Table
 
 
 class Observed(t.NamedTuple):
-    """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished."""
+    """table: the current table, None if it is absent. text: nft's text of it, read only if it differs from the desired table."""
 
     table: Table | None
     text: str = ""
 
 
 class LiveTable:
-    """Holds the kernel's table ``family name`` at ``wish``, None for no such table."""
+    """Makes the kernel's table ``family name`` equal ``desired``; None removes it."""
 
     plane = Plane.IMMEDIATE
 
