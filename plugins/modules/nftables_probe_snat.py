@@ -30,7 +30,8 @@ notes:
   - The permanent plane is the file O(path) and the enabled unit C(kubenode-nft-ip6-TABLE.service), which loads the file before
     kubelet starts. If systemd runs and O(immediate=true), the run also starts the unit if it is not active, and waits until the
     unit is active or skipped by O(boot_condition). If the unit fails, the run fails with the last lines of the unit's journal.
-    While the node still boots, the run does not wait for a start that systemd has queued, and warns.
+    While the node still boots, the run does not wait for a start that systemd has queued, and warns. If the unit is already
+    starting, the run waits up to 240 seconds, also in check mode.
   - While a run moves or removes the file, C(kubenode-nft-ip6-TABLE.service.files) beside the unit names the paths. A run that
     is killed leaves this record, and the next run completes or undoes the change.
   - C(nftables.service) flushes every table of the node when it is started, stopped or reloaded. With the drop-in
@@ -177,6 +178,7 @@ import typing as t
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import ipv6_program  # noqa: F401
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
@@ -214,7 +216,7 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         table = names.table("table", module.params["table"], module.is_present)
-        path = names.path("path", module.params["path"])
+        path = boot_files.option(module.params["path"], module.is_present)
         desired = ProbeSnat.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
         owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None

@@ -77,7 +77,7 @@ options:
   path:
     description:
       - The file of the permanent plane. Warns when a boot would not read it, as it reads files named C(*.conf) in
-        C(/etc/sysctl.d) and its like.
+        C(/etc/sysctl.d) and its like, and of those with the same name only the one in the first of these folders.
       - Also names the set of links that the call owns, without O(permanent) as well. So another path is another set, and
         O(state=absent) undoes that of O(path) alone.
       - A file that this collection did not write is not overwritten; the run is refused.
@@ -164,7 +164,6 @@ diff:
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, managed_files
@@ -196,8 +195,7 @@ OPTIONS = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        path = names.path("path", module.params["path"])
-        boot_files.check_path(path)
+        path = boot_files.option(module.params["path"], module.is_present)
         desired = Wish.from_options(module.params) if module.is_present else None
         backend, files = Sysctl(), Files()
         # In another root the links are the builder's, not the node's.

@@ -41,12 +41,14 @@ class Step(t.NamedTuple):
         must do no harm where nothing was done. None where nothing has to be undone.
     is_record: the step writes down what the other steps of its resource do. Where it can not be undone, these stay done as well:
         a record of another moment would have a later run put back the wrong values.
+    is_optional: where it fails, the run goes on without it.
     """
 
     summary: str
     do: Operation = None
     undo: Operation = None
     is_record: bool = False
+    is_optional: bool = False
 
 
 class Plan(t.NamedTuple):
@@ -63,6 +65,17 @@ class Plan(t.NamedTuple):
     report: t.Any = None
 
 
+class Backend(t.Protocol):
+    """What touches one part of the node: nft, files, systemd. OPERATIONS: the classes of the operations that it performs."""
+
+    @property
+    def OPERATIONS(self) -> tuple[type, ...]:
+        """Of the class."""
+
+    def perform(self, operation: t.Any) -> None:
+        """Does one operation. Raises DatapathError where the node refuses."""
+
+
 class Resource(t.Protocol):
     """One managed thing. ``name`` is how an operator calls it: "table ip6 azureSLBProbe"."""
 
@@ -75,8 +88,14 @@ class Resource(t.Protocol):
     def plan(self, observed: t.Any) -> Plan:
         """Pure: the same observation always gives the same plan."""
 
-    def perform(self, operation: Operation) -> None:
-        """Does one operation of a plan. Raises DatapathError where the node says no."""
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        """Those that perform the operations of its plans. Asked only where there is something to do."""
+
+
+def perform(resource: Resource, operation: Operation) -> None:
+    """By the backend of the resource that has the operation's class among its OPERATIONS. Raises DatapathError."""
+    next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS).perform(operation)
 
 
 class Checkpoint(t.Protocol):
@@ -155,10 +174,12 @@ class _Journal:
             self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
             try:
                 if step.do is not None:
-                    resource.perform(step.do)
+                    perform(resource, step.do)
             except DatapathError as error:
-                if not isinstance(error, Uncertain):
-                    self.refused.append(self.done.pop())
+                refused = None if isinstance(error, Uncertain) else self.done.pop()
+                if step.is_optional:
+                    continue
+                self.refused += [refused] if refused else []
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
 
     def undo(self) -> list[str]:
@@ -171,7 +192,7 @@ class _Journal:
                 continue
             try:
                 if step.undo is not None:
-                    resource.perform(step.undo)
+                    perform(resource, step.undo)
             except ForeignChange as found:
                 troubles.append(f"{step.summary}: another program has changed it since: {found}")
             except DatapathError as error:

@@ -16,13 +16,9 @@ from . import nft_backend
 
 
 class BootTable:
-    """The permanent plane of one table. ``path``: its script; the boot program lies beside the script.
-
-    Raises Invalid for a path among systemd's own files or in /run.
-    """
+    """The permanent plane of one table. ``path``: its script; the boot program lies beside the script."""
 
     def __init__(self, backend: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
-        boot_files.check_path(path)
         self._backend = backend
         self._systemd = systemd
         self._family = family
@@ -76,6 +72,6 @@ class BootTable:
         """Each file begins with the table's name, so that a run for one table does not claim another table's file."""
         named = f"# For table {self._family} {self._table}.\n"
         return [
-            text(path, script, f"table {self._family} {self._table} {{}}\n", accept.check),
+            text(path, script, f"table {self._family} {self._table} {{}}\n", accept),
             text(boot_files.program(path), program and named + program, named),
         ]

@@ -28,6 +28,12 @@ class Replace(t.NamedTuple):
     text: str
 
 
+class Check(t.NamedTuple):
+    """Check a script with nft, without loading it."""
+
+    script: str
+
+
 # nft's own message, anchored: a dynamic loader that lacks a library prints "No such file or directory", too.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 
@@ -37,6 +43,8 @@ NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol no
 
 class Nft:
     """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator."""
+
+    OPERATIONS = (Replace, Check)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
@@ -51,10 +59,7 @@ class Nft:
         if not kernel.is_ready("nf_tables"):
             return None
         if process.find("nft") is None:
-            from .._netlink import nfnetlink  # most nodes have nft and need not import it
-
-            unread = nft_table.Table(family, name, frozenset(), frozenset({nft_table.UNREAD}))
-            return unread if nfnetlink.has_table(family, name) else None
+            return self.unread(family, name)
         listing = self._list(["-j"], family, name)
         if not listing:
             return None
@@ -69,6 +74,15 @@ class Nft:
                 " Check that this program is nft, or install nftables again"
             ) from error
 
+    def unread(self, family: str, name: str) -> nft_table.Table | None:
+        """The table as UNREAD, found without nft; None if it is absent. Raises Failure."""
+        if not kernel.is_ready("nf_tables"):
+            return None
+        from .._netlink import nfnetlink  # most runs read the table with nft and need not import it
+
+        unread = nft_table.Table(family, name, frozenset(), frozenset({nft_table.UNREAD}))
+        return unread if nfnetlink.has_table(family, name) else None
+
     def text(self, family: str, name: str) -> str:
         """nft's own text of the table; empty if there is no such table or nft is not installed."""
         return self._list([], family, name) if process.find("nft") else ""
@@ -82,14 +96,14 @@ class Nft:
         raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
     def replace(self, operation: Replace) -> None:
-        """Run one ``nft -f``: the kernel applies all of it or nothing. Removing a table does not need nft.
+        """Run one ``nft -f``: the kernel applies all of it or nothing. A table is removed without nft, which may be broken.
 
-        Raises Failure if nft refuses the table, Uncertain if nft was killed.
+        Raises Failure if nft or the kernel refuses the change, Uncertain if nft was killed.
         """
-        if not operation.text and process.find("nft") is None:
-            from .._netlink import nfnetlink
+        if not operation.text:
+            if self.unread(operation.family, operation.name):
+                from .._netlink import nfnetlink
 
-            if nfnetlink.has_table(operation.family, operation.name):
                 nfnetlink.delete_table(operation.family, operation.name)
             return
         done = self._nft(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
@@ -105,16 +119,30 @@ class Nft:
                 " Install nft first, for example with kubenode.datapath.nftables_package."
             )
 
-    def perform(self, operation: Replace) -> None:
-        self.replace(operation)
+    def warn_unread(self, family: str, name: str, why: Failure) -> None:
+        """Warn that a table is removed that nft could not list."""
+        self._warn(
+            f"Table {family} {name} is removed although it could not be read, so undoing this run cannot restore it: {why}"
+        )
+
+    def perform(self, operation: Replace | Check) -> None:
+        """Load, remove or check. Raises Failure."""
+        if isinstance(operation, Check):
+            self.check(operation.script)
+        else:
+            self.replace(operation)
+
+    def checking(self, text: str) -> Check:
+        """The operation that checks a text before it is written; see managed_files.Checker."""
+        return Check(text)
 
     def verify(self, operation: Replace) -> list[str]:
         """How the node differs from the operation's result; see rollback_program.Backend."""
         table = f"table {operation.family} {operation.name}"
-        if self.read(operation.family, operation.name) is None:
-            return [f"{table} is not there"] if operation.text else []
         if not operation.text:
-            return [f"{table} is still there"]
+            return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
+        if self.read(operation.family, operation.name) is None:
+            return [f"{table} is not there"]
         found = self.text(operation.family, operation.name)
         return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
 
@@ -189,7 +217,7 @@ def _complaint(done: process.Completed) -> str:
     lines = (line.strip() for line in done.stderr.splitlines())
     complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
     if "Operation not permitted" in complaint:
-        complaint += (
-            ". Another program may own the table (see its flags in `nft list tables`), or the node blocks changes"
-        )
+        from .._netlink.nfnetlink import NOT_PERMITTED
+
+        complaint += f". {NOT_PERMITTED}"
     return complaint

@@ -119,6 +119,8 @@ def _expect_regular(path: str, status: os.stat_result) -> None:
 class Files:
     """The edge to the file system. What it answers with an error becomes a Failure that names the path."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def read(self, path: str) -> Found | None:
         """What stands at a path; None for nothing."""
         with _answering(path):
