@@ -420,7 +420,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ),
     ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["{ eni1 }"]}),
     ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["averylonglinkna*"]}),
-    ("pod_interfaces[0] must be a name, or eni* for names that begin so", {"pod_interfaces": ["eni+"]}),
+    ("pod_interfaces[0] must be a name, or eni* for all names with that prefix", {"pod_interfaces": ["eni+"]}),
     ("mark must be a number from 1", {"mark": "0"}),
     ("mark must be a number from 1", {"mark": "0x100000000"}),
     ("mark must be a number from 1", {"mark": "0x80/0x80"}),

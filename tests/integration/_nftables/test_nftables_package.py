@@ -363,7 +363,7 @@ def test_an_index_that_lacks_the_package_is_refreshed_once_by_a_run_only(node: S
     predicted = run(node, check=True)
     assert predicted["changed"]
     assert predicted["version"] is None
-    assert "A run refreshes it first" in json.dumps(predicted["warnings"])
+    assert "A run refreshes the index first" in json.dumps(predicted["warnings"])
     assert not node.run(["sh", "-c", "ls /var/lib/apt/lists"]).stdout
     with programs.counted(node, COUNTED) as calls:
         done = run(node)

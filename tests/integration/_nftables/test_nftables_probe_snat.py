@@ -428,12 +428,12 @@ def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do
     predicted = run(node, check=True)
     node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
     without = run(node, check=True)
-    assert "nft is not installed, so table ip6 azureSLBProbe can not be loaded" in warnings(without)
+    assert "nft is not installed, so table ip6 azureSLBProbe cannot be loaded" in warnings(without)
     assert {**without, "warnings": []} == {**predicted, "warnings": []}
     error = node.module("nftables_probe_snat")
     assert error["failed"] and "nft is not installed" in error["msg"]
     image = run(node, immediate=False)
-    assert image["changed"] and warnings(image).count("without a check by nft: nft is not installed") == 1
+    assert image["changed"] and warnings(image).count("was written but not checked by nft: nft is not installed") == 1
     node.run(["umount", "/usr/sbin/nft"])
 
 
@@ -442,7 +442,7 @@ def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) ->
     with node.count_processes() as calls:
         image = node.module("nftables_probe_snat", {"immediate": False}, through=["chroot", "/mnt"])
     assert image["changed"] and not image["failed"], image
-    assert warnings(image).count("nf_tables is not loaded, as far as /proc tells") == 1
+    assert warnings(image).count("nf_tables is not loaded, according to /proc") == 1
     assert calls == []
 
 

@@ -173,6 +173,6 @@ def test_an_nft_that_answers_garbage_is_an_error_and_in_nobodys_way_back(node: N
         for check in (True, False):
             result = node.module(PROBE, {"state": "absent"}, check=check)
             assert result["changed"] and not result["failed"], result
-            assert sum("it can not be put back" in warning for warning in warnings(result)) == 1
+            assert sum("undoing this run cannot restore it" in warning for warning in warnings(result)) == 1
         assert not run(node, state="absent")["changed"]
     assert node.snapshot() == clean

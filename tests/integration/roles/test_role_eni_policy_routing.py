@@ -254,7 +254,7 @@ def test_an_image_says_what_it_can_not_find_out_at_boot(aws: Site, variables: di
             {"layout": "cilium", "remedy": "strict", "connmark": "never"},
             "every reply to a pod that comes in by the primary ENI would be dropped",
         ),
-        ({"layout": "terway", "enis": [{"name": "eth0"}]}, "enis[].primary must be true of one ENI"),
+        ({"layout": "terway", "enis": [{"name": "eth0"}]}, "enis[].primary must be true for exactly one ENI"),
     ],
 )
 def test_bad_input_is_a_clear_error_and_changes_nothing(aws: Site, variables: dict[str, Any], told: str) -> None:
