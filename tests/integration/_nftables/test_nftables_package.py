@@ -321,7 +321,8 @@ def test_a_mask_of_somebody_else_stays(node: SystemdNode) -> None:
 def test_nft_that_is_there_costs_one_process_and_is_not_ours(node: SystemdNode) -> None:
     node.run(["apt-get", "--yes", "install", "nftables"])
     before = state(node)
-    for options in ({}, {"state": "absent"}):
+    ways: list[dict[str, Any]] = [{}, {"state": "absent"}]
+    for options in ways:
         with programs.counted(node, COUNTED) as calls:
             result = run(node, **options)
         assert not result["changed"]

@@ -100,7 +100,7 @@ def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
 
 def test_two_tables_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    other = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
+    other: dict[str, Any] = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
     run(node)
     run(node, **other)
     assert not run(node)["changed"] and not run(node, **other)["changed"]
@@ -314,7 +314,7 @@ def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -
 def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
     run(node)
     old = node.snapshot()["nft"]
-    desired = {"priority": -290}
+    desired: dict[str, Any] = {"priority": -290}
     with node.break_program("/usr/sbin/nft", call=call, action=action):
         assert node.module("nftables_probe_snat", desired)["failed"]
     between = node.snapshot()["nft"]
@@ -364,7 +364,7 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     clean = node.snapshot()
     run(node, path=other)
     moved = node.snapshot()
-    ways = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
+    ways: list[dict[str, Any]] = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
     for number in range(1, 40):
         run(node, state="absent")
         run(node)
