@@ -122,60 +122,13 @@ diff:
   elements: dict
 """
 
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.boot_link_addresses import BootLinkAddresses
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.live_link_addresses import (
-    Changes,
-    LiveLinkAddresses,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import LinksOfNetworkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.boot_record import BootRecord
-
-OPTIONS = {
-    **TWO_PLANES,
-    **CHECKPOINT,
-    "addresses": {
-        "type": "list",
-        "elements": "dict",
-        "options": {"dev": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
-    },
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.link_addresses import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS, long_lists=["addresses"])
-    with module.reporting() as result:
-        given = module.entries("addresses")
-        if given is None and module.is_present:
-            raise Invalid("addresses", given, "given where state is present")
-        listed = None if given is None else link_address.from_options(given)
-
-        files = Files()
-        boot = BootLinkAddresses(files, Units(module.run))
-        gone = boot.given() if listed is None else listed
-        desired = listed or () if module.is_present else [one for one in boot.given() if one not in gone]
-        placed = boot.resources(list(desired))
-        live = LiveLinkAddresses(LinkMessages(), files, boot, listed, module.is_present)
-        resources: list[Resource] = [live, *placed]
-        if kernel.is_own_root() and not module.params["immediate"]:
-            resources.insert(0, BootRecord(live, *placed))
-        guards = (
-            [LinksOfNetworkd(Networkd(module.run), live.links)]
-            if module.is_present and module.params["immediate"]
-            else []
-        )
-        outcome = module.converge(resources, guards, Checkpoint)
-        result.update(module.report(outcome), addresses=(outcome.report(live) or Changes()).report())
+    run(OPTIONS, parts, Checkpoint, long_lists=["addresses"])
 
 
 if __name__ == "__main__":

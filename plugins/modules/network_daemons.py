@@ -106,78 +106,12 @@ diff:
   elements: dict
 """
 
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
-    daemons_backend,
-    known_daemons,
-    networkd,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import (
-    LaterFile,
-    NetworkDaemons,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.known_daemons import Daemon
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_resource import (
-    NetworkdSettings,
-    has_read,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import managed_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "restart": {"type": "bool", "default": True},
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.network_daemons import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        units, backend = Units(module.run), Networkd(module.run)
-        is_running = units.is_running()
-        restarts = is_running and module.params["restart"]
-
-        configuration, started = backend.configuration(), backend.started() if is_running else None
-        texts = {path: file.text for path, file in configuration.items()}
-        version = backend.version()
-        keys = networkd.known(version) if backend.is_installed() else ()
-        text = networkd.drop_in(version) if module.is_present and keys and _is_needed(texts, keys) else None
-        settings = _settings(texts, text, keys)
-
-        daemons = known_daemons.of_agents(daemons_backend.read(units))
-        if backend.is_installed():
-            active = restarts or started is None or has_read(configuration, keys, started)
-            daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
-        resource = NetworkdSettings(Files(), backend, text, keys if module.is_present else (), restarts)
-        guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if module.is_present else []
-
-        outcome = module.converge([resource], guards)
-        result.update(module.report(outcome), daemons=[_told(one) for one in daemons])
-
-
-def _is_needed(texts: dict[str, str], keys: t.Sequence[str]) -> bool:
-    """True if the drop-in exists, or if the permanent files do not set all keys to no.
-
-    An existing drop-in stays, because another file that has the settings may be removed later.
-    """
-    lasting = {path: text for path, text in texts.items() if not path.startswith(networkd.PASSING)}
-    return networkd.PATH in texts or any(networkd.setting(lasting, key).value for key in keys)
-
-
-def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) -> dict[str, networkd.Setting]:
-    """The settings after the run."""
-    others = {path: other for path, other in texts.items() if path != networkd.PATH}
-    after = others if text is None else {**others, networkd.PATH: managed_files.HEADING + text}
-    return {key: networkd.setting(after, key) for key in keys}
-
-
-def _told(daemon: Daemon) -> dict[str, t.Any]:
-    return {name: value for name, value in daemon._asdict().items() if name != "remedy"}
+    run(OPTIONS, parts)
 
 
 if __name__ == "__main__":

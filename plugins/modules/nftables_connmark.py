@@ -159,84 +159,13 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import return_path_table
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_guards import (
-    MarkRule,
-    PrimaryInterface,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl, configuration
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.boot_record import BootRecord
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import SRC_VALID_MARK
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
-    BootOrder,
-    UnreadableRecord,
-)
-
-FAMILY = "inet"
-OPTIONS = {
-    **TWO_PLANES,
-    **CHECKPOINT,
-    "table": {"type": "str", "default": "kubenodeReturnPath"},
-    "primary_interface": {"type": "str"},
-    "pod_interfaces": {"type": "list", "elements": "str"},
-    "mark": {"type": "str", "default": "0x80"},
-    "mask": {"type": "str"},
-    "strict": {"type": "bool", "default": False},
-    "path": {"type": "path", "default": "/etc/kubenode/return-path.nft"},
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.nftables_connmark import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        table = names.table("table", module.params["table"], module.is_present)
-        path = boot_files.option(module.params["path"], module.is_present)
-        desired = ReturnPath.from_options(module.params) if module.is_present else None
-        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
-
-        ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
-        boot = BootTable(files, units, FAMILY, table, path)
-        sysctl_path = return_path_table.sysctl_path(table)
-        setting = desired.sysctl_text() if desired else None
-        entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
-        placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
-        changing = placed if module.params["permanent"] else None
-        validation, found = desired.validation() if desired else None, configuration(module.warn)
-        valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
-        live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
-        booted = boot.resources(ruleset if desired else None, accept=nft, starts=module.params["immediate"])
-        resources: list[Resource] = [live, valid, *booted, placed] if desired else [placed, *booted, valid, live]
-        if kernel.is_own_root() and not module.params["immediate"]:
-            resources.insert(0, BootRecord(valid, placed))
-        guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
-        if desired:
-            guards.append(PrimaryInterface(desired.primary_interface))
-        if desired and module.params["immediate"]:
-            guards.append(MarkRule(desired))
-        if validation and setting and module.params["permanent"]:
-            texts = {**found, sysctl_path: setting}
-            guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
-
-        outcome = module.converge(resources, guards, Checkpoint)
-        result.update(module.report(outcome), ruleset=ruleset, table=table)
+    run(OPTIONS, parts, Checkpoint)
 
 
 if __name__ == "__main__":

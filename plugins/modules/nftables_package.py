@@ -133,61 +133,12 @@ diff:
   elements: dict
 """
 
-import functools
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.masked_unit import Harmless, MaskedUnit, state_of
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import InstalledPackage
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.packages import Packages, os_release
-
-SERVICE = "nftables.service"
-LONGEST_COMMAND = 86400
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "minimum_version": {"type": "str", "default": "0.9.8"},
-    "service": {"type": "str", "choices": ["masked", "ignore"], "default": "ignore"},
-    "lock_timeout": {"type": "int", "default": 300},
-    "command_timeout": {"type": "int", "default": 1800},
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.nftables_package import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        minimum = version.wanted("minimum_version", module.params["minimum_version"])
-        patience = module.params["lock_timeout"]
-        if patience < 0:
-            raise Invalid("lock_timeout", patience, "a number of seconds, 0 or more")
-        seconds = module.params["command_timeout"]
-        if not 0 < seconds <= LONGEST_COMMAND:
-            raise Invalid("command_timeout", seconds, f"a number of seconds from 1 to {LONGEST_COMMAND}")
-        files, units = Files(), Units(module.run)
-        # A package manager that was started is left to complete, because half an installation is worse than a late one.
-        runner = functools.partial(module.run, seconds=seconds, completes=True)
-        manager = Packages(runner, os_release(), patience, is_offline=not units.is_running())
-
-        package = InstalledPackage(manager, files, units, module.run, minimum if module.is_present else None)
-        mask = MaskedUnit(files, units, SERVICE, desired=module.is_present)
-        is_masking = module.is_present and module.params["service"] == "masked"
-        # The mask comes first, so that the package's scripts cannot start the unit.
-        resources: list[Resource] = (
-            [mask, package] if is_masking else [package] if module.is_present else [package, mask]
-        )
-        guards = [] if is_masking else [Harmless(files, units, SERVICE)]
-
-        outcome = module.converge(resources, guards)
-        for warning in package.warnings():
-            module.warn(warning)
-        state = state_of(files, units, SERVICE)
-        is_masked = module.is_present if any(resource is mask for resource, _plan in outcome.plans) else state.masked
-        service = {"enabled": state.has_links and not is_masked, "active": state.active, "masked": is_masked}
-        result.update(module.report(outcome), **package.result(), manager=manager.name, service=service)
+    run(OPTIONS, parts)
 
 
 if __name__ == "__main__":

@@ -173,90 +173,12 @@ diff:
   elements: dict
 """
 
-import typing as t
-
-if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
-    from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import ipv6_program  # noqa: F401
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import probe_guards
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import (
-    AZURE_SOURCE,
-    AZURE_TRANSLATED,
-    ProbeSnat,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-
-FAMILY = "ip6"
-OPTIONS = {
-    **TWO_PLANES,
-    "table": {"type": "str", "default": "azureSLBProbe"},
-    "interface": {"type": "str", "default": "eth0"},
-    "priority": {"type": "int", "default": -300},
-    "probes": {
-        "type": "list",
-        "elements": "dict",
-        "default": [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
-        "options": {"source": {"type": "str", "required": True}, "translated": {"type": "str", "required": True}},
-    },
-    "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
-    "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.nftables_probe_snat import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        table = names.table("table", module.params["table"], module.is_present)
-        path = boot_files.option(module.params["path"], module.is_present)
-        desired = ProbeSnat.from_options(module.params) if module.is_present else None
-        nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
-        owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
-
-        ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
-        is_placed = desired is not None and owner is None
-        live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
-        boot = BootTable(files, units, FAMILY, table, path)
-        is_asking = is_placed and module.params["permanent"] and module.params["boot_condition"] != "none"
-        condition = boot.condition(module.params["boot_condition"], module.params["interface"]) if is_asking else None
-        placed = boot.resources(
-            ruleset if is_placed else None,
-            accept=nft,
-            starts=module.params["immediate"],
-            condition=condition,
-            program=_archive() if condition else None,
-        )
-        resources: list[Resource] = [live, *placed] if desired else [*placed, live]
-        if desired is None and owner and table == ProbeSnat().name:
-            resources.remove(live)  # the unit owns the table
-
-        outcome = module.converge(resources, _guards(desired, owner, module.params["immediate"]))
-        result.update(module.report(outcome), ruleset=ruleset, table=table, managed_by=owner)
-
-
-def _archive() -> str:
-    """The boot program as an archive. The import is here because most runs install no boot program."""
-    from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
-
-    return archive("_nftables.ipv6_program")
-
-
-def _guards(desired: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
-    """The guards of the desired table. A refusal applies to both planes; the warnings of ProbePath to the running kernel."""
-    if desired is None:
-        return []
-    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
-    chosen += [probe_guards.AgentBaker(desired)] if owner else []
-    chosen += [probe_guards.ProbePath(desired)] if immediate else []
-    return chosen
+    run(OPTIONS, parts)
 
 
 if __name__ == "__main__":
