@@ -166,7 +166,7 @@ def test_a_cni_that_marks_by_itself_is_left_to_it_unless_strict(aws: Site) -> No
     assert "marked by the CNI (aws_vpc_cni)" in played.output
     assert "kubenodeReturnPath" not in aws.node.run(["nft", "list", "tables"]).stdout
     strict = aws.play(layout="aws_vpc_cni", remedy="strict")
-    assert "marked by a table of ours" in strict.output
+    assert "marked by the table of nftables_connmark" in strict.output
     listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
     assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed
 
