@@ -210,7 +210,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
 def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
     node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
     before = node.snapshot()
-    assert f"{PATH} is not what this run may replace" in refused(node, interfaces=["eth0"], mode="loose")
+    assert f"{PATH} may not be replaced by this run" in refused(node, interfaces=["eth0"], mode="loose")
     assert not run(node, state="absent")["changed"] and node.snapshot() == before
 
 
@@ -480,12 +480,12 @@ def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
     with node.read_only(place):
         error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
         assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
-        assert "What was done before it was undone" in error["msg"]
+        assert "What was done was undone" in error["msg"]
     assert node.snapshot() == before
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
     ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
     ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),
