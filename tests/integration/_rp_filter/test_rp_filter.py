@@ -200,7 +200,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     loose(node, "eth0")
     run(node, **other)
     assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
-    assert f"the set whose path is {PATH} holds it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
+    assert f"the set whose path is {PATH} keeps it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
     run(node, state="absent")
     assert not run(node, **other)["changed"]
     run(node, state="absent", path=OTHER_PATH)
@@ -330,7 +330,7 @@ def test_another_path_after_a_boot_does_not_lose_what_the_first_has_set(node: Na
     loose(node, "eth0")
     booted = boot(node)
     other = {"interfaces": ["eth0"], "path": OTHER_PATH}
-    assert f"the set whose path is {PATH} holds it at 2" in booted.refused(**other, mode="strict")
+    assert f"the set whose path is {PATH} keeps it at 2" in booted.refused(**other, mode="strict")
     booted.four(**other, mode="loose")
     booted.four(state="absent")
     assert value(node, "eth0") == 2 and not booted.run(**other, mode="loose")["changed"]
@@ -460,7 +460,7 @@ def test_an_odd_record_is_warned_of_and_locks_nobody_out(node: NamespaceNode) ->
         RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n"
     )
     (warning,) = warnings(run(node, check=True, state="absent"))
-    assert f"{RECORD}, line 3: expected is an entry as this collection writes it" in warning
+    assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
     assert run(node, state="absent")["changed"] and node.snapshot() == clean
     assert not warnings(run(node, state="absent"))
 
