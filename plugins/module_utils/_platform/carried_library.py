@@ -24,7 +24,7 @@ class Observed(t.NamedTuple):
 class CarriedLibrary:
     """Keeps the library ``name`` on the node, or removes it when nothing uses it any more.
 
-    The controller brings it (MissingLibrary asks for it), so a diff shows nothing.
+    The controller carries it over (MissingLibrary asks for it), so a diff shows nothing.
 
     is_needed: whether another set of this collection on the node uses it.
     """

@@ -15,7 +15,7 @@ from .._core.converge import Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
 from . import files
 
-# The first line of each file of ours.
+# The first line of each file that the collection writes.
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
 
@@ -201,8 +201,8 @@ def _change(entry: Entry, found: files.Found | None) -> Step:
 
 def _why_foreign(entry: Entry, found: files.Found) -> str:
     if isinstance(found, files.Content):
-        whose = "it has another purpose, as " if found.text.startswith(HEADING) else ""
-        return f"{whose}its text does not begin with {entry.signature!r}"
+        purpose = "it has another purpose, as " if found.text.startswith(HEADING) else ""
+        return f"{purpose}its text does not begin with {entry.signature!r}"
     if isinstance(found, files.Target):
         return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
     return f"it is a {found.kind}"

@@ -32,7 +32,7 @@ ALL, DEFAULT = "all", "default"
 RESERVED = (ALL, DEFAULT, "lo")
 
 
-# The first line of a file of ours in sysctl.d(5).
+# Begins the text of our files in sysctl.d(5), below the heading of managed_files.
 HEADING = "# Reverse-path filtering"
 
 # A link's name in an option, or a pattern of names. UNSAYABLE: characters in a name that no line of sysctl.d(5) can express.

@@ -104,7 +104,7 @@ class BootOrder:
 
     def _warning(self, one: reverse_path.Overriding, when: str) -> str:
         outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
-        whose = "on future links " if glob.is_glob(one.name) else ""
+        scope = "on future links " if glob.is_glob(one.name) else ""
         expected, remedy = f"{one.expected} is expected", "Remove that line"
         if one.name == reverse_path.ALL:
             expected = f"at most {expected}"
@@ -118,5 +118,5 @@ class BootOrder:
             remedy = f"{remedy}, or choose a path whose name sorts after it"
         return (
             f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
-            f" {reverse_path.dotted(one.name, self._setting)} {whose}{outcome}; {expected}. {remedy}."
+            f" {reverse_path.dotted(one.name, self._setting)} {scope}{outcome}; {expected}. {remedy}."
         )
