@@ -55,6 +55,7 @@ options:
   primary_interface:
     description:
       - The link by which requests to the node's own addresses enter, 1 to 15 letters, digits and C(_.=+@~-).
+      - With O(strict) a name with C(=) is refused, as no line in sysctl.d can name it.
       - Required with O(state=present). With O(state=absent) it has no meaning.
     type: str
   pod_interfaces:
@@ -156,6 +157,7 @@ diff:
   elements: dict
 """
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
@@ -204,7 +206,7 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         table = names.table("table", module.params["table"], module.is_present)
-        path = names.path("path", module.params["path"])
+        path = boot_files.option(module.params["path"], module.is_present)
         desired = ReturnPath.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
 

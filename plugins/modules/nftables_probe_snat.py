@@ -29,7 +29,8 @@ notes:
   - The permanent plane is the file O(path) and the unit C(kubenode-nft-ip6-TABLE.service), enabled, which loads the file
     before kubelet is up. Where systemd runs, and with O(immediate=true), the unit is started too where it is not active, and
     the run waits until it is active or was skipped by O(boot_condition). A unit that fails fails the run, with the last lines
-    of its journal. While the node still boots, a start that systemd has queued is not waited for; a warning says so.
+    of its journal. While the node still boots, a start that systemd has queued is not waited for; a warning says so. A unit
+    that is starting already is waited for in check mode as well, for 240 seconds at most.
   - While a run moves or removes the file, C(kubenode-nft-ip6-TABLE.service.files) beside the unit names the paths that are
     concerned. A run that was killed leaves this record, and the next run completes or undoes what it had begun.
   - C(nftables.service), where it is in use, flushes every table of the node when it is started, stopped or reloaded. A drop-in
@@ -175,6 +176,7 @@ import typing as t
 if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
     from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import ipv6_program  # noqa: F401
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
@@ -212,7 +214,7 @@ def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
         table = names.table("table", module.params["table"], module.is_present)
-        path = names.path("path", module.params["path"])
+        path = boot_files.option(module.params["path"], module.is_present)
         desired = ProbeSnat.from_options(module.params) if module.is_present else None
         nft, files, units = Nft(module.run, module.warn), Files(), Units(module.run, module.warn)
         owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None

@@ -79,7 +79,7 @@ options:
   path:
     description:
       - The file of the permanent plane. Warns if a boot would not read the file. A boot reads files named C(*.conf) in
-        C(/etc/sysctl.d) and similar folders.
+        C(/etc/sysctl.d) and similar folders; of files with the same name it reads only the one in the first of these folders.
       - Also names the set of interfaces that the call owns, even if O(permanent) is false. So another path is another set, and
         O(state=absent) undoes only the set of O(path).
       - A file that this collection did not write is not overwritten; the run is refused.
@@ -166,7 +166,6 @@ diff:
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, managed_files
@@ -198,8 +197,7 @@ OPTIONS = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        path = names.path("path", module.params["path"])
-        boot_files.check_path(path)
+        path = boot_files.option(module.params["path"], module.is_present)
         desired = Wish.from_options(module.params) if module.is_present else None
         backend, files = Sysctl(), Files()
         # In another root, the kernel's links belong to the builder, not to the node.

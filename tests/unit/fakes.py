@@ -13,7 +13,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot import uni
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages, process, sysctl_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import (
+    files,
+    packages,
+    process,
+    sysctl,
+    sysctl_files,
+)
 
 
 class RootedFiles(files.Files):
@@ -204,7 +210,7 @@ class FakeUnits(units.Units):
         return self._show(names, *unit)
 
     def perform(self, operation: units.Operation) -> None:
-        assert self._is_running, f"{operation} where systemd does not run"
+        assert self._is_running or isinstance(operation, units.Rehearse), f"{operation} where systemd does not run"
         super().perform(operation)
 
 
@@ -215,6 +221,7 @@ class FakePackages:
     changing: called before a package changes, as its maintainer scripts are.
     """
 
+    OPERATIONS = packages.Packages.OPERATIONS
     name = "apt"
 
     def __init__(self, mirror: dict[str, str], installed: dict[str, str] | None = None) -> None:
@@ -287,6 +294,8 @@ class FakeSysctl:
     fails: names that can not be written. written: the names that were, in order.
     applied: paths of files that the last boot, or udev for a link that came, has read as they are.
     """
+
+    OPERATIONS = sysctl.Sysctl.OPERATIONS
 
     def __init__(self, links: t.Iterable[str] = (), default: int = 0, all_: int = 0) -> None:
         self.applied: set[str] = set()

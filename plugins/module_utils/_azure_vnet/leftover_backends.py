@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The edges of the system by which azure-vnet's leftovers go and come back."""
+"""The backends that remove and restore azure-vnet's leftovers."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation
+from .._core.converge import Backend
 from .._platform import files, library
-from .._routing.routing_backend import Apply, Netlink
-from .ebtables_backend import Ebtables, PutBack, Take
+from .._routing.routing_backend import Netlink
+from .ebtables_backend import Ebtables
 
 
 class LeftoverBackends(t.NamedTuple):
@@ -20,12 +20,5 @@ class LeftoverBackends(t.NamedTuple):
     links: Netlink
     files: files.Files
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, (Take, PutBack)):
-            self.tables.perform(operation)
-        elif isinstance(operation, Apply):
-            self.links.perform(operation)
-        elif isinstance(operation, library.Load):
-            library.perform(operation)
-        else:
-            self.files.perform(operation)
+    def all(self) -> t.Sequence[Backend]:
+        return (self.tables, self.links, self.files, library.Libraries())

@@ -3,14 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A unit and the files that its program reads: rehearsed whenever one of them has changed."""
+"""A unit and the files that its program reads. The boot is rehearsed whenever one of them changes."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Resource, Step
-from .._platform import files
+from .._core.converge import Backend, Plan, Plane, Resource, Step
 from . import enabled_unit, units
 from .boot_unit import BootUnit
 
@@ -21,9 +20,10 @@ class Observed(t.NamedTuple):
 
 
 class RehearsedUnit:
-    """Holds ``loaded`` and ``enabled``, which names them, and rehearses the boot between the two.
+    """Places the files (``loaded``), rehearses the boot, then places the unit that names them (``enabled``).
 
-    The program is run where it then lies, as ``unit`` runs it. It is enabled, and started, only when that went well.
+    The rehearsal runs the program at its final path, by the interpreter of ``unit``. The unit is enabled and started only if the
+    rehearsal succeeds.
     """
 
     plane = Plane.PERMANENT
@@ -41,20 +41,12 @@ class RehearsedUnit:
         loaded, enabled = self._loaded.plan(observed.loaded), self._enabled.plan(observed.enabled)
         if not loaded.steps and not enabled.steps:
             return Plan()
-        from . import boot_rehearsal  # a run that finds all in place does not need it
-
-        rehearsal = Step(f"rehearse the start of {self._unit.name}", boot_rehearsal.Rehearse(self._unit.rehearsal))
+        rehearsal = Step(f"rehearse the start of {self._unit.name}", units.Rehearse(self._unit.rehearsal))
         before, after = (
             "\n".join(filter(None, texts)) for texts in ((loaded.before, enabled.before), (loaded.after, enabled.after))
         )
         return Plan((*loaded.steps, rehearsal, *enabled.steps), before, after)
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, t.get_args(files.Operation)):
-            self._loaded.perform(operation)  # which checks a text that it knows before it is written
-        elif isinstance(operation, t.get_args(units.Operation)):
-            self._enabled.perform(operation)
-        else:
-            from . import boot_rehearsal
-
-            boot_rehearsal.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (*self._loaded.backends, *self._enabled.backends)

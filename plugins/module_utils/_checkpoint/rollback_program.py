@@ -32,7 +32,7 @@ import typing as t
 
 from .._azure_vnet import resolved_backend
 from .._boot import units
-from .._core import codec
+from .._core import codec, converge
 from .._core.errors import Failure, ForeignChange
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
@@ -47,16 +47,10 @@ from .checkpoint import Armed, Entry, RolledBack
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
-# Each operation is performed, and read back, by the backend in whose module it is defined.
-KNOWN = codec.vocabulary(
+# The classes of the values in operations.
+VALUES = (
     *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
-    *t.get_args(files.Operation),
-    *(routing_backend.Change, *t.get_args(routing_backend.Operation)),
-    *(Message, Request, *t.get_args(link_backend.Operation)),
-    nft_backend.Replace,
-    *(resolved_backend.Dns, resolved_backend.Set),
-    *t.get_args(sysctl.Operation),
-    *t.get_args(units.Operation),
+    *(routing_backend.Change, Message, Request, resolved_backend.Dns),
 )
 
 # How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
@@ -230,7 +224,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
         summary, found = line[:80], len(left)
         try:
             summary, operation = codec.decode(line, KNOWN)
-            backend = _backend(operation)
+            backend = BACKENDS[type(operation)]
             try:
                 backend.perform(operation)
             except ForeignChange as change:
@@ -243,9 +237,8 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
 
 
-class Backend(t.Protocol):
-    def perform(self, operation: t.Any) -> None:
-        """Performs the operation. Raises Failure, and ForeignChange if another program has changed the object."""
+class Backend(converge.Backend, t.Protocol):
+    """Raises ForeignChange from perform() if another program has changed the object."""
 
     def verify(self, operation: t.Any) -> list[str]:
         """Reads the node again. Returns what differs from what the operation should have left, each as a part of a sentence.
@@ -254,14 +247,14 @@ class Backend(t.Protocol):
         """
 
 
-def _backend(operation: t.Any) -> Backend:
-    backends: dict[str, t.Callable[[], Backend]] = {
-        files.__name__: files.Files,
-        link_backend.__name__: link_backend.LinkMessages,
-        routing_backend.__name__: routing_backend.Netlink,
-        nft_backend.__name__: lambda: nft_backend.Nft(process.run, syslog.syslog),
-        resolved_backend.__name__: lambda: resolved_backend.Resolved(process.run),
-        sysctl.__name__: sysctl.Sysctl,
-        units.__name__: lambda: units.Units(process.run),
-    }
-    return backends[type(operation).__module__]()
+def _backends() -> dict[type, Backend]:
+    every: tuple[Backend, ...] = (
+        *(files.Files(), sysctl.Sysctl(), units.Units(process.run)),
+        *(routing_backend.Netlink(), link_backend.LinkMessages(), resolved_backend.Resolved(process.run)),
+        nft_backend.Nft(process.run, syslog.syslog),
+    )
+    return {kind: backend for backend in every for kind in backend.OPERATIONS}
+
+
+BACKENDS = _backends()
+KNOWN = codec.vocabulary(*VALUES, *BACKENDS)

@@ -6,7 +6,7 @@
 """The loop: observe, plan, apply, prove. Only this module knows check mode, the two planes and roll-back.
 
 A resource is one managed thing (a live table, a file, a boot unit). It observes the node without changing it, plans as
-a pure function of what it observed, and performs the operations of its plan.
+a pure function of what it observed. Its backends perform the operations of the plan.
 
 The loop observes all resources before it changes the first, and applies their plans in the order given. If a step fails,
 the loop undoes the steps that were done. At the end it observes and plans again: a plan that is not empty is a failure.
@@ -31,7 +31,7 @@ class Plane(enum.Enum):
 
 Operation = (
     t.Any
-)  # a named tuple in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
+)  # a named tuple of one backend, such as ``files.Put``: plain data, so that it can be written to a journal
 
 
 class Step(t.NamedTuple):
@@ -43,12 +43,14 @@ class Step(t.NamedTuple):
         do no harm if nothing was done. None if nothing has to be undone.
     is_record: the step records what the other steps of its resource do. If it cannot be undone, those steps stay done as
         well, because a later run would restore wrong values from a record that does not match them.
+    is_optional: if the step fails, the run goes on without it.
     """
 
     summary: str
     do: Operation = None
     undo: Operation = None
     is_record: bool = False
+    is_optional: bool = False
 
 
 class Plan(t.NamedTuple):
@@ -65,6 +67,17 @@ class Plan(t.NamedTuple):
     report: t.Any = None
 
 
+class Backend(t.Protocol):
+    """What touches one part of the node: nft, files, systemd. OPERATIONS: the classes of the operations that it performs."""
+
+    @property
+    def OPERATIONS(self) -> tuple[type, ...]:
+        """An attribute of the class."""
+
+    def perform(self, operation: t.Any) -> None:
+        """Performs one operation. Raises DatapathError if the node refuses it."""
+
+
 class Resource(t.Protocol):
     """One managed thing. ``name`` is what an operator calls it: "table ip6 azureSLBProbe"."""
 
@@ -77,8 +90,14 @@ class Resource(t.Protocol):
     def plan(self, observed: t.Any) -> Plan:
         """Pure: the same observation always gives the same plan."""
 
-    def perform(self, operation: Operation) -> None:
-        """Performs one operation of a plan. Raises DatapathError if the node refuses it."""
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        """The backends that perform the operations of its plans. Read only if there is something to do."""
+
+
+def perform(resource: Resource, operation: Operation) -> None:
+    """Calls the backend of the resource that has the operation's class in its OPERATIONS. Raises DatapathError."""
+    next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS).perform(operation)
 
 
 class Checkpoint(t.Protocol):
@@ -160,10 +179,12 @@ class _Journal:
             self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
             try:
                 if step.do is not None:
-                    resource.perform(step.do)
+                    perform(resource, step.do)
             except DatapathError as error:
-                if not isinstance(error, Uncertain):
-                    self.refused.append(self.done.pop())
+                refused = None if isinstance(error, Uncertain) else self.done.pop()
+                if step.is_optional:
+                    continue
+                self.refused += [refused] if refused else []
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
 
     def undo(self) -> list[str]:
@@ -176,7 +197,7 @@ class _Journal:
                 continue
             try:
                 if step.undo is not None:
-                    resource.perform(step.undo)
+                    perform(resource, step.undo)
             except ForeignChange as found:
                 troubles.append(f"{step.summary}: another program has changed it since: {found}")
             except DatapathError as error:

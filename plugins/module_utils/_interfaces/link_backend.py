@@ -75,6 +75,8 @@ PATIENCE, PAUSE = 2.0, 0.001  # seconds; it takes less than one millisecond
 class LinkMessages:
     """The edge."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def links(self) -> tuple[link_message.Link, ...]:
         return tuple(map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Invalid
 from .._platform import files, managed_files
-from . import address_changes, link_address, link_backend
+from . import address_changes, link_address
 from .boot_link_addresses import BootLinkAddresses
 from .link_address import Given, LinkAddress
 from .link_backend import Apply, LinkMessages
@@ -109,7 +109,7 @@ class LiveLinkAddresses:
         steps = (
             *announcing.plan(observed.file).steps,
             *_applied(tuple(self._messages(changes, observed))),
-            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+            *managed_files.settling(announcing, settling, observed.file),
         )
         before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
         return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)
@@ -149,11 +149,9 @@ class LiveLinkAddresses:
         entry = managed_files.text(RECORD, link_address.record_text(record))
         return managed_files.ManagedFiles(self._files, [entry], "immediate", claimed=(RECORD,))
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, t.get_args(link_backend.Operation)):
-            self._backend.perform(operation)
-        else:
-            self._files.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._files)
 
 
 def _is_unsettled(observed: Observed, left: t.Collection[Given]) -> bool:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""nftables without nft.
+"""Reads and deletes nftables objects without the program nft.
 
-Whether a table is there, and taking it away: for a node from which nft has gone and its table not. And a table's rules one
-by one, by handle: nft's own listing leaves out what extensions of ebtables say, and takes longer than all else.
+Looks for a table and deletes it: for a node where nft was removed or is broken and the table remains. Lists and deletes a
+table's rules by handle: nft's own listing omits the contents of ebtables extensions, and takes longer than the rest of a run.
 """
 
 from __future__ import annotations
@@ -33,29 +33,39 @@ TABLE_NAME = 1  # NFTA_TABLE_NAME
 CHAIN_TABLE, CHAIN_NAME = 1, 3
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
+# No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
+NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
+NOT_PERMITTED = "Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 PATIENCE = 5.0  # seconds; the kernel answers at once
-TRIES = 20  # dumps in a row that another program's changes may spoil
+TRIES = 20  # attempts at a dump, which a change by another program may interrupt
 BUFFER = 1 << 20  # bytes
-SMALL = 65536  # bytes that any socket sends at once; a batch goes in one piece (net.core.wmem_default is 212992)
+SMALL = 65536  # bytes that every socket sends at once; a batch must go in one piece (net.core.wmem_default is 212992)
 SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python has no name for it
 
 
 def has_table(family: str, name: str) -> bool:
-    """Whether the kernel holds the table. It must have nf_tables ready, or this would load it."""
-    return _ask([_message(GET_TABLE, NLM_F_ACK, 1, family, name)]) == 0
+    """True if the kernel has the table. Call it only if the kernel has loaded nf_tables: the question would load it.
+
+    Raises Failure if the kernel does not answer.
+    """
+    code = _ask([_message(GET_TABLE, NLM_F_ACK, 1, family, name)])
+    if code not in (0, *NOT_THERE):
+        raise Failure(f"the kernel does not say whether there is a table {family} {name}: {os.strerror(code)}")
+    return code == 0
 
 
 def delete_table(family: str, name: str) -> None:
-    """Takes a table away, with all that is in it. Raises Failure."""
+    """Deletes a table with its contents. Raises Failure if the kernel refuses."""
     begin, end = (_batch(kind, number) for kind, number in ((BATCH_BEGIN, 1), (BATCH_END, 3)))
     code = _ask([begin, _message(DELETE_TABLE, NLM_F_ACK, 2, family, name), end])
     if code:
-        raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}")
+        hint = f". {NOT_PERMITTED}" if code == errno.EPERM else ""
+        raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}{hint}")
 
 
 def chains(family: str) -> list[tuple[str, str]]:
-    """The tables of a family and their chains, by name. Needs nf_tables ready, as has_table()."""
+    """The chains of a family, as pairs of table and chain name. The kernel must have loaded nf_tables, as for has_table()."""
     body = struct.pack("=BBH", FAMILIES[family], 0, 0)
     question = HEADER.pack(HEADER.size + len(body), GET_CHAIN, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body
     for _try in range(TRIES):
@@ -63,11 +73,13 @@ def chains(family: str) -> list[tuple[str, str]]:
         if bodies is not None:
             found = (attributes(body, 4) for body in bodies)
             return [(text(one, CHAIN_TABLE), text(one, CHAIN_NAME)) for one in found]
-    raise Failure(f"the chains of {family} changed each of {TRIES} times they were read; run again when it is quieter")
+    raise Failure(
+        f"the chains of {family} changed during each of {TRIES} attempts to read them; run again when they change less"
+    )
 
 
 class Rule(t.NamedTuple):
-    """A rule as the kernel lists it. handle: no other rule of the table ever gets it."""
+    """A rule as the kernel lists it. handle: the kernel never reuses it within the table. encoding: the expressions."""
 
     chain: str
     handle: int
@@ -75,7 +87,7 @@ class Rule(t.NamedTuple):
 
 
 def rules(family: str, table: str) -> list[Rule]:
-    """A table's rules, chain by chain in order; none where there is no table. Raises Failure where they never stand still."""
+    """A table's rules, chain by chain, in order; empty if there is no table. Raises Failure if they change at every attempt."""
     for _try in range(TRIES):
         bodies = _dump(_message(GET_RULE, NLM_F_DUMP, 1, family, table))
         if bodies is not None:
@@ -88,11 +100,13 @@ def rules(family: str, table: str) -> list[Rule]:
                 )
                 for one in found
             ]
-    raise Failure(f"table {family} {table} changed each of {TRIES} times it was read; run again when it is quieter")
+    raise Failure(
+        f"table {family} {table} changed during each of {TRIES} attempts to read it; run again when it changes less"
+    )
 
 
 class Doomed(t.NamedTuple):
-    """A rule to be deleted."""
+    """A rule to delete."""
 
     table: str
     chain: str
@@ -100,7 +114,7 @@ class Doomed(t.NamedTuple):
 
 
 def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
-    """Deletes all of them in one transaction, or none. Returns 0, or the error number of the first that can not go."""
+    """Deletes all rules in one transaction, or none. Returns 0, or the error number of the first rule that is refused."""
     messages = [_batch(BATCH_BEGIN, 0)]
     for number, rule in enumerate(doomed, 1):
         handle = _attribute(RULE_HANDLE, rule.handle.to_bytes(8, "big"))
@@ -111,10 +125,10 @@ def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
 
 
 def _dump(question: bytes) -> list[bytes] | None:
-    """None where something was changed while the kernel told us. Raises Failure."""
+    """The bodies of the messages; None if a change interrupted the dump. Raises Failure if the kernel refuses or is silent."""
     try:
         return _dumped(question)
-    except OSError as error:  # no answer in time, too
+    except OSError as error:  # also a timeout
         raise Failure(f"the kernel's netfilter socket: {error}") from error
 
 
@@ -141,7 +155,7 @@ def _dumped(question: bytes) -> list[bytes] | None:
 
 
 def _message(kind: int, flags: int, number: int, family: str, table: str, further: bytes = b"") -> bytes:
-    """A table and a rule name their table by the same attribute."""
+    """A message about a table or a rule: both name the table by the same attribute."""
     body = struct.pack("=BBH", FAMILIES[family], 0, 0) + _attribute(TABLE_NAME, table.encode() + b"\0") + further
     return HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, number, 0) + body
 
@@ -162,7 +176,7 @@ def _batch(kind: int, number: int) -> bytes:
 
 
 def _ask(messages: t.Sequence[bytes]) -> int:
-    """The error number of the first answer: 0 for done, or for what was asked for. Raises Uncertain without an answer."""
+    """The error number of the first answer; 0 for success, or for a reply with data. Raises Uncertain without an answer."""
     question = b"".join(messages)
     try:
         with _socket() as netlink:

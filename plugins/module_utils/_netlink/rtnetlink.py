@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Questions to the kernel's routing socket: which BPF programs traffic control runs on a link, and where a packet would go.
+"""Asks the kernel over rtnetlink which BPF programs traffic control runs on a link, and which link reaches an address.
 
-Raw netlink, because a node may lack ``tc`` (Fedora's family packages it apart from iproute2) and pyroute2 takes longer to
-import than all the rest of a converged run. Read only.
+It uses raw netlink: a node may lack ``tc`` (the Fedora family packages it apart from iproute2), and importing pyroute2 takes
+longer than the rest of a run that changes nothing. It only reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 5.0  # seconds; the kernel answers at once
 
 
 def bpf_filters(link: str) -> set[str]:
-    """Names of the BPF programs on a link's clsact qdisc, both ways; empty where there is no such link or qdisc."""
+    """Names of the BPF programs on a link's clsact qdisc, in both directions; empty if there is no such link or qdisc."""
     try:
         index = socket.if_nametoindex(link)
     except OSError:
@@ -46,7 +46,7 @@ def bpf_filters(link: str) -> set[str]:
 
 
 def link_towards(address: ipaddress.IPv6Address) -> str | None:
-    """The link by which the node itself would send to an address; None where it has no route."""
+    """The name of the link by which the node itself would send to an address; None if it has no route."""
     wanted = ATTRIBUTE.pack(ATTRIBUTE.size + 16, RTA_DST) + address.packed
     for message in _ask(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted):
         index = u32(attributes(message, ROUTE.size), RTA_OIF)
@@ -56,7 +56,7 @@ def link_towards(address: ipaddress.IPv6Address) -> str | None:
 
 
 def _ask(kind: int, flags: int, body: bytes) -> t.Iterator[bytes]:
-    """What the kernel answers, message by message; nothing where it answers with an error."""
+    """The bodies of the kernel's answers; none if the kernel answers with an error."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
         netlink.settimeout(PATIENCE)
         netlink.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, 1, 0) + body)

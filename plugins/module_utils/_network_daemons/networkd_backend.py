@@ -42,6 +42,8 @@ class Restart(t.NamedTuple):
 class Networkd:
     """The edge. ``root`` is another one in tests only."""
 
+    OPERATIONS = (Restart,)
+
     def __init__(self, run: process.Runner, root: str = "/") -> None:
         self._run = run
         self._root = Path(root)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._platform import files, managed_files
 from . import networkd as model
 from . import networkd_backend
@@ -78,8 +78,6 @@ class NetworkdSettings:
             return bool(placing.steps) and found is not None and found.changed <= started
         return bool(placing.steps) or not has_read(observed.configuration, self._keys, started)
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, networkd_backend.Restart):
-            self._daemon.perform(operation)
-        else:
-            self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._daemon)

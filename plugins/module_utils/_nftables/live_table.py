@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
+from .._core.errors import Failure
 from . import nft_backend
 from .nft_table import Table
 
 
 class Observed(t.NamedTuple):
-    """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished."""
+    """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished.
+
+    A table that is to go need not be readable: then it is known to be there, and its text is empty.
+    """
 
     table: Table | None
     text: str = ""
@@ -34,6 +38,17 @@ class LiveTable:
         self._desired = desired
 
     def observe(self) -> Observed:
+        try:
+            return self._observe()
+        except Failure as failure:
+            if self._desired is not None:
+                raise
+            table = self._backend.unread(self._family, self._table)
+            if table:
+                self._backend.warn_unread(self._family, self._table, failure)
+            return Observed(table)
+
+    def _observe(self) -> Observed:
         table = self._backend.read(self._family, self._table)
         if self._desired and table != self._desired:
             self._backend.warn_without_nft(self._family, self._table)
@@ -55,5 +70,6 @@ class LiveTable:
     def _replacement(self, text: str) -> nft_backend.Replace:
         return nft_backend.Replace(self._family, self._table, text)
 
-    def perform(self, operation: nft_backend.Replace) -> None:
-        self._backend.replace(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend,)

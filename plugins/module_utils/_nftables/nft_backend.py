@@ -28,6 +28,12 @@ class Replace(t.NamedTuple):
     text: str
 
 
+class Check(t.NamedTuple):
+    """Have nft accept a script, without loading it."""
+
+    script: str
+
+
 # nft's own words; a loader that misses a library says the same of a file.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 
@@ -37,6 +43,8 @@ NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol no
 
 class Nft:
     """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+
+    OPERATIONS = (Replace, Check)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
@@ -51,10 +59,7 @@ class Nft:
         if not kernel.is_ready("nf_tables"):
             return None
         if process.find("nft") is None:
-            from .._netlink import nfnetlink  # most nodes have nft, and do not wait for this
-
-            unread = nft_table.Table(family, name, frozenset(), frozenset({nft_table.UNREAD}))
-            return unread if nfnetlink.has_table(family, name) else None
+            return self.unread(family, name)
         listing = self._list(["-j"], family, name)
         if not listing:
             return None
@@ -69,6 +74,15 @@ class Nft:
                 " Install nftables again, or see what stands in its place"
             ) from error
 
+    def unread(self, family: str, name: str) -> nft_table.Table | None:
+        """The table without what is in it, for which no nft is needed; None where there is none. Raises Failure."""
+        if not kernel.is_ready("nf_tables"):
+            return None
+        from .._netlink import nfnetlink  # most runs have an nft that reads the table, and do not wait for this
+
+        unread = nft_table.Table(family, name, frozenset(), frozenset({nft_table.UNREAD}))
+        return unread if nfnetlink.has_table(family, name) else None
+
     def text(self, family: str, name: str) -> str:
         """nft's own text of the table; empty where there is none, or no nft."""
         return self._list([], family, name) if process.find("nft") else ""
@@ -82,11 +96,11 @@ class Nft:
         raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
     def replace(self, operation: Replace) -> None:
-        """One ``nft -f``: the kernel takes all of it or nothing. To take a table away, nft is not needed."""
-        if not operation.text and process.find("nft") is None:
-            from .._netlink import nfnetlink
+        """One ``nft -f``: the kernel takes all of it or nothing. To take a table away, no nft is started: it may be broken."""
+        if not operation.text:
+            if self.unread(operation.family, operation.name):
+                from .._netlink import nfnetlink
 
-            if nfnetlink.has_table(operation.family, operation.name):
                 nfnetlink.delete_table(operation.family, operation.name)
             return
         done = self._nft(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
@@ -102,16 +116,30 @@ class Nft:
                 " Install it first, as kubenode.datapath.nftables_package does."
             )
 
-    def perform(self, operation: Replace) -> None:
-        self.replace(operation)
+    def warn_unread(self, family: str, name: str, why: Failure) -> None:
+        """Warns of a table that is to go, and that nft could not tell."""
+        self._warn(
+            f"Table {family} {name} is removed without having been read, so it can not be put back if this run is undone: {why}"
+        )
+
+    def perform(self, operation: Replace | Check) -> None:
+        """Does one operation. Raises Failure."""
+        if isinstance(operation, Check):
+            self.check(operation.script)
+        else:
+            self.replace(operation)
+
+    def checking(self, text: str) -> Check:
+        """What has a text checked before it is written; see managed_files.Checker."""
+        return Check(text)
 
     def verify(self, operation: Replace) -> list[str]:
         """What is not as the operation should have left it; see rollback_program.Backend."""
         table = f"table {operation.family} {operation.name}"
-        if self.read(operation.family, operation.name) is None:
-            return [f"{table} is not there"] if operation.text else []
         if not operation.text:
-            return [f"{table} is still there"]
+            return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
+        if self.read(operation.family, operation.name) is None:
+            return [f"{table} is not there"]
         found = self.text(operation.family, operation.name)
         return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
 
@@ -186,7 +214,7 @@ def _complaint(done: process.Completed) -> str:
     lines = (line.strip() for line in done.stderr.splitlines())
     complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, without a word"
     if "Operation not permitted" in complaint:
-        complaint += (
-            ". Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
-        )
+        from .._netlink.nfnetlink import NOT_PERMITTED
+
+        complaint += f". {NOT_PERMITTED}"
     return complaint

@@ -87,6 +87,8 @@ FLAGGED = Foreign('{"flags": true}')
 # A table that nobody could read.
 UNREAD = Foreign('{"unread": true}')
 
+# Why the kernel may answer EPERM, for errors.
+
 Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
 Rule = tuple[Statement, ...]
 

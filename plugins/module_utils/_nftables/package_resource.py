@@ -11,7 +11,7 @@ import typing as t
 
 from .._boot import units
 from .._boot.telling_systemd import told
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure, Refusal, Uncertain
 from .._core.version import Version, of_nft, of_package
 from .._platform import files, packages, process
@@ -164,13 +164,9 @@ class InstalledPackage:
         waiting = Step("wait for the package manager", packages.Wait())
         return [waiting, *told(release, True)] if release else []
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, units.Reload):
-            self._systemd.perform(operation)
-        elif isinstance(operation, t.get_args(packages.Operation)):
-            self._manager.perform(operation)
-        else:
-            self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._manager, self._systemd)
 
     def result(self) -> dict[str, str | None]:
         """nft's version and path when the run is through; for check mode, the version that the run would bring."""

@@ -54,6 +54,11 @@ class ReturnPath(t.NamedTuple):
         primary = names.network_interface("primary_interface", options["primary_interface"] or "")
         if primary == "lo":
             raise Invalid("primary_interface", primary, "the link by which requests enter, as eth0")
+        if options["strict"] and "=" in primary:
+            allowed = (
+                "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
+            )
+            raise Invalid("primary_interface", primary, allowed)
         mark = _bits("mark", options["mark"])
         mask = _bits("mask", options["mask"]) if options["mask"] is not None else mark
         if mark & ~mask:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from . import library
 
 
@@ -53,5 +53,6 @@ class CarriedLibrary:
         paths = () if observed.is_needed else observed.carried
         return Plan(tuple(Step(f"remove {path}", library.Remove(path)) for path in paths))
 
-    def perform(self, operation: library.Operation) -> None:
-        library.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (library.Libraries(),)

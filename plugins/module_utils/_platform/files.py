@@ -120,6 +120,8 @@ def _expect_regular(path: str, status: os.stat_result) -> None:
 class Files:
     """The backend for the file system. An error becomes a Failure that names the path."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def read(self, path: str) -> Found | None:
         """What is at a path; None for nothing."""
         with _answering(path):

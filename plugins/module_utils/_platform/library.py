@@ -101,14 +101,19 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def perform(operation: Operation) -> None:
-    """Raises MissingLibrary, or Failure with the answer of the file system."""
-    if isinstance(operation, Load):
-        load(operation.name)
-        return
-    try:
-        shutil.rmtree(operation.path)
-    except OSError as error:
-        raise Failure(f"{operation.path}: {error.strerror}") from error
-    for folder in (FOLDER, os.path.dirname(FOLDER)):
-        files.Files().perform(files.RemoveFolder(folder))  # only if it contains nothing else
+class Libraries:
+    """The backend of these operations."""
+
+    OPERATIONS = t.get_args(Operation)
+
+    def perform(self, operation: Operation) -> None:
+        """Raises MissingLibrary, or Failure with the answer of the file system."""
+        if isinstance(operation, Load):
+            load(operation.name)
+            return
+        try:
+            shutil.rmtree(operation.path)
+        except OSError as error:
+            raise Failure(f"{operation.path}: {error.strerror}") from error
+        for folder in (FOLDER, os.path.dirname(FOLDER)):
+            files.Files().perform(files.RemoveFolder(folder))  # only if it contains nothing else

@@ -11,7 +11,7 @@ import hashlib
 import os
 import typing as t
 
-from .._core.converge import Plan, Plane, Step
+from .._core.converge import Backend, Operation, Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
 from . import files
 
@@ -19,17 +19,24 @@ from . import files
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
 
+class Checker(Backend, t.Protocol):
+    """A backend that can check a text before it is written."""
+
+    def checking(self, text: str) -> Operation:
+        """The operation that fails if the text is not valid."""
+
+
 class Entry(t.NamedTuple):
     """The desired object at ``path``; None for nothing.
 
     signature: a file is ours if its text begins with the signature, a link if the signature is its target.
-    accept: checks a text before it is written; raises DatapathError if the text is not valid.
+    accept: checks the text before it is written.
     """
 
     path: str
     desired: files.Content | files.Target | None
     signature: str
-    accept: t.Callable[[str], None] | None = None
+    accept: Checker | None = None
 
     def is_ours(self, found: files.Found) -> bool:
         if isinstance(found, files.Content):
@@ -37,7 +44,7 @@ class Entry(t.NamedTuple):
         return isinstance(found, files.Target) and found.path == self.signature
 
 
-def text(path: str, desired: str | None, begins: str = "", accept: t.Callable[[str], None] | None = None) -> Entry:
+def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> Entry:
     """A file with ``desired`` below our heading. ``begins``: the beginning of the text, which tells it from our other files."""
     return Entry(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
@@ -143,7 +150,7 @@ class ManagedFiles:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
         found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
         changes = [(entry, one) for entry, one in found if self._is_to_change(entry, one)]
-        steps += [_change(entry, one) for entry, one in changes]
+        steps += [step for entry, one in changes for step in (*_checks(entry), _change(entry, one))]
         if not self._keeps_folder:
             steps += _folders_gone(observed.made, bool(changes or observed.left_over))
         shown = [_shown(entry.path, one, entry.desired) for entry, one in changes]
@@ -174,12 +181,15 @@ class ManagedFiles:
             )
         return False
 
-    def perform(self, operation: files.Operation) -> None:
-        entry = self._entries.get(operation.path)
-        desired = operation.desired if isinstance(operation, files.Put) else None
-        if entry and entry.accept and isinstance(desired, files.Content) and desired == entry.desired:
-            entry.accept(desired.text)
-        self._backend.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, *(entry.accept for entry in self._entries.values() if entry.accept))
+
+
+def settling(announced: ManagedFiles, settled: ManagedFiles, observed: Observed) -> t.Iterator[Step]:
+    """The steps that replace the record of what a run is about to do by the record of what it has done."""
+    for step in settled.plan(announced.reached(observed)).steps:
+        yield step._replace(is_record=True)
 
 
 def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
@@ -188,6 +198,11 @@ def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]
         is_emptying = is_emptying or is_empty
         if is_emptying:
             yield Step(f"remove {path} if nothing else is in it", files.RemoveFolder(path), files.MakeFolder(path))
+
+
+def _checks(entry: Entry) -> t.Iterator[Step]:
+    if entry.accept and isinstance(entry.desired, files.Content):
+        yield Step(f"check {entry.path}", entry.accept.checking(entry.desired.text))
 
 
 def _change(entry: Entry, found: files.Found | None) -> Step:

@@ -205,6 +205,8 @@ class Packages:
     is_offline: systemd does not manage this root, and packages' scripts must not reach the systemd of an image's builder.
     """
 
+    OPERATIONS = t.get_args(Operation)
+
     def __init__(
         self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False
     ) -> None:

@@ -40,6 +40,8 @@ Operation = t.Union[Write, Restore]
 class Sysctl:
     """The backend for the running kernel, in the network namespace of this process."""
 
+    OPERATIONS = t.get_args(Operation)
+
     def links(self) -> dict[str, int]:
         """Link indexes by name, from the kernel: /sys may be mounted from another network namespace."""
         return {name: index for index, name in socket.if_nameindex()}

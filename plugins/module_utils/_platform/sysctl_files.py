@@ -101,8 +101,18 @@ def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list
     for folder in folders:
         for path in files:
             if path.rpartition("/")[0] == folder and path.endswith(".conf"):
-                chosen.setdefault(path.rpartition("/")[2], path)
+                chosen.setdefault(_base(path), path)
     return [chosen[name] for name in sorted(chosen, key=lambda name: name.encode("utf-8", "surrogateescape"))]
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def read_instead(path: str, files: t.Iterable[str]) -> str:
+    """The file that counts among those with the same name as ``path``; it may be ``path`` itself."""
+    name = _base(path)
+    return next((one for one in in_order({*files, path}, FOLDERS) if _base(one) == name), path)
 
 
 def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Assignment]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Resource
+from .._core.converge import Backend, Plan, Plane, Resource
 
 
 class Live(Resource, t.Protocol):
@@ -44,5 +44,6 @@ class BootRecord:
         is_moving = any(file.plan(seen).steps for file, seen in zip(self._files, observed.files))
         return self._live.remember(observed.live) if is_moving else Plan()
 
-    def perform(self, operation: Operation) -> None:
-        self._live.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return self._live.backends

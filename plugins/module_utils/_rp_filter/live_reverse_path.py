@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Operation, Plan, Plane, Step
+from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure
 from .._platform import files, managed_files, sysctl
 from . import reverse_path, reverse_path_boot
@@ -118,7 +118,7 @@ class LiveReversePath:
         steps = (
             *announcing.plan(observed.file).steps,
             *writes,
-            *(step._replace(is_record=True) for step in settling.plan(announcing.reached(observed.file)).steps),
+            *managed_files.settling(announcing, settling, observed.file),
         )
         after = difference.after(settings)
         before_text = reverse_path.lines(settings, difference, is_after=False)
@@ -139,8 +139,6 @@ class LiveReversePath:
         summary = f"write {change.wanted} to {dotted(change.name, self._setting)}"
         return Step(summary, sysctl.Write(path, change.wanted), sysctl.Restore(path, change.found, change.wanted))
 
-    def perform(self, operation: Operation) -> None:
-        if isinstance(operation, t.get_args(sysctl.Operation)):
-            self._backend.perform(operation)
-        else:
-            self._files.perform(operation)
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend, self._files)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from .._core import glob
@@ -65,7 +66,7 @@ class UnreadableRecord:
 
 
 class BootOrder:
-    """Warns about lines in other files that would win over our lines in ``path`` when all files are read.
+    """Warns about lines in other files that would win over our lines in ``path``, and about a path that is not read at boot.
 
     is_chosen: whether an option names the path.
     """
@@ -90,6 +91,14 @@ class BootOrder:
             yield (
                 f"{self._path} is not read at boot: systemd-sysctl and procps read files named *.conf in"
                 f" {', '.join(sysctl_files.FOLDERS)}. Choose such a path, or load it in another way."
+            )
+            return
+        instead = sysctl_files.read_instead(self._path, self._files)
+        # /lib may be a link to /usr/lib: then both folders have the same file.
+        if os.path.realpath(os.path.dirname(instead)) != os.path.realpath(folder):
+            yield (
+                f"{self._path} is not read at boot: {instead} has the same name, and systemd-sysctl and procps read only"
+                " that one. Choose a path of another name, or remove that file."
             )
             return
         occasions: dict[reverse_path.Overriding, list[str]] = {}

@@ -30,7 +30,7 @@ GATE, AT_GATE = "/run/lab/go", "/run/lab/waits"
 CONNECTED, CONFIRMED = "/run/lab/connected", "/run/lab/confirmed"
 WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
 ENDS = 20.0  # seconds after the deadline within which a play ends
-LATE = 3.0  # seconds after the deadline; twenty nodes, their controller and another test share the cores of one machine
+LATE = 2.0  # seconds after the deadline within which a node is itself again
 
 CUTTING = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}  # the way back to the controller
 HARMLESS = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}

@@ -160,14 +160,19 @@ GARBAGE = {"nothing": "", "words": "hello", "another shape": '{"nftables": [{"ta
 
 
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
-@pytest.mark.parametrize("state", ["present", "absent"])
-def test_an_nft_that_answers_garbage_is_an_error_and_changes_nothing(
-    node: NamespaceNode, answer: str, state: str
-) -> None:
+def test_an_nft_that_answers_garbage_is_an_error_and_in_nobodys_way_back(node: NamespaceNode, answer: str) -> None:
+    clean = node.snapshot()
     run(node)
     before = node.snapshot()
     with node.replace_program(NFT, f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n"):
         for check in (True, False):
-            result = node.module(PROBE, {"state": state}, check=check)
+            result = node.module(PROBE, {"priority": -290}, check=check)
             assert result["failed"] and "table ip6 azureSLBProbe" in result["msg"], result
     assert node.snapshot() == before
+    with node.replace_program(NFT, f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n"):
+        for check in (True, False):
+            result = node.module(PROBE, {"state": "absent"}, check=check)
+            assert result["changed"] and not result["failed"], result
+            assert sum("it can not be put back" in warning for warning in warnings(result)) == 1
+        assert not run(node, state="absent")["changed"]
+    assert node.snapshot() == clean

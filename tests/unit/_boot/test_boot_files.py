@@ -16,12 +16,11 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
     boot_files,
-    boot_rehearsal,
     boot_unit,
     units,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, Resource, converge
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
@@ -43,13 +42,18 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(boot_rehearsal, "perform", lambda operation: None)
+    monkeypatch.setattr(units, "_rehearse", lambda operation: None)
 
 
 class Accepting:
     """An nft that finds every script right."""
 
-    def check(self, script: str) -> None:
+    OPERATIONS = (nft_backend.Check,)
+
+    def checking(self, text: str) -> nft_backend.Check:
+        return nft_backend.Check(text)
+
+    def perform(self, operation: nft_backend.Check) -> None:
         """It does."""
 
 
@@ -246,6 +250,44 @@ def test_a_record_that_can_not_be_read_is_in_nobodys_way(tmp_path: Path, text: s
         assert machine.hold(wish) and not record.exists()
         assert not machine.hold(wish)
     assert tree(tmp_path) == clean
+
+
+REFUSED = ("/run/former/one", "/etc/systemd/system/one", "/usr/lib/systemd/former/one")
+
+
+@pytest.mark.parametrize("path", REFUSED)
+@pytest.mark.parametrize("build", [table, routes])
+def test_absent_removes_ours_where_present_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build, path: str
+) -> None:
+    """A version that knew of no such refusal has put it there; the unit loads it, or the record of a killed run names it."""
+    last, lived = 0, False
+    while not lived:
+        last += 1
+        machine = Machine(tmp_path / str(last), build)
+        for folder in ("run", "usr/lib/systemd"):
+            (machine.root / folder).mkdir(parents=True)
+        clean = tree(machine.root)
+        with pytest.raises(Invalid, match="path must be outside"):
+            machine.hold(path)
+        assert tree(machine.root) == clean and not machine.hold(None, path)
+        with monkeypatch.context() as former:
+            former.setattr(boot_files, "check_path", lambda path: None)
+            lived = Mortal(monkeypatch, last).lives(run, machine.resources(path))
+        machine.hold(None, path if last % 2 else ONE)
+        assert tree(machine.root) == clean, f"killed at call {last}"
+    assert last > 10
+
+
+@pytest.mark.parametrize("path", REFUSED)
+@pytest.mark.parametrize("build", [table, routes])
+def test_absent_leaves_a_foreign_file_where_present_is_refused(tmp_path: Path, build: Build, path: str) -> None:
+    machine = Machine(tmp_path, build)
+    theirs = tmp_path / path[1:]
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_text("[Unit]\n")
+    before = tree(tmp_path)
+    assert not machine.hold(None, path) and tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("build", [table, routes])

@@ -66,6 +66,11 @@ class Broken:
 
     name = "broken"
     plane = Plane.PERMANENT
+    OPERATIONS = (str,)
+
+    @property
+    def backends(self) -> tuple[t.Any, ...]:
+        return (self,)
 
     def observe(self) -> None: ...
 

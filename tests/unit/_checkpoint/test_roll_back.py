@@ -64,7 +64,7 @@ def test_every_backend_can_read_back_what_it_does() -> None:
         files.Remove("/x"), routing_backend.Apply(75, ()), link_backend.Apply(()), nft_backend.Replace("ip", "x", ""),
         resolved_backend.Set("eth0", resolved_backend.Dns()), sysctl.Write("x", 1), units.Reload(),
     ]  # fmt: skip
-    assert all(callable(rollback_program._backend(one).verify) for one in operations)
+    assert all(callable(rollback_program.BACKENDS[type(one)].verify) for one in operations)
 
 
 TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
@@ -85,5 +85,6 @@ def test_a_table_is_compared_without_its_counters(
 ) -> None:
     backend = nft_backend.Nft(lambda argv, stdin: process.Completed(0, "", ""), lambda sentence: None)
     monkeypatch.setattr(backend, "read", lambda family, name: shown or None)
+    monkeypatch.setattr(backend, "unread", lambda family, name: shown or None)
     monkeypatch.setattr(backend, "text", lambda family, name: shown)
     assert backend.verify(nft_backend.Replace("ip", "x", wanted)) == differences

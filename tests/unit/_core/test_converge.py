@@ -33,9 +33,13 @@ class Put:
 
 
 class Shelf:
-    """A resource of keys and values that behaves; it can be told to say no, to lose a write, or to be interrupted."""
+    """A resource of keys and values that behaves, and its own backend; it can be told to say no, to lose a write, or to be
+    interrupted."""
+
+    OPERATIONS = (Put,)
 
     def __init__(self, name: str, desired: dict[str, str], plane: Plane = Plane.IMMEDIATE) -> None:
+        self.backends = (self,)
         self.name = name
         self.plane = plane
         self.desired = desired
@@ -266,6 +270,25 @@ def test_what_can_not_be_undone_waits_as_well() -> None:
     converge(shelves, BOTH, checkpoint=checkpoint)
     assert (checkpoint.notes, shelves[1].performed) == ([("put a", 0)], [])
     assert converge(shelves, BOTH, checkpoint=Watched(shelves)).changed and shelves[1].values == {"b": "2"}
+
+
+def test_a_run_goes_on_without_an_optional_step_that_fails() -> None:
+    class Lenient(Shelf):
+        def plan(self, observed: dict[str, str]) -> Plan:
+            plan = super().plan(observed)
+            return plan._replace(steps=tuple(step._replace(is_optional=step.do.key == "a") for step in plan.steps))
+
+        def observe(self) -> dict[str, str]:
+            return {**self.values, "a": self.desired["a"] if "b" in self.seen else self.values["a"]}
+
+        @property
+        def seen(self) -> set[str]:
+            return {put.key for put in self.performed}
+
+    shelf = Lenient("first", {"a": "1", "b": "2"})
+    shelf.says_no.add(Put("a", "1"))
+    assert converge([shelf], BOTH).changed
+    assert shelf.values == {"a": "old", "b": "2"}
 
 
 # What is said after an undo was looked at

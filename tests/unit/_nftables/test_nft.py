@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import typing as t
 
@@ -13,6 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
@@ -71,6 +73,40 @@ def test_what_can_not_be_read_is_an_error_and_no_difference(listing: str) -> Non
         Failure, match=r"table ip6 mine.*(can not be read: .* found .*Install nftables again|without a word)"
     ):
         read(Completed(0, listing, ""))
+
+
+class Kernel:
+    """The kernel's tables, by its netfilter socket."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tables: str) -> None:
+        self.tables = set(tables)
+        monkeypatch.setattr(nfnetlink, "has_table", lambda family, name: name in self.tables)
+        monkeypatch.setattr(nfnetlink, "delete_table", lambda family, name: self.tables.remove(name))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [*(Completed(0, listing, "") for listing in UNREADABLE.values()), Completed(-11, "", ""), Completed(1, "", "No")],
+    ids=[*UNREADABLE.keys(), "died", "an error"],
+)
+def test_a_table_goes_although_nft_can_not_read_it(monkeypatch: pytest.MonkeyPatch, answer: Completed) -> None:
+    found, warnings = Kernel(monkeypatch, "mine", "other"), list[str]()
+    live = LiveTable(Nft(lambda argv, stdin: answer, warnings.append), "ip6", "mine", None)
+    assert converge([live], {Plane.IMMEDIATE}, check=True).changed and found.tables == {"mine", "other"}
+    assert converge([live], {Plane.IMMEDIATE}).changed and found.tables == {"other"}
+    assert {*warnings} == {warnings[0]} and "table ip6 mine" in warnings[0] and "can not be put back" in warnings[0]
+    warnings.clear()
+    assert not converge([live], {Plane.IMMEDIATE}).changed and not warnings
+
+
+def test_what_can_not_be_told_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user who is not root."""
+    for answer, expected in ((0, True), (errno.ENOENT, False)):
+        monkeypatch.setattr(nfnetlink, "_ask", lambda messages, code=answer: code)
+        assert nfnetlink.has_table("ip6", "mine") is expected
+    monkeypatch.setattr(nfnetlink, "_ask", lambda messages: errno.EPERM)
+    with pytest.raises(Failure, match="whether there is a table ip6 mine: Operation not permitted"):
+        nfnetlink.has_table("ip6", "mine")
 
 
 def test_a_flagged_table_is_known_by_its_text_where_its_json_ends_in_stray_memory() -> None:

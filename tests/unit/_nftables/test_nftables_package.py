@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.masked_unit import Harmless, MaskedUnit, state_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import converge as loop
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal, Uncertain
@@ -210,10 +211,10 @@ def test_an_installation_that_fails_is_taken_back_with_the_service_held(node: No
 def test_what_a_killed_run_held_is_let_go_after_its_package_manager_has_ended(node: Node) -> None:
     before = node.tree()
     node.manager.changing = sys.exit
-    package = node.package()
-    package.perform = _without_undo(package.perform)  # type: ignore[method-assign]
-    with pytest.raises(SystemExit):
-        node.run(package)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "perform", _without_undo(loop.perform))
+        with pytest.raises(SystemExit):
+            node.run(node.package())
     assert HOLD in node.units.loaded
     node.manager.packages = {"nftables": OLD}  # dpkg went on
     node.manager.changing = lambda: None
@@ -224,15 +225,15 @@ def test_what_a_killed_run_held_is_let_go_after_its_package_manager_has_ended(no
     assert node.tree() == before
 
 
-def _without_undo(perform: t.Callable[[t.Any], None]) -> t.Callable[[t.Any], None]:
+def _without_undo(perform: t.Callable[[t.Any, t.Any], None]) -> t.Callable[[t.Any, t.Any], None]:
     """A run that dies does nothing any more."""
     dead = False
 
-    def until_death(operation: t.Any) -> None:
+    def until_death(resource: t.Any, operation: t.Any) -> None:
         nonlocal dead
         if not dead:
             dead = isinstance(operation, packages.Install)
-            perform(operation)
+            perform(resource, operation)
 
     return until_death
 

@@ -18,6 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rule as policy_rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import Wish
+from unit.listings import check_cases
 
 OPTIONS: dict[str, t.Any] = {
     "table": "kubenodeReturnPath",
@@ -138,13 +139,7 @@ def test_a_listing_that_means_the_same_is_equal(alter: Alter) -> None:
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
-    """Else a case would start from what an earlier one has altered, and prove nothing."""
-    whole = repr(listing())
-    for name, alter in {**SAME_MEANING, **OTHER_MEANING}.items():
-        seen = listing()
-        alter(seen)
-        assert (repr(seen) == whole) == (name == "as it is"), name
-        assert repr(listing()) == whole, name
+    check_cases(listing, {**SAME_MEANING, **OTHER_MEANING})
 
 
 @pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
@@ -152,6 +147,12 @@ def test_a_listing_that_means_something_else_is_not_equal(alter: Alter) -> None:
     seen = listing()
     alter(seen)
     assert nft_table.from_listing({"nftables": seen}) != desired().table()
+
+
+def test_a_name_that_no_line_of_sysctl_d_can_hold_is_refused_only_where_it_needs_one() -> None:
+    assert desired(primary_interface="a=b").sysctl_text() is None
+    with pytest.raises(Invalid, match="primary_interface must be a link's name without = .*'a=b' was given"):
+        desired(primary_interface="a=b", strict=True)
 
 
 def test_strict_also_marks_each_packet_that_enters() -> None:

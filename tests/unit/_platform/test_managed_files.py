@@ -187,11 +187,17 @@ def test_what_is_no_file_of_ours_is_refused_and_left_by_absent(tmp_path: Path, k
 
 
 def test_a_text_that_is_not_accepted_is_not_written(tmp_path: Path) -> None:
-    def never(text: str) -> None:
-        raise Failure("line 3 is wrong")
+    class Never:
+        OPERATIONS = (str,)
+
+        def checking(self, text: str) -> str:
+            return text
+
+        def perform(self, operation: str) -> None:
+            raise Failure("line 3 is wrong")
 
     with pytest.raises(DatapathError, match="line 3 is wrong"):
-        hold(tmp_path / "kubenode" / "file", "text\n", accept=never)
+        hold(tmp_path / "kubenode" / "file", "text\n", accept=Never())
     assert tree(tmp_path) == {}
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge, perform
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import HEADING
@@ -242,6 +242,34 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
     assert all(
         f"; at least {number} is expected. Remove" in text for text, (_name, _line, number) in zip(warnings, expected)
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "is_masked"),
+    [
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/sysctl.d/90-x.conf", True),
+        ("/usr/local/lib/sysctl.d/90-x.conf", "/run/sysctl.d/90-x.conf", True),
+        ("/etc/sysctl.d/90-x.conf", "/usr/lib/sysctl.d/90-x.conf", False),
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/sysctl.d/91-x.conf", False),
+        ("/usr/lib/sysctl.d/90-x.conf", "/etc/90-x.conf", False),
+    ],
+)
+def test_a_file_of_the_same_name_that_is_read_instead_is_warned_of(path: str, other: str, is_masked: bool) -> None:
+    files = {other: "", path: sysctl_text(desired("eth0"), ["eth0"], {})}
+    found = [*BootOrder(desired("eth0"), path, files).inspect()]
+    assert len(found) == is_masked
+    assert not is_masked or found[0].startswith(f"{path} is not read at boot: {other} has the same name")
+
+
+def test_a_path_by_another_name_of_its_folder_masks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /lib/sysctl.d where /lib is a link to /usr/lib."""
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "lib").symlink_to("usr")
+    folders = (str(tmp_path / "usr"), str(tmp_path / "lib"))
+    monkeypatch.setattr(sysctl_files, "FOLDERS", folders)
+    text = sysctl_text(desired("eth0"), ["eth0"], {})
+    files = {f"{folder}/90-x.conf": text for folder in folders}
+    assert not [*BootOrder(desired("eth0"), f"{folders[1]}/90-x.conf", files).inspect()]
 
 
 LINKS_THERE = {
@@ -594,7 +622,7 @@ def test_a_killed_run_is_mended_by_the_next(
         if current(machine, first) and current(unharmed, first) and (second is None or current(unharmed, second)):
             resource = machine.resource(second)
             for step in resource.plan(resource.observe()).steps[:done]:
-                resource.perform(step.do)
+                perform(resource, step.do)
             machine.hold(second)
             unharmed.hold(second)
             assert machine.kernel.values == unharmed.kernel.values
