@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import typing as t
@@ -16,20 +17,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ._core.converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
 from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
+from ._core.parts import Parts, Request
 from ._platform import process
 from ._platform.own_root import OwnRoot
-
-TWO_PLANES: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "immediate": {"type": "bool", "default": True},
-    "permanent": {"type": "bool", "default": True},
-}
-
-# For a module that can cut the node off. The command is the controller's to start (plugin_utils/_checkpoint.py).
-CHECKPOINT: dict[str, dict[str, t.Any]] = {
-    "checkpoint": {"type": "int", "default": 0},
-    "checkpoint_command": {"type": "str"},
-}
 
 # What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
 LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")
@@ -39,6 +29,21 @@ class OpenChange(Checkpoint, t.Protocol):
     """waits: what the controller needs in order to confirm the change; None if nothing was armed."""
 
     waits: dict[str, t.Any] | None
+
+
+def run(
+    options: dict[str, dict[str, t.Any]],
+    parts: t.Callable[[Request], Parts],
+    under: t.Callable[[int, str], OpenChange] | None = None,
+    long_lists: t.Collection[str] = (),
+) -> None:
+    """The main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT."""
+    gc.disable()  # there are no reference cycles, and the collector would scan thousands of rules again and again
+    module = Module(options, long_lists)
+    with module.reporting() as result:
+        own = parts(module)
+        outcome = module.converge(own.resources, own.guards, under)
+        result.update(module.report(outcome), **own.report(outcome))
 
 
 class Module(AnsibleModule):

@@ -96,41 +96,13 @@ diff:
   elements: dict
 """
 
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_guards import BridgeUsers
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_resource import DissolvedBridge
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.own_root import OwnRoot
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
-
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["absent"], "default": "absent"},
-    "bridge": {"type": "str"},
-    "interface": {"type": "str"},
-    **CHECKPOINT,
-}
-ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.azure_vnet_bridge import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        bridge, interface = (
-            names.interface(option, module.params[option]) if module.params[option] else None
-            for option in ("bridge", "interface")
-        )
-        dissolved = DissolvedBridge(LinkMessages(), Resolved(module.run), Sysctl(), bridge, interface)
-        guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
-        outcome = module.converge([dissolved], guards, Checkpoint)
-        result.update(module.report(outcome), **outcome.report(dissolved))
+    run(OPTIONS, parts, Checkpoint)
 
 
 if __name__ == "__main__":

@@ -186,125 +186,12 @@ diff:
   elements: dict
 """
 
-import gc
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup_resource import BackupFile
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables_backend import Ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_backends import LeftoverBackends
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftover_guards import AnotherCni, NoMonitor
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers_resource import (
-    AzureVnetLeftovers,
-    Wish,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import RestoredLeftovers
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Plane, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.own_root import OwnRoot
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
-
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},
-    "owner": {"type": "str", "choices": ["azure_vnet"], "default": "azure_vnet"},
-    "addresses": {"type": "list", "elements": "str", "default": []},
-    "backend": {"type": "str", "choices": ["auto", "nft", "legacy"], "default": "auto"},
-    "neighbors": {"type": "bool", "default": True},
-    "routes": {"type": "bool", "default": True},
-    "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
-}
-ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
-BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtables.LEGACY,)}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.ebtables_cleanup import OPTIONS, parts
 
 
 def main() -> None:
-    gc.disable()  # no reference cycles arise here, and each collection would scan thousands of rules
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        options, files = module.params, Files()
-        kept = BackupFile(files, f"{_folder(options['backup'])}/{options['owner']}.json")
-        backends = LeftoverBackends(Ebtables(module.run, module.warn), Netlink(), files)
-        work = _restore if options["state"] == "restored" else _clean_up
-        result.update(work(module, backends, kept), backup_file=kept.path)
-
-
-def _folder(given: str) -> str:
-    """A folder that lasts over a boot and that no container runtime reads. Raises Invalid."""
-    path = names.path("backup", given)
-    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
-        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which runtimes read")
-    return path
-
-
-def _clean_up(module: Module, backends: LeftoverBackends, kept: BackupFile) -> dict[str, object]:
-    options = module.params
-    desired = Wish(
-        tuple(_prefix(number, one) for number, one in enumerate(options["addresses"])),
-        BACKENDS[options["backend"]],
-        options["neighbors"],
-        options["routes"],
-    )
-    leftovers = AzureVnetLeftovers(backends, desired, kept)
-    guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
-    outcome = module.converge([leftovers], guards)
-    findings = outcome.report(leftovers)
-    for trouble in findings.troubles:
-        module.warn(trouble)
-    return {
-        **module.report(outcome),
-        "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
-        "kept": [one.report() for one in findings.rules if not one.verdict.is_leftover],
-        "neighbors": [str(one) for one in findings.neighbours],
-        "routes": [str(route) for route, _protocol in findings.routes],
-    }
-
-
-def _restore(module: Module, backends: LeftoverBackends, kept: BackupFile) -> dict[str, object]:
-    leftovers = RestoredLeftovers(backends, kept)
-    resources: list[Resource] = [leftovers]
-    if kept.observe().runs:  # the runs in the backup needed the library
-        units = Units(module.run)
-        resources.append(
-            CarriedLibrary(
-                PYROUTE2,
-                desired=False,
-                is_needed=lambda: bool(units.named("kubenode-policy-routes-*.service")),
-                plane=Plane.IMMEDIATE,
-            )
-        )
-    outcome = module.converge(resources, [ON_THE_NODE])
-    back = outcome.report(leftovers)
-    for difference in back.differences:
-        module.warn(f"Not restored as it was: {difference}.")
-    reason = "it is in the backup"
-    return {
-        **module.report(outcome),
-        "removed": [],
-        "kept": [],
-        "restored": [{**place._asdict(), "rule": text, "reason": reason} for place, text in back.rules],
-        "differences": [*back.differences],
-        "neighbors": [str(one) for one in back.neighbours],
-        "routes": [str(route) for route, _protocol in back.routes],
-    }
-
-
-def _prefix(number: int, given: str) -> fields.Prefix:
-    try:
-        prefix = fields.prefix(given)[1]
-    except fields.Unfit:
-        prefix = fields.ANY
-    if prefix == fields.ANY:
-        raise Invalid(
-            f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0"
-        )
-    return prefix
+    run(OPTIONS, parts)
 
 
 if __name__ == "__main__":

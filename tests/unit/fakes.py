@@ -83,7 +83,7 @@ class FakeSystemd:
         if verb == "show":
             return process.Completed(0, self._show(*rest), "")
         self.asked.append(" ".join(words))
-        verbs = {
+        verbs: dict[str, t.Callable[..., str]] = {
             "daemon-reload": self._reload, "start": self._start, "restart": self._restart,
             "stop": self._stop, "reset-failed": self._reset_failed,
         }  # fmt: skip

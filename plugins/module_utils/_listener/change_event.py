@@ -16,10 +16,9 @@ import typing as t
 
 from .._interfaces import card
 from .._interfaces.card import Card
-from .._netlink.attributes import attributes, text, u32
+from .._netlink.attributes import HEADER, attributes, text, u32
 
 # include/uapi/linux/netlink.h, rtnetlink.h
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 REPLACE = 0x100
 NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
 # The offset of the attributes: after ifinfomsg, ifaddrmsg, rtmsg and fib_rule_hdr.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Parses and packs the attributes of netlink messages.
+"""Netlink messages as values: their header and their attributes, parsed and packed.
 
 pyroute2 encodes the rtnetlink messages that we send. Messages that we read are parsed here, because pyroute2 needs 45
 microseconds for a rule and a sixth of a second to import: a run that changes nothing should not pay for either.
@@ -15,8 +15,33 @@ import struct
 import sys
 import typing as t
 
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+REQUEST = 0x1  # NLM_F_REQUEST
 ATTRIBUTE = struct.Struct("=HH")  # nlattr: length, type
 TYPE_MASK = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+
+
+class Message(t.NamedTuple):
+    """A message of the kernel. number: of the message that it answers."""
+
+    kind: int
+    flags: int
+    number: int
+    body: bytes
+
+
+def message(kind: int, flags: int, body: bytes, number: int = 1) -> bytes:
+    """A request for the kernel. flags: besides REQUEST."""
+    return HEADER.pack(HEADER.size + len(body), kind, REQUEST | flags, number, 0) + body
+
+
+def messages(data: bytes) -> t.Iterator[Message]:
+    """The messages in what a socket received. Netlink pads messages to four bytes."""
+    offset, end = 0, len(data)
+    while offset < end:
+        length, kind, flags, number, _port = HEADER.unpack_from(data, offset)
+        yield Message(kind, flags, number, data[offset + HEADER.size : offset + length])
+        offset += (length + 3) & ~3
 
 
 def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:

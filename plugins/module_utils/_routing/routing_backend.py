@@ -13,17 +13,17 @@ scope and flags that differ between versions.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import socket
-import struct
 import typing as t
 
 from .._core import fields
 from .._core.errors import Failure, ForeignChange
 from .._core.fields import ANY, IPV4, IPV6
-from .._netlink.attributes import attributes
+from .._netlink import attributes, wire
+from .._netlink.attributes import REQUEST
+from .._netlink.wire import Refused
 from .._platform import library
 from . import neighbour as neighbours
 from . import route as routes
@@ -35,22 +35,13 @@ from .rule import Rule
 from .rule_order import Order
 
 Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
-Opener = t.Callable[[], socket.socket]
 
 # include/uapi/linux/netlink.h, rtnetlink.h
-REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
-DUMP_INTERRUPTED, ACK_CAPPED, ACK_ATTRIBUTES = 0x10, 0x100, 0x200
-ERROR, DONE = 2, 3
+REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
 GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
 LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
-SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
-MESSAGE_TEXT = 1  # NLMSGERR_ATTR_MSG
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 CHUNK = 128  # messages; if all are refused, the answers still fit a socket's default buffer (net.core.rmem_default)
-TRIES = 20  # attempts at a dump, which a change by another program may interrupt
-TIMEOUT = 30.0  # seconds; the kernel answers at once, but each existing rule makes an insertion slower
-BUFFER = 1 << 20  # bytes
 
 MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
@@ -131,13 +122,6 @@ class Rearrange(t.NamedTuple):
 
 Operation = t.Union[Apply, Restore, Arrange, Rearrange]
 Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # returns the refusals, by position
-
-
-class Refused(t.NamedTuple):
-    """The kernel's refusal of a message."""
-
-    code: int
-    text: str
 
 
 class Netlink:
@@ -355,66 +339,15 @@ def _complaint(change: Change, answer: Refused) -> str:
     return f"{change.verb} {change.item} was refused by the kernel: {said}{hint}"
 
 
-def open_socket() -> socket.socket:
-    """An rtnetlink socket in the network namespace of the caller."""
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-
-
-@contextlib.contextmanager
-def _socket(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
-    with opener() as netlink:
-        netlink.settimeout(TIMEOUT)
-        for option in (CAP_ACK, EXT_ACK):
-            netlink.setsockopt(SOL_NETLINK, option, 1)
-        try:
-            yield netlink
-        except OSError as error:
-            raise Failure(f"netlink: {error}") from error
-
-
-def dump(kind: int, family: int, opener: Opener = open_socket) -> list[bytes]:
-    """The bodies of all messages of a kind (GETRULE, GETROUTE and so on). Raises Failure if they change at every attempt.
+def dump(kind: int, family: int, opener: wire.Opener = wire.open_socket) -> list[bytes]:
+    """The bodies of all messages of a kind (GETRULE, GETROUTE and so on). Raises Failure.
 
     Each family is dumped alone: a dump of all families is incomplete (kernel commit c454673da7c1).
-    opener: opens the socket, which may be one in another network namespace.
     """
-    for _try in range(TRIES):
-        with _socket(opener) as netlink:
-            # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Links and
-            # addresses have other headers, of which the kernel reads only the family.
-            netlink.send(HEADER.pack(HEADER.size + 12, kind, REQUEST | DUMP, 1, 0) + bytes([family]) + bytes(11))
-            bodies = _collect(netlink, family)
-            if bodies is not None:
-                return bodies
-    raise Failure(
-        f"the {LISTED[kind]} of this node changed during each of {TRIES} attempts to read them; run again when they change less"
-    )
-
-
-def _collect(netlink: socket.socket, family: int) -> list[bytes] | None:
-    """The bodies of the messages; None if a change interrupted the dump."""
-    bodies: list[bytes] = []
-    is_whole = True
-    while True:
-        for kind, flags, _sequence, body in _messages(netlink.recv(BUFFER)):
-            is_whole = is_whole and not flags & DUMP_INTERRUPTED
-            if kind == DONE:
-                return bodies if is_whole else None
-            if kind == ERROR:
-                code = -struct.unpack_from("=i", body)[0]
-                if code in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):  # a kernel without IPv6, or without policy rules
-                    return []
-                raise Failure(f"the kernel refused to list over netlink: {os.strerror(code)}")
-            if body[0] == family:  # a kernel without IPv6 answers with another family
-                bodies.append(body)
-
-
-def _messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
-    offset, end = 0, len(data)
-    while offset < end:
-        length, kind, flags, sequence, _port = HEADER.unpack_from(data, offset)
-        yield kind, flags, sequence, data[offset + HEADER.size : offset + length]
-        offset += (length + 3) & ~3
+    # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Links and addresses have
+    # other headers, of which the kernel reads only the family. A kernel without IPv6 answers with another family.
+    bodies = wire.dump(kind, bytes([family]) + bytes(11), f"the {LISTED[kind]} of this node", opener)
+    return [body for body in bodies if body[0] == family]
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:
@@ -425,37 +358,7 @@ def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refuse
             messages.append(encode.message(change, number))
         except KeyError as error:
             refused[number] = Refused(errno.ENODEV, f"there is no link {error.args[0]}")
-    return {**refused, **exchange(messages)}
-
-
-def exchange(messages: list[bytes]) -> dict[int, Refused]:
-    """Sends messages at once and returns the refusals, by sequence number.
-
-    The kernel processes the messages one by one, and does not stop at a refusal. It answers each message that it refuses, and
-    the last one, which asks for an answer.
-    """
-    if not messages:
-        return {}
-    refused = {}
-    length, kind, flags, last, port = HEADER.unpack_from(messages[-1])
-    messages[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + messages[-1][HEADER.size :]
-    with _socket() as netlink:
-        netlink.send(b"".join(messages))
-        while True:
-            for kind, flags, number, body in _messages(netlink.recv(BUFFER)):
-                if kind == ERROR:
-                    code = -struct.unpack_from("=i", body)[0]
-                    if code:
-                        refused[number] = Refused(code, _said(flags, body))
-                    if number == last:
-                        return refused
-
-
-def _said(flags: int, body: bytes) -> str:
-    """The kernel's error text, or an empty string. The code is followed by the header of our message, and then by attributes."""
-    if not (flags & ACK_ATTRIBUTES and flags & ACK_CAPPED):
-        return ""
-    return attributes(body, 4 + HEADER.size).get(MESSAGE_TEXT, b"").rstrip(b"\0").decode(errors="replace")
+    return {**refused, **wire.exchange(messages)}
 
 
 class _Encoder:
@@ -479,15 +382,15 @@ class _Encoder:
         """The encoded message. Raises KeyError with the name of a link that does not exist."""
         encode, new, gone, adding = self._kinds[type(change.item)]
         kind = gone if change.verb == DELETE else new
-        flags = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
+        flags = {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
         if isinstance(change.item, Rule) and change.item.opaque:
             # The kernel's own encoding: the other fields do not describe the rule in full.
-            return HEADER.pack(HEADER.size + len(change.item.opaque), kind, flags, number, 0) + change.item.opaque
+            return attributes.message(kind, flags, change.item.opaque, number)
         message = encode(change.item)
         if isinstance(change.item, Route) and change.verb == DELETE:
             _name_metrics(message)
         header = message["header"]
-        header["type"], header["flags"], header["sequence_number"] = kind, flags, number
+        header["type"], header["flags"], header["sequence_number"] = kind, REQUEST | flags, number
         message.encode()
         return bytes(message.data)
 

@@ -32,8 +32,9 @@ WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
 ENDS = 20.0  # seconds after the deadline within which a play ends
 LATE = 2.0  # seconds after the deadline within which a node is itself again
 
-CUTTING = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}  # the way back to the controller
-HARMLESS = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
+# It cuts the way back to the controller.
+CUTTING: dict[str, Any] = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}
+HARMLESS: dict[str, Any] = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
 FOREIGN = "699:\tfrom 203.0.113.9 lookup main proto static"
 
 
@@ -144,7 +145,11 @@ def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_p
     with fleet(tmp_path, 2) as controller:
         before = [state(node) for node in controller.nodes]
         first, second = "/run/lab/first", "/run/lab/second"
-        options = {**HARMLESS, "checkpoint": "20", "checkpoint_command": f"echo $SSH_CONNECTION > {second}"}
+        options: dict[str, Any] = {
+            **HARMLESS,
+            "checkpoint": "20",
+            "checkpoint_command": f"echo $SSH_CONNECTION > {second}",
+        }
         predicted = controller.play([task(**options)], "--check", "--diff")
         assert [state(node) for node in controller.nodes] == before
         connect = {"ansible.builtin.raw": f"echo $SSH_CONNECTION > {first}"}
@@ -534,8 +539,9 @@ def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
     way = {"table": 1003, "dev": "eth0"}
     desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
     with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:
-        before = [state(node) for node in lab.nodes]
-        for number, node in enumerate(lab.nodes, 1):
+        nodes: list[NamespaceNode] = [lab.node(f"node{number}") for number in range(3)]
+        before = [state(node) for node in nodes]
+        for number, node in enumerate(nodes, 1):
             node.write("/run/messages", "")
             through = ["sh", "-c", WATCH, "sh", watched.__file__, "/run/messages", str(number)]
             assert node.module("policy_routes", {**desired, "checkpoint": 5}, through=through)["failed"]

@@ -193,15 +193,15 @@ def test_json_text_is_taken(steps: Steps) -> None:
 def test_a_link_to_come_is_for_the_permanent_plane(node: NamespaceNode, steps: Steps) -> None:
     desired = [*ADDRESSES[:1], {"dev": "eth9", "address": "10.0.9.10"}]
     told = steps.refused(addresses=desired)
-    assert "addresses[1].dev must be a link of this node, or immediate be false; 'eth9' was given" in told
+    assert "addresses[1].dev must be a link of this node unless immediate is false; 'eth9' was given" in told
     assert steps.run(addresses=desired, immediate=False)["changed"]
 
 
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({"dev": "eth1"}, "addresses[1].address must be given as text; None was given"),
-        ({"address": "10.0.1.1"}, "addresses[1].dev must be given as text; None was given"),
+        ({"dev": "eth1"}, "addresses[1].address must be a string; None was given"),
+        ({"address": "10.0.1.1"}, "addresses[1].dev must be a string; None was given"),
         ({"dev": "a b", "address": "10.0.1.1"}, "addresses[1].dev must be a link's name"),
         ({"dev": "eth1", "address": "10.0.1"}, "addresses[1].address must be an IP address, or ADDRESS/LENGTH"),
         ({"dev": "eth1", "address": "10.0.1.1/33"}, "addresses[1].address must be an IP address, or ADDRESS/LENGTH"),

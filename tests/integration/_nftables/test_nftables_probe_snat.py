@@ -100,7 +100,7 @@ def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
 
 def test_two_tables_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    other = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
+    other: dict[str, Any] = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
     run(node)
     run(node, **other)
     assert not run(node)["changed"] and not run(node, **other)["changed"]
@@ -314,7 +314,7 @@ def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -
 def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
     run(node)
     old = node.snapshot()["nft"]
-    desired = {"priority": -290}
+    desired: dict[str, Any] = {"priority": -290}
     with node.break_program("/usr/sbin/nft", call=call, action=action):
         assert node.module("nftables_probe_snat", desired)["failed"]
     between = node.snapshot()["nft"]
@@ -364,7 +364,7 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     clean = node.snapshot()
     run(node, path=other)
     moved = node.snapshot()
-    ways = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
+    ways: list[dict[str, Any]] = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
     for number in range(1, 40):
         run(node, state="absent")
         run(node)
@@ -428,12 +428,12 @@ def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do
     predicted = run(node, check=True)
     node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
     without = run(node, check=True)
-    assert "nft is not installed, so table ip6 azureSLBProbe can not be loaded" in warnings(without)
+    assert "nft is not installed, so table ip6 azureSLBProbe cannot be loaded" in warnings(without)
     assert {**without, "warnings": []} == {**predicted, "warnings": []}
     error = node.module("nftables_probe_snat")
     assert error["failed"] and "nft is not installed" in error["msg"]
     image = run(node, immediate=False)
-    assert image["changed"] and warnings(image).count("without a check by nft: nft is not installed") == 1
+    assert image["changed"] and warnings(image).count("was written but not checked by nft: nft is not installed") == 1
     node.run(["umount", "/usr/sbin/nft"])
 
 
@@ -442,7 +442,7 @@ def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) ->
     with node.count_processes() as calls:
         image = node.module("nftables_probe_snat", {"immediate": False}, through=["chroot", "/mnt"])
     assert image["changed"] and not image["failed"], image
-    assert warnings(image).count("nf_tables is not loaded, as far as /proc tells") == 1
+    assert warnings(image).count("nf_tables is not loaded, according to /proc") == 1
     assert calls == []
 
 

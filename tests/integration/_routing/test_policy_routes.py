@@ -264,7 +264,8 @@ def policy_file(node: NamespaceNode, path: str) -> dict[str, Any]:
 
 def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    first, second = {"rules": RULES[:2]}, {"rules": RULES[2:4], "protocol": 76}
+    first: dict[str, Any] = {"rules": RULES[:2]}
+    second: dict[str, Any] = {"rules": RULES[2:4], "protocol": 76}
     run(node, **first)
     run(node, **second)
     assert not run(node, **first)["changed"] and not run(node, **second)["changed"]
@@ -337,7 +338,8 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     node: NamespaceNode, call: str
 ) -> None:
     clean = node.snapshot()
-    other, desired = "/etc/kubenode/moved.json", {"rules": RULES[:2], "routes": ROUTES[:2]}
+    other = "/etc/kubenode/moved.json"
+    desired: dict[str, Any] = {"rules": RULES[:2], "routes": ROUTES[:2]}
     run(node, path=other, **desired)
     moved = node.snapshot()
     ways: list[dict[str, Any]] = [{"path": other, **desired}, {"state": "absent"}, {"state": "absent", "path": other}]
@@ -378,7 +380,12 @@ def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
 
 def test_options_may_come_as_strings(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES)
-    text = {"rules": json.dumps(RULES), "routes": json.dumps(ROUTES), "protocol": "75", "permanent": "yes"}
+    text: dict[str, Any] = {
+        "rules": json.dumps(RULES),
+        "routes": json.dumps(ROUTES),
+        "protocol": "75",
+        "permanent": "yes",
+    }
     assert not run(node, **text)["changed"]
 
 
@@ -571,7 +578,10 @@ def test_a_rule_with_attributes_that_we_do_not_know_is_not_deleted_in_place_of_o
     """It carries our tag and stands before ours, so that the kernel would take it for ours."""
     node.ip(["rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75"])
     before = node.snapshot()
-    mine = [{"priority": 800, "table": 1003}, {"priority": 800, "from": "10.0.1.5", "table": 1003}]
+    mine: list[dict[str, Any]] = [
+        {"priority": 800, "table": 1003},
+        {"priority": 800, "from": "10.0.1.5", "table": 1003},
+    ]
     assert "with attributes that this collection cannot read: realms" in refused(node, rules=mine)
     mine[1]["iif"] = "eth0"
     run(node, rules=mine)

@@ -196,7 +196,7 @@ def test_what_somebody_changed_since_stays(node: NamespaceNode) -> None:
 
 def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    other = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
+    other: dict[str, Any] = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
     loose(node, "eth0")
     run(node, **other)
     assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
@@ -215,7 +215,10 @@ def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> 
 
 
 def test_runs_at_once_end_right(node: NamespaceNode) -> None:
-    calls = [{"interfaces": ["eth0"], "mode": "loose"}, {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}]
+    calls: list[dict[str, Any]] = [
+        {"interfaces": ["eth0"], "mode": "loose"},
+        {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH},
+    ]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda options: run(node, **options), calls * 2))
     assert [result["changed"] for result in results].count(True) == 2
@@ -298,7 +301,7 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
     node.write("/etc/sysctl.d/50-others.conf", others)
     boot(node)
     clean = node.snapshot()
-    desired = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
+    desired: dict[str, Any] = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
     run(node, **desired)
     booted = boot(node)
     assert effective(node)["eth0"] == 0
@@ -329,7 +332,7 @@ def test_another_path_after_a_boot_does_not_lose_what_the_first_has_set(node: Na
     clean = node.snapshot()
     loose(node, "eth0")
     booted = boot(node)
-    other = {"interfaces": ["eth0"], "path": OTHER_PATH}
+    other: dict[str, Any] = {"interfaces": ["eth0"], "path": OTHER_PATH}
     assert f"the set whose path is {PATH} keeps it at 2" in booted.refused(**other, mode="strict")
     booted.four(**other, mode="loose")
     booted.four(state="absent")
@@ -420,7 +423,7 @@ KILLED_AT = ("write", "rename", "mkdir", "unlink")
 def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
     """The run is killed at the first such system call on our paths, at the second, and so on, until it ends unharmed."""
     write(node, all=1, default=0)
-    desired = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
+    desired: dict[str, Any] = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
     clean = node.snapshot()
     run(node, **desired)
     made = node.snapshot()

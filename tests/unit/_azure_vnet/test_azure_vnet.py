@@ -98,7 +98,7 @@ def test_a_state_file_is_understood() -> None:
     assert state.endpoints == tuple(
         Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods
     )
-    assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), {"azure0"}, "")
+    assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), frozenset({"azure0"}), "")
 
 
 def endpoint(**changes: Any) -> str:
@@ -333,7 +333,8 @@ def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
 def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_nobody_is() -> None:
     gone = evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     judge = Judge(gone, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], DNAT)})
-    assert [judge.rule(PREROUTING, rule).verb for rule in (*NODE_RULES[PREROUTING], DNAT)] == [*[REMOVE] * 3, DOUBTFUL]
+    verdicts = [judge.rule(PREROUTING, rule) for rule in (*NODE_RULES[PREROUTING], DNAT)]
+    assert [verdict and verdict.verb for verdict in verdicts] == [*[REMOVE] * 3, DOUBTFUL]
 
 
 OTHERS_RULES = {

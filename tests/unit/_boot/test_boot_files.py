@@ -151,7 +151,7 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
 ) -> None:
     """The next run is the same one, absent with any path or none, or present with a third path."""
     former, path = CHANGES[change]
-    goals = {}
+    goals: dict[str | None, dict[str, tuple[int, str]]] = {}
     for wish in dict.fromkeys((None, path, THIRD)):
         machine = Machine(tmp_path / f"goal {len(goals)}", build).prepare(former)
         machine.hold(wish)

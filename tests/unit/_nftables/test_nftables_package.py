@@ -144,9 +144,9 @@ def test_an_index_that_does_not_do_is_refreshed_once_and_check_mode_says_so(node
     node.manager.index = index
     package = node.package()
     (entry,) = node.run(package, check=True).diff()
-    assert entry["after"] == "nftables 0.9.8 or newer, if the index, once refreshed, has it\n"
+    assert entry["after"] == "nftables 0.9.8 or newer, if the refreshed index has it\n"
     assert package.result() == {"version": None, "path": None}
-    assert "A run refreshes it first" in next(iter(package.warnings()))
+    assert "A run refreshes the index first" in next(iter(package.warnings()))
     package = node.package()
     assert node.run(package).diff() == [entry]
     assert package.result() == {"version": "1.0.6", "path": "/usr/sbin/nft"}

@@ -326,7 +326,7 @@ def test_absent_with_lists_takes_those_alone() -> None:
 
 def parsed(entries: Entries, kind: str) -> list[t.Any]:
     """Each by itself, so that they may contradict each other, as several programs' do."""
-    return [(getattr(of(**{kind: [entry]}), kind) or ())[0] for entry in entries]
+    return [getattr(of(**{kind: [entry]}), kind)[0] for entry in entries]
 
 
 @st.composite

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 import pytest
@@ -204,13 +205,17 @@ def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anythin
 UNREADABLE = WIDE._replace(opaque=b"its message")
 
 
+def note_loss(kernel: FakeNetlink, lost: list[Change]) -> None:
+    """Record a deletion of the unreadable rule."""
+    if UNREADABLE not in ours(kernel):
+        lost.append(Change(DELETE, 0))
+
+
 def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for_another() -> None:
     for current in ([UNREADABLE, WIDE], [WIDE, UNREADABLE], [NARROW, UNREADABLE, WIDE, MARKED]):
         kernel = node(*current)
         lost: list[Change] = []
-        kernel.after = lambda kernel=kernel, lost=lost: lost.extend(
-            [] if UNREADABLE in ours(kernel) else [Change(DELETE, 0)]
-        )
+        kernel.after = functools.partial(note_loss, kernel, lost)
         hold(kernel)
         assert ours(kernel) == [UNREADABLE] and not lost
         hold(kernel, MARKED)

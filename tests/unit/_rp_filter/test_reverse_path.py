@@ -344,12 +344,12 @@ def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
 
 
 GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "named": True}
-ODD = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
+ODD: list[object] = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
 
 
 def unfit() -> list[str]:
     """Lines that are no entry: each of its values replaced by each odd one that the kernel or a link could not have."""
-    fits = {
+    fits: dict[str, list[object]] = {
         "value": [None],
         "next": [None],
         "named": [True],
@@ -472,13 +472,14 @@ def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path:
 @needs_root
 def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=2)
-    seen = []
+    seen: list[int] = []
     write = machine.kernel.write
-    monkeypatch.setattr(
-        machine.kernel,
-        "write",
-        lambda name, value: (write(name, value), seen.append(machine.kernel.effective()["eth1"])),
-    )
+
+    def write_and_look(name: str, value: int) -> None:
+        write(name, value)
+        seen.append(machine.kernel.effective()["eth1"])
+
+    monkeypatch.setattr(machine.kernel, "write", write_and_look)
     for mode in ("strict", "off", "strict", "loose"):
         machine.hold(desired("eth0", mode=mode, raise_all=True))
     machine.hold(None)
@@ -544,7 +545,7 @@ def test_the_report_is_of_what_was_observed_and_reads_nothing_more(tmp_path: Pat
     observed = resource.observe()
     machine.hold(one)
     reading = machine.resource(one).observe()
-    machine.kernel.read = lambda _key: pytest.fail("read again")  # type: ignore[method-assign]
+    machine.kernel.read = lambda key: pytest.fail("read again")  # type: ignore[method-assign]
     assert resource.plan(observed).report == {"eth0": {"before": before, "after": after}}
     assert resource.plan(reading).report == {"eth0": {"before": after, "after": after}}
 
