@@ -256,7 +256,7 @@ class FakePackages:
         elif isinstance(operation, packages.Remove):
             self.packages.pop(operation.package, None)
         elif isinstance(operation, packages.Downgrade):
-            raise Failure(f"{operation.version} is not put back")
+            raise Failure(f"{operation.version} is not restored")
         elif isinstance(operation, (packages.Install, packages.Upgrade)):
             self.packages[operation.package] = self.index[operation.package]
 

@@ -136,7 +136,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_taken_back_in_time(tmp_p
             assert result["msg"].startswith(
                 "policy_routes: the change of policy_routes from 192.0.2.1 was rolled back at "
             )
-            assert "as nobody confirmed it over a new connection within 10 s; 3 steps undone." in result["msg"]
+            assert "as it was not confirmed over a new connection within 10 s; 3 steps undone." in result["msg"]
         assert [watchdogs(node) for node in controller.nodes] == [[]] * 20
 
 
@@ -203,7 +203,7 @@ def test_a_play_ends_soon_after_the_deadline_where_the_module_s_own_connection_d
     (result,) = controller.results(play, timeout=ENDS).values()
     print("ended", round(time.time() - told["since"] - 10, 1), "s after the deadline")
     assert time.time() - told["since"] - 10 < ENDS
-    assert result["failed"] and "as nobody confirmed it over a new connection within 10 s" in result["msg"], result
+    assert result["failed"] and "as it was not confirmed over a new connection within 10 s" in result["msg"], result
     assert state(node) == before
 
 
@@ -309,7 +309,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         wait_for(node, ARMED)
         node.reboot()
         (result,) = controller.results(play).values()
-        assert result["failed"] and "the node was started anew before the change was confirmed" in result["msg"], result
+        assert result["failed"] and "the node was restarted before the change was confirmed" in result["msg"], result
         assert state(node) == before
         # The command was given up shortly before the deadline, for which the timer's service waits to see.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
@@ -362,7 +362,7 @@ def ask(node: ClusterNode, *words: str) -> dict[str, Any]:
 
 
 def test_both_sides_tell_one_life_of_the_node_from_another_alike(node: NamespaceNode) -> None:
-    told = node.run(["sh", "-c", "; ".join(_lookout.LIFE)]).stdout.split()
+    told = node.run(["sh", "-c", "; ".join(_lookout.BOOT_IDENTITY)]).stdout.split()
     assert len(told) == 3 and arm(node, **HARMLESS)["checkpoint_armed"]["life"].split() == told
 
 
@@ -558,5 +558,5 @@ def test_a_checkpoint_that_can_not_be_read_is_refused_in_a_sentence(lab: Lab, te
     node.write(ARMED, text)
     for options in ({}, {"checkpoint": 10}):
         result = node.module("policy_routes", {**HARMLESS, **options})
-        assert result["failed"] and f"{ARMED}, which tells of a checkpoint, can not be read" in result["msg"]
+        assert result["failed"] and f"{ARMED}, the record of a checkpoint, cannot be read" in result["msg"]
     assert "203.0.113.1" not in node.run(["ip", "rule"]).stdout

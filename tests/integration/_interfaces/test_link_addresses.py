@@ -146,7 +146,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     node.run(["mount", "-o", "remount,bind,ro", units])
     failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is taken back
     node.run(["umount", units])
-    assert failed["failed"] and "What was done before it was undone" in failed["msg"], failed
+    assert failed["failed"] and "What was done was undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
 
@@ -222,7 +222,7 @@ def test_a_list_is_needed_unless_absent(steps: Steps) -> None:
 
 def test_a_unit_that_is_not_ours_is_refused(node: NamespaceNode, steps: Steps) -> None:
     node.write(UNIT.format("veth\\x2da\\x40b"), "[Unit]\n")
-    assert "is not what this run may replace" in steps.refused(addresses=ADDRESSES)
+    assert "may not be replaced by this run" in steps.refused(addresses=ADDRESSES)
     node.run(["rm", UNIT.format("veth\\x2da\\x40b")])
 
 

@@ -104,7 +104,7 @@ def test_a_later_file_that_says_otherwise_is_refused(steps: Steps) -> None:
 
 def test_a_strangers_file_in_our_place_is_refused_and_left_by_absent(steps: Steps) -> None:
     steps.node.write(PATH, "# mine\n")
-    assert f"{PATH} is not what this run may replace" in steps.refused()
+    assert f"{PATH} may not be replaced by this run" in steps.refused()
     assert not steps.run(state="absent")["changed"]
 
 

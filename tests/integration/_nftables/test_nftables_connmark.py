@@ -417,7 +417,7 @@ def killed(connmark: Steps, call: str, number: int, state: str) -> bool:
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("primary_interface must be a link's name", {"primary_interface": None}),
     ("primary_interface must be a link's name", {"primary_interface": 'eth0" accept'}),
     ("primary_interface must be a link's name", {"primary_interface": "averylonglinkname"}),
@@ -439,9 +439,9 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("mask must be a number from 1", {"mask": "-1"}),
     ("table must be a word", {"table": 'a"; flush ruleset; "'}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
+    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/one/two/three.nft"}),
     ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
-    ("/etc/hosts is not what this run may replace", {"path": "/etc/hosts"}),
+    ("/etc/hosts may not be replaced by this run", {"path": "/etc/hosts"}),
 ]
 
 
@@ -452,7 +452,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(connmark: Steps, message
 
 def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
     node.write(SYSCTL, "net.ipv4.conf.eth0.src_valid_mark = 0\n")
-    assert f"{SYSCTL} is not what this run may replace" in connmark.refused(strict=True)
+    assert f"{SYSCTL} may not be replaced by this run" in connmark.refused(strict=True)
     connmark.run()
     connmark.run(state="absent")
     assert node.read(SYSCTL) == "net.ipv4.conf.eth0.src_valid_mark = 0\n"

@@ -207,7 +207,7 @@ def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
 
 def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> None:
     run(node)
-    assert f"{PATH} is not what this run may replace: it is for something else" in refused(node, table="other")
+    assert f"{PATH} may not be replaced by this run: it has another purpose" in refused(node, table="other")
     good = node.snapshot()
     run(node, table="other", state="absent")
     assert node.snapshot() == good
@@ -447,7 +447,7 @@ def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) ->
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("probes must be a list of at least one", {"probes": []}),
     ("probes[0].source must be an IPv6 unicast address", {"probes": [{"source": "eth0", "translated": "2001:db8::1"}]}),
     (
@@ -456,21 +456,21 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ),
     ("table must be a word", {"table": 'a"; flush ruleset; "'}),
     ("table must be a word", {"table": "a\nflush ruleset"}),
-    ("table must be a word that nft's language leaves free", {"table": "chain"}),
-    ("table must be a word that nft's language leaves free", {"table": "accept"}),
+    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "chain"}),
+    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "accept"}),
     ("dictionary requested, could not parse JSON", {"probes": "[" * 100_000}),
     ("interface must be a link's name", {"interface": "eth0 counter drop"}),
     ("interface must be a link's name", {"interface": "averylonglinkname"}),
     ("priority must be an integer from", {"priority": 2**31}),
     ("path must be an absolute path", {"path": "relative"}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
+    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/one/two/three.nft"}),
     ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
     ("path must be an absolute path", {"path": "/etc/.kubenode"}),
     ("path must be an absolute path", {"path": "/etc/" + "a" * 201}),
     ("path must be in a folder", {"path": "/etc/hosts/a"}),
-    ("/etc/systemd is not what this run may replace: it is a folder", {"path": "/etc/systemd"}),
-    ("/etc/hosts is not what this run may replace", {"path": "/etc/hosts"}),
+    ("/etc/systemd may not be replaced by this run: it is a folder", {"path": "/etc/systemd"}),
+    ("/etc/hosts may not be replaced by this run", {"path": "/etc/hosts"}),
     ("priority must be an integer", {"priority": True}),
 ]
 

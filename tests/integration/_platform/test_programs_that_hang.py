@@ -156,7 +156,7 @@ def test_an_nft_that_can_not_be_started_is_named(node: NamespaceNode, make: list
     node.run(["mount", "--bind", "/run/nft", NFT])
     for module, options in {**TABLES, "nftables_package": {}}.items():
         result = node.module(module, options)
-        assert result["failed"] and f"{NFT} can not be started: {answer}" in result["msg"], result
+        assert result["failed"] and f"{NFT} cannot be started: {answer}" in result["msg"], result
     node.run(["umount", NFT])
 
 

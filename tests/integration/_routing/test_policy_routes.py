@@ -372,7 +372,7 @@ def killed_below_etc(node: NamespaceNode, call: str, number: int, **options: Any
 def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
     table = "/etc/kubenode/return-path.nft"
     node.module("nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["eth1"]})
-    assert f"{table} is not what this run may replace" in refused(node, rules=RULES[:2], path=table)
+    assert f"{table} may not be replaced by this run" in refused(node, rules=RULES[:2], path=table)
     before = node.snapshot()
     assert not run(node, state="absent", path=table)["changed"] and node.snapshot() == before
     assert "outside /etc/systemd/system" in refused(node, rules=[], path="/etc/systemd/system/kubelet.service")
@@ -919,7 +919,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("rules[0].goto must be the priority of a listed or existing rule", {"rules": [{"priority": 7, "goto": 900}]}),
     ("protocol must be one that no other program uses; 4 belongs to static", {"protocol": 4, "rules": []}),
     ("rules must be a list of dictionaries, or JSON text of one", {"rules": "from all"}),
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False, "rules": []}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False, "rules": []}),
 ]
 
 

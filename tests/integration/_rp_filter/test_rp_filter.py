@@ -200,7 +200,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     loose(node, "eth0")
     run(node, **other)
     assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
-    assert f"the set whose path is {PATH} holds it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
+    assert f"the set whose path is {PATH} keeps it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
     run(node, state="absent")
     assert not run(node, **other)["changed"]
     run(node, state="absent", path=OTHER_PATH)
@@ -210,7 +210,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
 def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
     node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
     before = node.snapshot()
-    assert f"{PATH} is not what this run may replace" in refused(node, interfaces=["eth0"], mode="loose")
+    assert f"{PATH} may not be replaced by this run" in refused(node, interfaces=["eth0"], mode="loose")
     assert not run(node, state="absent")["changed"] and node.snapshot() == before
 
 
@@ -333,7 +333,7 @@ def test_another_path_after_a_boot_does_not_lose_what_the_first_has_set(node: Na
     loose(node, "eth0")
     booted = boot(node)
     other: dict[str, Any] = {"interfaces": ["eth0"], "path": OTHER_PATH}
-    assert f"the set whose path is {PATH} holds it at 2" in booted.refused(**other, mode="strict")
+    assert f"the set whose path is {PATH} keeps it at 2" in booted.refused(**other, mode="strict")
     booted.four(**other, mode="loose")
     booted.four(state="absent")
     assert value(node, "eth0") == 2 and not booted.run(**other, mode="loose")["changed"]
@@ -463,7 +463,7 @@ def test_an_odd_record_is_warned_of_and_locks_nobody_out(node: NamespaceNode) ->
         RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n"
     )
     (warning,) = warnings(run(node, check=True, state="absent"))
-    assert f"{RECORD}, line 3: expected is an entry as this collection writes it" in warning
+    assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
     assert run(node, state="absent")["changed"] and node.snapshot() == clean
     assert not warnings(run(node, state="absent"))
 
@@ -483,12 +483,12 @@ def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
     with node.read_only(place):
         error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
         assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
-        assert "What was done before it was undone" in error["msg"]
+        assert "What was done was undone" in error["msg"]
     assert node.snapshot() == before
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
     ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
     ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),

@@ -406,7 +406,7 @@ def test_a_refused_path_leaves_no_record(tmp_path: Path) -> None:
     machine = Machine(tmp_path, table)
     machine.hold(ONE)
     before = tree(tmp_path)
-    with pytest.raises(Refusal, match="/etc/operators/site is not what this run may replace"):
+    with pytest.raises(Refusal, match="/etc/operators/site may not be replaced by this run"):
         machine.hold("/etc/operators/site")
     assert tree(tmp_path) == before
 

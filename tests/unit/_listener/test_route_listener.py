@@ -333,4 +333,4 @@ def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_sa
 
     monkeypatch.setattr(process, "find", lambda _program: "/nowhere/systemctl")
     listener_program._end_slowly("kubenode-policy-routes-75.service")
-    assert "/nowhere/systemctl can not be started" in capsys.readouterr().out
+    assert "/nowhere/systemctl cannot be started" in capsys.readouterr().out

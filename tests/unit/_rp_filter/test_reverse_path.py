@@ -28,13 +28,13 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     MODES,
     Wish,
+    desired_in,
     key,
     overriding,
     record_from,
     record_text,
     sysctl_text,
     unreadable,
-    wish_in,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
     BootOrder,
@@ -214,7 +214,7 @@ def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
 @pytest.mark.parametrize("interfaces", ["a/b", "[9-0]", "all", "x" * 16])
 def test_a_heading_of_another_program_tells_no_wish(interfaces: str) -> None:
     text = f"# Reverse-path filtering loose on: {interfaces}\n"
-    assert wish_in(text) is None
+    assert desired_in(text) is None
     assert key("all") in sysctl_text(
         desired("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
     )
@@ -343,7 +343,7 @@ def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
 
 
-GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "wished": True}
+GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "named": True}
 ODD: list[object] = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
 
 
@@ -352,7 +352,7 @@ def unfit() -> list[str]:
     fits: dict[str, list[object]] = {
         "value": [None],
         "next": [None],
-        "wished": [True],
+        "named": [True],
         "name": ["1", "", "\ud800"],
         "holder": ["1", "", "\ud800"],
     }
@@ -370,7 +370,7 @@ def test_an_odd_record_is_told_of_and_locks_nobody_out(machine: Machine, tmp_pat
     record = tmp_path / RECORDS["rp_filter"][1:]
     record.write_text(f"{line}\n{record.read_text()}{line}\n")
     (warning,) = UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()
-    assert f"{RECORDS['rp_filter']}, lines 1, 4: expected is an entry" in warning
+    assert f"{RECORDS['rp_filter']}, lines 1, 4: expected an entry" in warning
     assert machine.hold(desired("eth0")) == [] and machine.hold(None) == ["eth0"]
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
     assert not [*UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()]
@@ -444,7 +444,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
         and machine.hold(desired("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     )
     assert machine.hold(desired("eth0"), other) == ["eth0", "eth1"]
-    with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
+    with pytest.raises(Refusal, match=f"should be 1, but the set whose path is {PATH} keeps it at 2"):
         machine.hold(desired("eth0", mode="strict"), other)
     assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
     machine.hold(None)
@@ -652,7 +652,7 @@ def written(one: Wish, others: dict[str, str], links: t.Collection[str] = (*LINK
 
 @given(one=WISH)
 def test_the_files_heading_tells_the_wish(one: Wish) -> None:
-    assert wish_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
+    assert desired_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
 
 
 @needs_root
@@ -723,7 +723,7 @@ def test_what_somebody_changed_after_the_boot_is_put_right(machine: Machine) -> 
 def test_another_sets_links_are_its_own_after_a_boot_too(machine: Machine) -> None:
     machine.boot(written(desired("eth0"), {}))
     other = "/etc/sysctl.d/91-x.conf"
-    with pytest.raises(Refusal, match=f"the set whose path is {PATH} holds it at 2"):
+    with pytest.raises(Refusal, match=f"the set whose path is {PATH} keeps it at 2"):
         machine.hold(desired("eth0", mode="strict"), other)
 
 
