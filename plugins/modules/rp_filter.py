@@ -163,68 +163,13 @@ diff:
   elements: dict
 """
 
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard, Resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, TWO_PLANES, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, managed_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl, configuration
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter import boot_record, reverse_path_guards
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
-    RECORDS,
-    LiveReversePath,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
-    HEADING,
-    MODES,
-    RP_FILTER,
-    Wish,
-    sysctl_text,
-)
-
-OPTIONS = {
-    **TWO_PLANES,
-    **CHECKPOINT,
-    "interfaces": {"type": "list", "elements": "str"},
-    "mode": {"type": "str", "choices": [*MODES]},
-    "raise_all": {"type": "bool", "default": False},
-    "path": {"type": "path", "default": "/etc/sysctl.d/90-kubenode-rp-filter.conf"},
-}
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.rp_filter import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        path = boot_files.option(module.params["path"], module.is_present)
-        desired = Wish.from_options(module.params) if module.is_present else None
-        backend, files = Sysctl(), Files()
-        # In another root, the kernel's links belong to the builder, not to the node.
-        links = backend.links() if kernel.is_own_root() else {}
-        found = configuration(module.warn)
-        others = {name: text for name, text in found.items() if name != path}
-        text = sysctl_text(desired, links, others) if desired else None
-
-        placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
-        changing = placed if module.params["permanent"] else None
-        live = LiveReversePath(backend, files, desired, path, configuration=found, file=changing)
-        resources: list[Resource] = [live, placed] if desired else [placed, live]
-        if links and not module.params["immediate"]:
-            resources.insert(0, boot_record.BootRecord(live, placed))
-        chosen: list[Guard] = [reverse_path_guards.UnreadableRecord(files, RECORDS[RP_FILTER])] if links else []
-        if desired and links:
-            later = path if module.params["permanent"] else None
-            chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, module.params["immediate"]))
-        if desired and text and module.params["permanent"]:
-            chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
-
-        outcome = module.converge(resources, chosen, Checkpoint)
-        interfaces = outcome.report(live)
-        if interfaces is None:  # the running kernel is not managed: before and after are the same
-            settings = live.observe().settings if links else None
-            interfaces = live.report(settings, settings) if settings else {}
-        result.update(module.report(outcome), interfaces=interfaces)
+    run(OPTIONS, parts, Checkpoint)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from .leftovers import Evidence, Judge, Verdict
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 
 
-class Wish(t.NamedTuple):
+class Selection(t.NamedTuple):
     """The module's options. backends: the ebtables backends to read."""
 
     addresses: tuple[Prefix, ...] = ()
@@ -81,8 +81,8 @@ class AzureVnetLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverBackends, desired: Wish, kept: BackupFile) -> None:
-        self._backends = edges
+    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile) -> None:
+        self._backends = backends
         self._desired = desired
         self._backup = kept
 

@@ -56,8 +56,8 @@ class RestoredLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverBackends, kept: BackupFile) -> None:
-        self._backends = edges
+    def __init__(self, backends: LeftoverBackends, kept: BackupFile) -> None:
+        self._backends = backends
         self._backup = kept
 
     def observe(self) -> Observed:

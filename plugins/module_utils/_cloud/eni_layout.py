@@ -128,7 +128,7 @@ LAYOUTS = {
 }
 
 
-class Wish(t.NamedTuple):
+class DesiredLayout(t.NamedTuple):
     """The desired state. rules, routes: options of policy_routes. The other fields are options for rp_filter and
     nftables_connmark that match these.
 
@@ -146,7 +146,9 @@ class Wish(t.NamedTuple):
     addresses: list[Entry]
 
 
-def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> Wish:
+def desired(
+    name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None
+) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
     Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace.
@@ -164,7 +166,7 @@ def desired(name: str, given: object, mark: object = None, priorities: t.Mapping
             )
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, _slash, mask = layout.mark.partition("/")
-    return Wish(
+    return DesiredLayout(
         [*_mark_rules(layout, primary), *(rule for one in others for rule in _rules(layout, one))],
         [*_mark_routes(layout, primary), *(route for one in others for route in _routes(layout, one))],
         primary.name,

@@ -84,7 +84,7 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     return Found(desired.rules, desired.routes, unfit)
 
 
-def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.Wish:
+def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:
     """Raises Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
     desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"))
     policy.from_options(policy.PROTOCOL, desired.rules, desired.routes, rt_names.TABLES)

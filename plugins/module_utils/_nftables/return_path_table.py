@@ -84,9 +84,9 @@ class ReturnPath(t.NamedTuple):
         }
         return Table("inet", self.name, frozenset(chains))
 
-    def validation(self) -> reverse_path.Wish | None:
+    def validation(self) -> reverse_path.DesiredFilter | None:
         """The desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""
-        return reverse_path.Wish(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
+        return reverse_path.DesiredFilter(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
 
     def sysctl_text(self) -> str | None:
         """The desired src_valid_mark as a file of sysctl.d(5); None without ``strict``."""

@@ -16,7 +16,7 @@ from .._azure_vnet.leftover_backends import LeftoverBackends
 from .._azure_vnet.leftover_guards import AnotherCni, NoMonitor
 from .._azure_vnet.leftovers_resource import (
     AzureVnetLeftovers,
-    Wish,
+    Selection,
 )
 from .._azure_vnet.restored_resource import RestoredLeftovers
 from .._boot.units import Units
@@ -61,7 +61,7 @@ def _folder(given: str) -> str:
 
 def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
     options = request.params
-    desired = Wish(
+    desired = Selection(
         tuple(_prefix(number, one) for number, one in enumerate(options["addresses"])),
         BACKENDS[options["backend"]],
         options["neighbors"],

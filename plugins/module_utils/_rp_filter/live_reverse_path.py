@@ -13,7 +13,7 @@ from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure
 from .._platform import files, managed_files, sysctl
 from . import reverse_path, reverse_path_boot
-from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Record, Settings, Wish, dotted, key
+from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, DesiredFilter, Record, Settings, dotted, key
 
 # A boot empties /run, and also resets every setting.
 RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
@@ -51,7 +51,7 @@ class LiveReversePath:
         self,
         backend: sysctl.Sysctl,
         file_system: files.Files,
-        desired: Wish | None,
+        desired: DesiredFilter | None,
         holder: str,
         setting: str = RP_FILTER,
         configuration: t.Mapping[str, str] | None = None,

@@ -55,7 +55,7 @@ def dotted(name: str, setting: str = RP_FILTER) -> str:
     return f"net.ipv4.conf.{name.replace('.', '/')}.{setting}"
 
 
-class Wish(t.NamedTuple):
+class DesiredFilter(t.NamedTuple):
     """The desired state: ``mode`` on the links ``names`` and on those that match one of ``patterns``."""
 
     mode: int
@@ -64,7 +64,7 @@ class Wish(t.NamedTuple):
     raise_all: bool
 
     @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any]) -> Wish:
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> DesiredFilter:
         """The desired state in a module's options. Raises Invalid for the first option that cannot be used."""
         if options["mode"] is None:
             raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
@@ -119,7 +119,7 @@ def _can_match(word: str) -> bool:
 # The permanent plane
 
 
-def sysctl_text(desired: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
     """The desired state as a file of sysctl.d(5).
 
     links: the current links. others: the texts of all other files that are read, by path.
@@ -143,11 +143,13 @@ def sysctl_text(desired: Wish, links: t.Collection[str], others: t.Mapping[str, 
     return "\n".join((f"{HEADING} {desired.mode_name} on: {words}", *lines, ""))
 
 
-def desired_in(text: str) -> Wish | None:
+def desired_in(text: str) -> DesiredFilter | None:
     """The desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the text."""
     found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
     try:
-        return found and Wish.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
+        return found and DesiredFilter.from_options(
+            {"mode": found[1], "interfaces": found[2].split(), "raise_all": False}
+        )
     except Invalid:
         return None
 
@@ -171,7 +173,7 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
     return f"-{next(one for one in spellings if one not in taken)} = {value}"
 
 
-def _raised(desired: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
+def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
     """Lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other links.
 
     ours: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
@@ -204,7 +206,7 @@ class Overriding(t.NamedTuple):
 
 
 def overriding(
-    desired: Wish,
+    desired: DesiredFilter,
     path: str,
     files: t.Mapping[str, str],
     read: t.Callable[[t.Mapping[str, str]], sysctl_files.Configuration],
@@ -355,7 +357,7 @@ class Difference(t.NamedTuple):
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
-def difference(desired: Wish | None, holder: str, settings: Settings) -> Difference:
+def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -> Difference:
     """How to reach the desired state of ``holder``; desired None releases all its settings.
 
     Raises Refusal if conf/all or another holder makes that impossible.
@@ -395,7 +397,7 @@ class _Target(t.NamedTuple):
 
 
 def _targets(
-    desired: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+    desired: DesiredFilter, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
 ) -> dict[str, _Target]:
     """Targets by name: for the desired links, and for the settings that must change so that the mode is possible there.
 
@@ -419,7 +421,7 @@ def _targets(
     return {**kept, **named, ALL: _Target(desired.mode)}
 
 
-def _impossible(desired: Wish, found: int) -> Refusal:
+def _impossible(desired: DesiredFilter, found: int) -> Refusal:
     links = ", ".join((*desired.names, *desired.patterns))
     return Refusal(
         f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"

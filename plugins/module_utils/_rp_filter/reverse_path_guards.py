@@ -22,7 +22,7 @@ class ReversePathLinks:
     """
 
     def __init__(
-        self, desired: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
+        self, desired: reverse_path.DesiredFilter, links: t.Collection[str], path: str | None, is_immediate: bool = True
     ) -> None:
         self._desired = desired
         self._links = links
@@ -73,7 +73,7 @@ class BootOrder:
 
     def __init__(
         self,
-        desired: reverse_path.Wish,
+        desired: reverse_path.DesiredFilter,
         path: str,
         files: t.Mapping[str, str],
         setting: str = reverse_path.RP_FILTER,

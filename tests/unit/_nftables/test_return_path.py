@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return
     sysctl_path,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rule as policy_rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import Wish
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import DesiredFilter
 from unit.listings import check_cases
 
 OPTIONS: dict[str, t.Any] = {
@@ -397,4 +397,4 @@ def test_a_rule_may_ask_for_some_of_the_bits() -> None:
 
 
 def test_strict_sets_valid_marks_to_1_on_the_primary_interface_alone() -> None:
-    assert desired(strict=True).validation() == Wish(1, ("eth0",), (), raise_all=False)
+    assert desired(strict=True).validation() == DesiredFilter(1, ("eth0",), (), raise_all=False)

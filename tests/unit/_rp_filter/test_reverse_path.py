@@ -27,7 +27,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     MODES,
-    Wish,
+    DesiredFilter,
     desired_in,
     key,
     overriding,
@@ -48,8 +48,8 @@ BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
-def desired(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> Wish:
-    return Wish.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
+def desired(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> DesiredFilter:
+    return DesiredFilter.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
 
 
 # Options
@@ -68,7 +68,7 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
 @pytest.mark.parametrize(("option", "change"), INVALID, ids=str)
 def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict[str, t.Any]) -> None:
     with pytest.raises(Invalid, match="must be .* was given") as caught:
-        Wish.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
+        DesiredFilter.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
     assert caught.value.option == option
 
 
@@ -304,7 +304,7 @@ class Machine:
         self.files_read: dict[str, str] = {}
         self._root = root
 
-    def resource(self, one: Wish | None, path: str = PATH) -> LiveReversePath:
+    def resource(self, one: DesiredFilter | None, path: str = PATH) -> LiveReversePath:
         files = RootedFiles(self._root)
         return LiveReversePath(self.kernel, files, one, path, configuration=self.files_read)  # type: ignore[arg-type]
 
@@ -315,7 +315,7 @@ class Machine:
         self.kernel.boot(files)
         self.files_read = files
 
-    def hold(self, one: Wish | None, path: str = PATH) -> list[str]:
+    def hold(self, one: DesiredFilter | None, path: str = PATH) -> list[str]:
         """The names that were written."""
         self.kernel.written = []
         changed = converge([self.resource(one, path)], {Plane.IMMEDIATE}).changed
@@ -580,7 +580,7 @@ def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
     return machine
 
 
-def current(machine: Machine, one: Wish) -> bool:
+def current(machine: Machine, one: DesiredFilter) -> bool:
     """Whether the wish was possible; the links that it covers have it, and the others what they had at the start."""
     try:
         machine.hold(one)
@@ -593,7 +593,7 @@ def current(machine: Machine, one: Wish) -> bool:
 @settings(max_examples=150, deadline=None)
 @given(start=START, wishes=st.lists(WISH, min_size=1, max_size=4))
 def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
-    start: tuple[int, int, dict[str, int]], wishes: list[Wish]
+    start: tuple[int, int, dict[str, int]], wishes: list[DesiredFilter]
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         machine = started(Path(root), start)
@@ -615,7 +615,7 @@ def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
 @settings(max_examples=150, deadline=None)
 @given(start=START, first=WISH, second=st.one_of(WISH, st.none()), done=st.integers(0, 14))
 def test_a_killed_run_is_mended_by_the_next(
-    start: tuple[int, int, dict[str, int]], first: Wish, second: Wish | None, done: int
+    start: tuple[int, int, dict[str, int]], first: DesiredFilter, second: DesiredFilter | None, done: int
 ) -> None:
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as other_root:
         machine, unharmed = started(Path(root), start), started(Path(other_root), start)
@@ -645,13 +645,15 @@ OTHERS = st.lists(
 UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
 
 
-def written(one: Wish, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
+def written(
+    one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)
+) -> dict[str, str]:
     """All files, with ours for the wish."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
 
 @given(one=WISH)
-def test_the_files_heading_tells_the_wish(one: Wish) -> None:
+def test_the_files_heading_tells_the_wish(one: DesiredFilter) -> None:
     assert desired_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
 
 
@@ -677,7 +679,7 @@ def test_the_files_heading_tells_the_wish(one: Wish) -> None:
     last="",
 )
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
-    one: Wish, early: str, late: str, last: str
+    one: DesiredFilter, early: str, late: str, last: str
 ) -> None:
     others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl_files.LAST_OF_PROCPS: last}
     files = written(one, others)
