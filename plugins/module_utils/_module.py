@@ -15,9 +15,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core.converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
+from ._core.converge import converge
 from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
 from ._core.parts import Parts, Request
+from ._core.plan import Checkpoint, Guard, Outcome, Plane, Resource
 from ._platform import process
 from ._platform.own_root import OwnRoot
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._core.converge import Step
 from .._core.errors import Invalid, Refusal
+from .._core.plan import Step
 from .._platform import files, managed_files
 from .._platform.managed_files import Entry, ManagedFiles
 from . import backup

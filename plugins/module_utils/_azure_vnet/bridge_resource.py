@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni_backend
-from .._core.converge import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step
 from .._interfaces.link_backend import Apply, Await, LinkMessages
 from .._interfaces.link_message import Link, Message
 from .._platform.sysctl import Sysctl, Write

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend
+from .._core.plan import Backend
 from .._platform import files, library
 from .._routing.routing_backend import Netlink
 from .ebtables_backend import Ebtables

@@ -12,9 +12,9 @@ import typing as t
 
 from .._cni import cni, cni_backend
 from .._cni.cni import AzureVnet
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Refusal
 from .._core.fields import Prefix
+from .._core.plan import Backend, Plan, Plane, Step
 from .._interfaces import interfaces_backend
 from .._platform import files, library
 from .._routing.neighbour import Neighbour

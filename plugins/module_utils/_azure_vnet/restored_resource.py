@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Step
+from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, library
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route

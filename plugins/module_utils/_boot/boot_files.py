@@ -15,8 +15,8 @@ from __future__ import annotations
 import typing as t
 
 from .._core import names
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Invalid
+from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, managed_files
 from .._platform.managed_files import HEADING, Entry, ManagedFiles
 from . import boot_unit, units

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Refusal
+from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files
 from .._platform.managed_files import ManagedFiles, text
 from .._platform.managed_files import Observed as ObservedFiles

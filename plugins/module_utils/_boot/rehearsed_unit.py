@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Resource, Step
+from .._core.plan import Backend, Plan, Plane, Resource, Step
 from . import enabled_unit, units
 from .boot_unit import BootUnit
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Step
+from .._core.plan import Step
 from . import units
 
 

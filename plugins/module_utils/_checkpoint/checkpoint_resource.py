@@ -13,8 +13,8 @@ import time
 import typing as t
 
 from .._core import codec
-from .._core.converge import Step
 from .._core.errors import Failure
+from .._core.plan import Step
 from .._platform import kernel, processes
 from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, Entry

@@ -32,7 +32,7 @@ import typing as t
 
 from .._azure_vnet import resolved_backend
 from .._boot import units
-from .._core import codec, converge
+from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
@@ -237,7 +237,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
 
 
-class Backend(converge.Backend, t.Protocol):
+class Backend(plan.Backend, t.Protocol):
     """Raises ForeignChange from perform() if another program has changed the object."""
 
     def verify(self, operation: t.Any) -> list[str]:

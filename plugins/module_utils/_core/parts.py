@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .converge import Guard, Outcome, Resource
+from .plan import Guard, Outcome, Resource
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Invalid
+from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, managed_files
 from . import address_changes, link_address
 from .boot_link_addresses import BootLinkAddresses

@@ -18,8 +18,8 @@ from .._boot.boot_interpreter import interpreter
 from .._boot.enabled_unit import EnabledUnit
 from .._boot.program_archive import archive
 from .._boot.rehearsed_unit import RehearsedUnit
-from .._core.converge import Plane, Resource
 from .._core.errors import Invalid, Refusal
+from .._core.plan import Plane, Resource
 from .._platform import files
 from .._platform.managed_files import HEADING, Entry, text
 from .._routing import policy

@@ -23,8 +23,8 @@ import sys
 import typing as t
 
 from .._boot.boot_unit import LACKS_LIBRARY
-from .._core.converge import Plan, Resource, perform
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
+from .._core.plan import Plan, Resource, perform
 from .._platform import library, lock
 from .._platform.files import Content, Files
 from .._routing import policy, routing_backend, rt_tables_backend

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .._boot import boot_files, boot_unit, units
 from .._boot.enabled_unit import EnabledUnit
-from .._core.converge import Resource
+from .._core.plan import Resource
 from .._platform import files
 from .._platform.managed_files import Entry, text
 from . import nft_backend

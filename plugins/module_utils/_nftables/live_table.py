@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure
+from .._core.plan import Backend, Plan, Plane, Step
 from . import nft_backend
 from .nft_table import Table
 

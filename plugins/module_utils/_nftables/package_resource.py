@@ -11,8 +11,8 @@ import typing as t
 
 from .._boot import units
 from .._boot.telling_systemd import told
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure, Refusal, Uncertain
+from .._core.plan import Backend, Plan, Plane, Step
 from .._core.version import Version, of_nft, of_package
 from .._platform import files, packages, process
 from .._platform.managed_files import ManagedFiles, text

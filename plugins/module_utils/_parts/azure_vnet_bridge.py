@@ -13,8 +13,8 @@ from .._azure_vnet.bridge_guards import BridgeUsers
 from .._azure_vnet.bridge_resource import DissolvedBridge
 from .._azure_vnet.resolved_backend import Resolved
 from .._core import names
-from .._core.converge import Guard
 from .._core.parts import CHECKPOINT, Parts, Request
+from .._core.plan import Guard
 from .._interfaces.link_backend import LinkMessages
 from .._platform.files import Files
 from .._platform.own_root import OwnRoot

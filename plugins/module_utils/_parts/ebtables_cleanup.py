@@ -22,9 +22,9 @@ from .._azure_vnet.restored_resource import RestoredLeftovers
 from .._boot.units import Units
 from .._cni import cni
 from .._core import fields, names
-from .._core.converge import Guard, Outcome, Plane, Resource
 from .._core.errors import Invalid
 from .._core.parts import Parts, Request
+from .._core.plan import Guard, Outcome, Plane, Resource
 from .._platform.carried_library import CarriedLibrary
 from .._platform.files import Files
 from .._platform.library import PYROUTE2

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 from .._boot.units import Units
-from .._core.converge import Resource
 from .._core.errors import Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.plan import Resource
 from .._interfaces import link_address
 from .._interfaces.boot_link_addresses import BootLinkAddresses
 from .._interfaces.link_backend import LinkMessages

@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._boot.units import Units
-from .._core.converge import Guard
 from .._core.parts import Parts, Request
+from .._core.plan import Guard
 from .._network_daemons import (
     daemons_backend,
     known_daemons,

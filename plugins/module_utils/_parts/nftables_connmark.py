@@ -10,8 +10,8 @@ from __future__ import annotations
 from .._boot import boot_files
 from .._boot.units import Units
 from .._core import names
-from .._core.converge import Guard, Resource
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.plan import Guard, Resource
 from .._nftables import return_path_table
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable

@@ -13,9 +13,9 @@ import typing as t
 from .._boot.masked_unit import Harmless, MaskedUnit, state_of
 from .._boot.units import Units
 from .._core import version
-from .._core.converge import Outcome, Resource
 from .._core.errors import Invalid
 from .._core.parts import Parts, Request
+from .._core.plan import Outcome, Resource
 from .._nftables.package_resource import InstalledPackage
 from .._platform.files import Files
 from .._platform.packages import Packages, os_release

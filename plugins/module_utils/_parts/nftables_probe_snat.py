@@ -15,8 +15,8 @@ if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
 from .._boot import boot_files
 from .._boot.units import Units
 from .._core import names
-from .._core.converge import Guard, Resource
 from .._core.parts import TWO_PLANES, Parts, Request
+from .._core.plan import Guard, Resource
 from .._nftables import probe_guards
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable

@@ -12,9 +12,9 @@ import typing as t
 from .._boot import boot_files
 from .._boot.units import Units
 from .._cni.layout_guards import CniLayouts
-from .._core.converge import Guard, Outcome, Plane, Resource
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.plan import Guard, Outcome, Plane, Resource
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
 from .._platform.files import Files

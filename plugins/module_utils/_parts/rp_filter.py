@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._boot import boot_files
-from .._core.converge import Guard, Outcome, Resource
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.plan import Guard, Outcome, Resource
 from .._platform import kernel, managed_files
 from .._platform.files import Files
 from .._platform.sysctl import Sysctl, configuration

@@ -11,8 +11,8 @@ import hashlib
 import os
 import typing as t
 
-from .._core.converge import Backend, Operation, Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
+from .._core.plan import Backend, Operation, Plan, Plane, Step
 from . import files
 
 # The first line of each file that the collection writes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane
+from .._core.plan import Backend, Plan, Plane
 from .._platform import files, managed_files
 from .._platform.managed_files import ManagedFiles, text
 

@@ -13,8 +13,8 @@ import operator
 import typing as t
 
 from .._core import fields
-from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
+from .._core.plan import Backend, Plan, Plane, Step
 from . import policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.converge import Backend, Plan, Plane, Resource
+from .._core.plan import Backend, Plan, Plane, Resource
 
 
 class Live(Resource, t.Protocol):

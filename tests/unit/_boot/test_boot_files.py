@@ -19,8 +19,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
     boot_unit,
     units,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, Resource, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend

@@ -27,13 +27,14 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_un
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     Failure,
     Invalid,
     MissingLibrary,
     Refusal,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
 from unit.fakes import FakeUnits, RootedFiles

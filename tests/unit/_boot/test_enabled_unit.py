@@ -22,8 +22,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit 
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState, Verdict
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
 from unit.fakes import FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
@@ -75,7 +76,7 @@ class Broken:
     def observe(self) -> None: ...
 
     def plan(self, _observed: None) -> t.Any:
-        from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plan, Step
+        from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Step
 
         return Plan((Step("fail", "fail"),))
 

@@ -13,13 +13,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plan, Plane, Step, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     DatapathError,
     Failure,
     Refusal,
     Uncertain,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Step
 
 BOTH = set(Plane)
 

@@ -12,8 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, MissingLibrary
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.carried_library import CarriedLibrary
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     DatapathError,
     Failure,
     Invalid,
     Refusal,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import MARKER, Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import (
     HEADING,

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     DatapathError,
     Failure,
     Invalid,
     Refusal,
 )
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.gateways import Gateways, resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy, Report

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Outcome, Plane, converge
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.live_policy import LivePolicy, Report
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import (

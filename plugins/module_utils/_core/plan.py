@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the loop works with: resources and their plans, guards and checkpoints, and the outcome of a run."""
+
+from __future__ import annotations
+
+import enum
+import typing as t
+
+
+class Plane(enum.Enum):
+    """IMMEDIATE is the running kernel; PERMANENT is what the next boot loads."""
+
+    IMMEDIATE = "immediate"
+    PERMANENT = "permanent"
+
+
+Operation = (
+    t.Any
+)  # a named tuple of one backend, such as ``files.Put``: plain data, so that it can be written to a journal
+
+
+class Step(t.NamedTuple):
+    """One operation on the node, and the operation that undoes it.
+
+    summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
+    do: performed when the plan is applied; None for a step that only has an undo.
+    undo: performed, in reverse order, when a later step fails, or when this step failed but may have been done. So it must
+        do no harm if nothing was done. None if nothing has to be undone.
+    is_record: the step records what the other steps of its resource do. If it cannot be undone, those steps stay done as
+        well, because a later run would restore wrong values from a record that does not match them.
+    is_optional: if the step fails, the run goes on without it.
+    """
+
+    summary: str
+    do: Operation = None
+    undo: Operation = None
+    is_record: bool = False
+    is_optional: bool = False
+
+
+class Plan(t.NamedTuple):
+    """How a resource gets from its observed to its desired state. Empty (without steps) if the two are equal.
+
+    before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty if there
+        is nothing to show.
+    report: what the module's result says about this plan, in the module's own shape; an empty plan may have one, too.
+    """
+
+    steps: tuple[Step, ...] = ()
+    before: str = ""
+    after: str = ""
+    report: t.Any = None
+
+
+class Backend(t.Protocol):
+    """What touches one part of the node: nft, files, systemd. OPERATIONS: the classes of the operations that it performs."""
+
+    @property
+    def OPERATIONS(self) -> tuple[type, ...]:
+        """An attribute of the class."""
+
+    def perform(self, operation: t.Any) -> None:
+        """Performs one operation. Raises DatapathError if the node refuses it."""
+
+
+class Resource(t.Protocol):
+    """One managed thing. ``name`` is what an operator calls it: "table ip6 azureSLBProbe"."""
+
+    name: str
+    plane: Plane
+
+    def observe(self) -> t.Any:
+        """Reads the node. Changes nothing and loads no kernel module."""
+
+    def plan(self, observed: t.Any) -> Plan:
+        """Pure: the same observation always gives the same plan."""
+
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        """The backends that perform the operations of its plans. Read only if there is something to do."""
+
+
+def perform(resource: Resource, operation: Operation) -> None:
+    """Calls the backend of the resource that has the operation's class in its OPERATIONS. Raises DatapathError."""
+    next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS).perform(operation)
+
+
+class Checkpoint(t.Protocol):
+    """Makes the node roll a run back by itself unless the controller confirms it: the run may have cut the node off."""
+
+    def armed(self, steps: t.Sequence[Step]) -> t.ContextManager[t.Callable[[Step], None]]:
+        """Arms the checkpoint before the block. It stays armed after the block, unless the block raises.
+
+        Yields a function that notes a step; it is called before the step is done.
+        """
+
+
+class Guard(t.Protocol):
+    """Checks whether the desired state may be applied on this node."""
+
+    def inspect(self) -> t.Iterable[str]:
+        """Returns warnings. Raises Refusal if the desired state must not be applied."""
+
+
+Plans = tuple[tuple[Resource, Plan], ...]
+
+
+class Outcome(t.NamedTuple):
+    """What a run did, or in check mode would do.
+
+    plans: the plans that were not empty, in order. surveyed: the plans of all resources, from the observation that the run
+        acted upon. warnings: the warnings of the guards.
+    """
+
+    plans: Plans = ()
+    surveyed: Plans = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.plans)
+
+    def report(self, resource: Resource) -> t.Any:
+        """Returns the report of a resource's plan; None if its plane was not selected."""
+        return next((plan.report for one, plan in self.surveyed if one is resource), None)
+
+    def operations(self) -> t.Iterator[Operation]:
+        """Yields the operations of the plans, and the operations that undo them."""
+        return (one for _resource, plan in self.plans for step in plan.steps for one in (step.do, step.undo) if one)
+
+    def diff(self) -> list[dict[str, str]]:
+        """Returns Ansible's diff: one entry for each plane that changes, with the texts of its resources below one another."""
+        return [entry for plane in Plane for entry in self._diff_of(plane)]
+
+    def _diff_of(self, plane: Plane) -> t.Iterator[dict[str, str]]:
+        shown = [(resource, plan) for resource, plan in self.plans if plan.before or plan.after]
+        changes = [(resource.name, plan) for resource, plan in shown if resource.plane is plane]
+        if changes:
+            header = f"{plane.value}: {', '.join(name for name, _plan in changes)}"
+            yield {
+                "before_header": header,
+                "after_header": header,
+                "before": "\n".join(plan.before for _name, plan in changes if plan.before),
+                "after": "\n".join(plan.after for _name, plan in changes if plan.after),
+            }
+
+
+def survey(resources: t.Sequence[Resource]) -> Plans:
+    """Observes all resources, then plans all of them."""
+    observed = [(resource, resource.observe()) for resource in resources]
+    return tuple((resource, resource.plan(state)) for resource, state in observed)
+
+
+def changing(surveyed: Plans) -> Plans:
+    """The plans that have steps."""
+    return tuple((resource, plan) for resource, plan in surveyed if plan.steps)

@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Applies plans as one transaction: performs their steps, proves the result, and undoes all of it after a failure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .errors import DatapathError, Failure, ForeignChange, Uncertain
+from .plan import Plan, Plans, Resource, Step, changing, perform, survey
+
+
+def execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None) -> None:
+    """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done."""
+    journal = _Journal(note)
+    try:
+        journal.apply(changing(surveyed))
+        _prove([resource for resource, _plan in surveyed])
+    except DatapathError as error:
+        raise Failure(f"{str(error).rstrip('.')}. {_undone(journal, surveyed)}") from error
+    except BaseException:
+        journal.undo()
+        raise
+
+
+class _Journal:
+    """The steps that were done, or may have been done, so that they can be undone.
+
+    note: called with each step before it is done. A checkpoint's function writes the step where another program finds it.
+    refused: the step that failed, if the node says that nothing of it was done.
+    """
+
+    def __init__(self, note: t.Callable[[Step], None]) -> None:
+        self.done: list[tuple[Resource, Step]] = []
+        self.refused: list[tuple[Resource, Step]] = []
+        self._note = note
+
+    def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
+        steps = [(resource, step) for resource, plan in plans for step in plan.steps]
+        for number, (resource, step) in enumerate(steps, 1):
+            self._note(step)
+            self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
+            try:
+                if step.do is not None:
+                    perform(resource, step.do)
+            except DatapathError as error:
+                refused = None if isinstance(error, Uncertain) else self.done.pop()
+                if step.is_optional:
+                    continue
+                self.refused += [refused] if refused else []
+                raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
+
+    def undo(self) -> list[str]:
+        """Undoes the steps, newest first. Returns what could not be undone, as sentences."""
+        troubles: list[str] = []
+        kept: list[Resource] = []  # whose record could not be undone
+        for resource, step in reversed(self.done):
+            if resource in kept:
+                troubles.append(f"{step.summary}: it stays done, because its record could not be undone")
+                continue
+            try:
+                if step.undo is not None:
+                    perform(resource, step.undo)
+            except ForeignChange as found:
+                troubles.append(f"{step.summary}: another program has changed it since: {found}")
+            except DatapathError as error:
+                troubles.append(f"{step.summary}: {error}")
+                kept += [resource] if step.is_record else []
+        return troubles
+
+    def doubt(self) -> bool:
+        """Treats the refused step as done. Returns False if there is none."""
+        self.done, self.refused = self.refused, []
+        return bool(self.done)
+
+
+def _prove(resources: t.Sequence[Resource]) -> None:
+    for resource, plan in changing(survey(resources)):
+        raise Failure(
+            f"{resource.name} was applied, but does not read back as desired: {plan.steps[0].summary} is planned again."
+            " Another program may be changing it at the same time."
+        )
+
+
+def _undone(journal: _Journal, surveyed: Plans) -> str:
+    """Undoes what was done and observes the node. Returns the error's last sentence: the state that the node is in now."""
+    has_done = bool(journal.done)
+    troubles = journal.undo()
+    differences = _differences(surveyed)
+    if differences and journal.doubt():  # a program that did its work and failed after it
+        has_done = True
+        troubles += journal.undo()
+        differences = _differences(surveyed)
+    if troubles:
+        return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
+    if differences:
+        return f"What was done was undone, but the node does not read as before. {'; '.join(differences)}"
+    return "What was done was undone." if has_done else "Nothing was changed."
+
+
+def _differences(surveyed: Plans) -> list[str]:
+    """How the resources differ from their state at planning time. The same state gives the same plan."""
+    try:
+        again = survey([resource for resource, _plan in surveyed])
+    except DatapathError as error:
+        return [f"The node could not be observed: {error}"]
+    pairs = [(resource.name, plan, now) for (resource, plan), (_resource, now) in zip(surveyed, again)]
+    return [f"{name}: {_difference(plan, now)}" for name, plan, now in pairs if _state(plan) != _state(now)]
+
+
+def _state(plan: Plan) -> tuple[t.Any, ...]:
+    """What a plan tells about the state that it starts from. A step without undo is left out, because it may stay done."""
+    return plan.before, [(step.summary, step.do) for step in plan.steps if step.undo is not None]
+
+
+def _difference(before: Plan, now: Plan) -> str:
+    was, is_now = ([*plan.before.splitlines(), *(step.summary for step in plan.steps)] for plan in (before, now))
+    gone, new = ([line for line in one if line not in other] for one, other in ((was, is_now), (is_now, was)))
+    parts = [f"{word} {', '.join(lines)}" for word, lines in (("before:", gone), ("now:", new)) if lines]
+    return "; ".join(parts) or "the order differs"
