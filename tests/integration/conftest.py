@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -12,6 +13,23 @@ import pytest
 
 from lab import Lab, Node
 from lab.podman import Podman
+
+
+@pytest.fixture(autouse=True)
+def company(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that is marked ``alone`` measures time: the other worker runs no test beside it.
+
+    Each test holds one lock, shared, or exclusively if it is alone. The turnstile in front keeps tests from passing by one
+    that waits to be alone.
+    """
+    folder = request.config.rootpath / ".build"
+    folder.mkdir(exist_ok=True)
+    kind = fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH
+    with (folder / "turnstile.lock").open("w") as turnstile, (folder / "tests.lock").open("w") as running:
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
+        fcntl.flock(running, kind)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture

@@ -111,6 +111,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         yield one
 
 
+@pytest.mark.alone
 def test_twenty_changes_that_cut_the_controller_off_are_taken_back_in_time(tmp_path: Path) -> None:
     with fleet(tmp_path, 20) as controller:
         before = [state(node) for node in controller.nodes]
@@ -283,6 +284,7 @@ def test_of_two_controllers_the_second_is_refused(controller: Controller) -> Non
     assert not any(node.module(module, options)["failed"] for module, options in others.items())
 
 
+@pytest.mark.alone
 def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot(tmp_path: Path) -> None:
     with Lab("checkpoint", nodes=[Node("node1", system="bookworm", besides=SSH_PACKAGES)]) as lab:
         node = lab.node("node1")
@@ -517,6 +519,7 @@ exec @REAL@ "$@"
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("is_deaf", [False, True], ids=["ends when told", "is killed"])
 def test_a_run_that_hangs_is_ended_at_the_deadline_and_taken_back(node: NamespaceNode, is_deaf: bool) -> None:
     desired = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True, "checkpoint": 5}

@@ -242,6 +242,7 @@ def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
     return time.monotonic() - returned
 
 
+@pytest.mark.alone
 def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
     """It is nobody's doing: a pause would only keep pods without their way."""
     good = ours(node)
