@@ -51,6 +51,7 @@ def environment(tools: Path) -> dict[str, str]:
         "PYTHONHASHSEED": "0",  # the order of sets: a test that fails must fail again
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
+        "MOLECULE_GLOB": "molecule/*/molecule.yml",  # without it, molecule asks for another place
         "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
     }
 
