@@ -33,6 +33,7 @@ SUBJECTS = {
     "_checkpoint": ("_azure_vnet", "_interfaces", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
+ROOMS["_parts"] = tuple(ROOMS)
 MOST_FILES = 14
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

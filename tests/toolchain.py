@@ -83,8 +83,10 @@ def lint() -> Iterator[Check]:
         {**env, "HOME": str(BUILD)},
     )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
-    packages = ["--package=ansible_collections.kubenode.datapath.plugins", "--package=lab", "--package=faults"]
-    yield Check("mypy", ["mypy", "--module=toolchain", *packages], env)
+    packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "faults", "integration", "lab", "unit"]
+    modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
+    checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
+    yield Check("mypy", ["mypy", *checked], env)
 
 
 def sanity() -> Iterator[Check]:

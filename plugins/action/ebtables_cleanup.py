@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ebtables_cleanup on the controller: brings pyroute2 to a node that has none."""
+"""ebtables_cleanup on the controller: copies pyroute2 to a node that has none."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
         verdict = node_mode.by_controller(options["mode"], transport, task_vars or {})
         if verdict is None:
             verdict = node_mode.by_node(self._look(), transport)
-        # The sentence is what the user wants to know, without -v.
+        # Shows the reason without -v.
         return {**result, "changed": False, **verdict._asdict(), "_ansible_verbose_always": True}
 
     def _look(self) -> node_mode.Seen:
@@ -31,6 +31,7 @@ class ActionModule(ActionBase):
         if done["rc"] != 0:
             complaint = done["stderr"].strip() or done["stdout"].strip() or f"exit status {done['rc']}"
             raise AnsibleActionFail(
-                f"node_mode: whether this is a running node or an image could not be found out: {complaint}. Set mode"
+                f"node_mode: the node could not be asked whether it is a running node or an image: {complaint}."
+                " Set mode to runtime or image"
             )
         return node_mode.parse(done["stdout"])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""policy_routes on the controller: brings pyroute2 to a node that has none, and confirms the checkpoint."""
+"""policy_routes on the controller: carries pyroute2 to a node that lacks it, and confirms the checkpoint."""
 
 from __future__ import annotations
 

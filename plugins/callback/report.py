@@ -7,27 +7,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: report
 type: aggregate
-short_description: One line for each node at the end of a run, and a JSON file
+short_description: Print one line for each node at the end of a run, and write a JSON file
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Tells what became of each node of a run, also of those that failed, went away, or were not reached because the rollout ended
-    before. It prints one line for each, below Ansible's recap.
-  - Where the variable C(kubenode_report) of a play names a file or a folder on the controller, the same is written there as JSON,
-    with what the modules of this collection returned where they changed something. The collection's playbooks take it as
+  - Reports the outcome of each node of a run, also of nodes that failed, became unreachable, or were not reached because the
+    rollout ended before. It prints one line for each node, below Ansible's recap.
+  - If the variable C(kubenode_report) of a play names a file or a folder on the controller, the report is also written there as
+    JSON, with the results of this collection's modules that changed something. The collection's playbooks take it as
     C(report).
-  - A file is replaced. In a folder, each run has its own, C(PLAYBOOK-TIME.json). A last folder that is missing is made.
-  - It is written anew while the run goes on, by rename, so that it can be read at any time; in check mode as well, with
-    C(check_mode) set to true.
-  - What cannot be written is an error message, and stops nothing.
-  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(not reached), V(no task ran), V(running), or V(stopped), which is
-    a node that Ansible stopped because another one of its batch failed (C(max_fail_percentage), C(any_errors_fatal)).
-  - On a node with V(no task ran), C(--tags) or C(--skip-tags) selected no task, but for those that are tagged C(always).
-  - C(seconds) is what a node's tasks took, without the time in which others had their turn.
-  - C(stats) is what plays and roles told by M(ansible.builtin.set_stats) with C(per_host).
+  - An existing file is replaced. In a folder, each run writes its own file, C(PLAYBOOK-TIME.json). If the last folder of the
+    path is missing, it is made.
+  - The file is written again and again during the run, by rename, so that it can be read at any time; in check mode as well,
+    with C(check_mode) set to true.
+  - If the file cannot be written, an error is printed, and the run goes on.
+  - C(state) is V(ok), V(changed), V(failed), V(unreachable), V(not reached), V(no task ran), V(running), or
+    V(stopped). A stopped node is one that Ansible stopped because another node of its batch failed (C(max_fail_percentage),
+    C(any_errors_fatal)).
+  - V(no task ran) means that C(--tags) or C(--skip-tags) selected no task of the node, except tasks tagged C(always).
+  - C(seconds) is the time of a node's tasks, without the time in which tasks of other nodes ran.
+  - C(stats) is what plays and roles set with M(ansible.builtin.set_stats) and C(per_host).
 requirements:
-  - To be enabled, as C(callbacks_enabled = kubenode.datapath.report) in the section C([defaults]) of C(ansible.cfg), or by
+  - It must be enabled with C(callbacks_enabled = kubenode.datapath.report) in the section C([defaults]) of C(ansible.cfg), or by
     E(ANSIBLE_CALLBACKS_ENABLED).
 """
 
@@ -49,7 +51,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
 VARIABLE = "kubenode_report"
-PAUSE = 1.0  # seconds between two times that the file is written while the run goes on
+PAUSE = 1.0  # seconds between two writes of the file during the run
 COLOURS = {
     _rollout.FAILED: C.COLOR_ERROR,
     _rollout.UNREACHABLE: C.COLOR_UNREACHABLE,
@@ -79,14 +81,14 @@ class CallbackModule(CallbackBase):
         self._began: dict[str, float] = {}
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
-        """Comes before each batch."""
+        """Called before each batch."""
         self._end_batch()
         variables = play.get_variable_manager().get_vars(play=play)
         hosts = variables["ansible_play_hosts_all"]
         for name in hosts:
             self._rollout.nodes.setdefault(name, Node())
         self._play = play
-        # Of a play whose pattern matches nothing, Ansible takes the whole inventory for the batch.
+        # If a play's pattern matches nothing, Ansible reports the whole inventory as the batch.
         self._batch = [name for name in variables["ansible_play_batch"] if name in hosts]
         self._is_fatal = bool(play.any_errors_fatal)
         if self._path is None:
@@ -113,7 +115,7 @@ class CallbackModule(CallbackBase):
         self._add(result, _rollout.UNREACHABLE)
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
-        """Also where max_fail_percentage was exceeded, and Ansible stops the nodes that are well."""
+        """Also called if max_fail_percentage was exceeded, and Ansible stops the nodes that did not fail."""
         self._is_fatal = True
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
@@ -154,7 +156,7 @@ class CallbackModule(CallbackBase):
         nodes = [self._rollout.nodes[name] for name in self._batch]
         for name, node in zip(self._batch, nodes):
             if node.trouble and name in self._play._removed_hosts:
-                node.end = node.end or _rollout.FAILED  # what ran since is an always section or a handler
+                node.end = node.end or _rollout.FAILED  # only an always section or a handler ran since
         is_stopped = self._is_fatal and any(node.end for node in nodes)
         for node in nodes:
             if is_stopped:
@@ -186,7 +188,7 @@ def _now() -> datetime.datetime:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The file is there whole, old or new. Raises OSError."""
+    """Replaces the file by rename, so that it is complete at any time. Raises OSError."""
     descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

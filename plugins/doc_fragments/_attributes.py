@@ -14,7 +14,7 @@ attributes:
     description: Can run in check mode and return the changes that a run would make, without making them.
     support: full
     details:
-      - Check mode is the plan of the run, not applied; the diff that it shows is the diff of the run.
+      - Check mode computes the plan of the run and does not apply it. It shows the same diff as the run.
   diff_mode:
     description: Returns what changed, or in check mode would change, in diff mode.
     support: full
@@ -23,10 +23,10 @@ attributes:
   idempotent:
     description:
       - When run twice in a row outside check mode, with the same arguments, the second invocation changes nothing.
-      - This assumes that nobody else changes the node meanwhile.
+      - This assumes that no other program changes the node meanwhile.
     support: full
     details:
-      - A run that changed something looks at the node again before it returns, and fails when it would change it once more.
+      - A run that changed something observes the node again before it returns, and fails if it would change the node once more.
   platform:
     description: Target operating systems.
     platforms: linux

@@ -11,15 +11,15 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - With V(present), what the options describe is in force.
-      - With V(absent), what an earlier run brought is gone, and what it replaced is back.
+      - With V(present), the node is brought to the state that the options describe.
+      - With V(absent), what an earlier run added is removed, and what it replaced is restored.
     type: str
     choices: [present, absent]
     default: present
   immediate:
     description:
       - Whether the running kernel is managed.
-      - Refused in a root that is not process 1's, as in a chroot or an image build, where the kernel is another system's.
+      - Refused in a root that is not process 1's, as in a chroot or an image build, because the kernel is another system's there.
       - At least one of O(immediate) and O(permanent) must be true.
     type: bool
     default: true

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: batches
-short_description: The batches of a rollout, as a play's serial takes them
+short_description: Parse the batches of a rollout for a play's serial
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Reads what was given on the command line, where everything is a string, and says what is wrong with it.
+  - Reads a value given on the command line, where everything is a string, and reports errors in it.
 options:
   _input:
     description:
@@ -23,14 +23,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: One node first, and then as many at a time as the user says
+- name: Update one node first, and then as many at a time as the user says
   hosts: nodes
   serial: "{{ batches | default([1, '25%']) | kubenode.datapath.batches }}"
 """
 
 RETURN = r"""
 _value:
-  description: For C(serial).
+  description: The value for C(serial).
   type: list
   elements: raw
   sample: [1, "25%"]

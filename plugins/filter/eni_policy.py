@@ -6,28 +6,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: eni_policy
-short_description: The rules and routes that a node with several ENIs needs, in the layout of a CNI
+short_description: Compute the rules and routes that a node with several ENIs needs, in the layout of a CNI
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - Turns a node's elastic network interfaces (ENIs) into the RV(_value.rules) and RV(_value.routes) that
-    M(kubenode.datapath.policy_routes) holds.
-  - What is about a node is in them; the rule for packets that are marked to leave by the primary ENI, the rules for the ENIs'
-    own addresses, and a table for each secondary ENI. What is about a pod is the CNI's, and is not, but for O(layout=custom).
-  - Priorities, tables and marks are those of the CNI, so that what it makes itself satisfies the wish.
+    M(kubenode.datapath.policy_routes) takes.
+  - These are the rules and routes of the node itself, which are the rule for packets that are marked to leave by the primary
+    ENI, the rules for the ENIs' own addresses, and a table for each secondary ENI. Rules for pods are managed by the CNI, and are
+    included only with O(layout=custom).
+  - Priorities, tables and marks are those of the CNI, so that rules and routes that the CNI makes itself satisfy the desired
+    ones.
 positional: _input, layout
 options:
   _input:
     description:
       - All ENIs of the node, as M(kubenode.datapath.imds_info) returns them in RV(kubenode.datapath.imds_info#module:interfaces),
         or given in the same shape. One of them has C(primary) set to true.
-      - A secondary ENI without C(name) is passed over; it is not plugged in, or a pod has it for itself.
-      - Of each secondary ENI C(gateway.ipv4) must be known where it has an IPv4 address. IPv6 is left out where
-        C(gateway.ipv6) is not known. With O(layout=aws_vpc_cni) it is V(fe80:ec2::1).
-      - For O(layout=aws_vpc_cni) and O(layout=cilium) each secondary ENI has its C(device_number), as AWS's metadata tells it.
-      - For O(layout=terway) the table of a secondary ENI follows from C(index), its link's. Without one it has no table here;
-        Terway makes it with the first pod.
+      - A secondary ENI without C(name) is skipped; it has no network interface on the node, or a pod uses it alone.
+      - For each secondary ENI with an IPv4 address, C(gateway.ipv4) is required. Without C(gateway.ipv6), IPv6 is left out, but
+        with O(layout=aws_vpc_cni) the default is V(fe80:ec2::1).
+      - For O(layout=aws_vpc_cni) and O(layout=cilium) each secondary ENI needs its C(device_number), from AWS's metadata.
+      - For O(layout=terway) the table of a secondary ENI follows from C(index), the index of its network interface. Without it
+        the ENI has no table here; Terway makes the table with the first pod.
       - For O(layout=custom) each secondary ENI may have a C(table), by default 1000 plus C(index), and C(pods), a list of
         addresses or prefixes.
     type: list
@@ -35,24 +37,24 @@ options:
     required: true
   layout:
     description:
-      - Whose layout it is.
+      - The CNI whose layout is used.
       - With V(aws_vpc_cni), rule 1024 looks up mark 0x80/0x80 in table main, rule 32765 an ENI's first address in its
-        table, which is the device number plus one, or V(10000) + device number + 100 * card on further network cards.
+        table, which is the device number plus one, or V(10000) + device number + 100 * card on further network cards of AWS.
       - With V(cilium), as it is with IPAM by AWS or Alibaba Cloud, rule 109 looks up mark 0x80/0x80 in table main; an ENI's
         table is 10 plus its device number.
-      - With V(terway), rule 600 looks up mark 0x10/0x10 in table 100, which leads to the primary ENI, as its symmetric
-        routing does. An ENI's table is 1000 plus the link's index.
-      - With V(custom), for a node without such a CNI, all of it is up to the user.
+      - With V(terway), rule 600 looks up mark 0x10/0x10 in table 100, which leads to the primary ENI, as Terway's symmetric
+        routing does. An ENI's table is 1000 plus the index of its network interface.
+      - With V(custom), for a node without such a CNI, the user chooses priorities, tables and marks.
     type: str
     choices: [aws_vpc_cni, cilium, terway, custom]
     required: true
   mark:
-    description: For O(layout=custom), V(MARK) or V(MARK/MASK) of what leaves by the primary ENI. The default is V(0x80/0x80).
+    description: For O(layout=custom), V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. Default is V(0x80/0x80).
     type: str
   priorities:
     description:
-      - For O(layout=custom), priorities of rules by C(to_pod) (V(1100)), C(mark) (V(1200)), C(from_pod) (V(1300)) and
-        C(from_address) (V(1400)). The first three stay in this order.
+      - For O(layout=custom), the priorities of rules by C(to_pod) (V(1100)), C(mark) (V(1200)), C(from_pod) (V(1300)) and
+        C(from_address) (V(1400)). The first three must be in this order.
     type: dict
 seealso:
   - module: kubenode.datapath.policy_routes
@@ -64,27 +66,27 @@ EXAMPLES = r"""
   kubenode.datapath.imds_info:
   register: metadata
 
-- name: Hold what a node with amazon-vpc-cni-k8s needs, also after links were down
+- name: Keep the rules and routes of a node with amazon-vpc-cni-k8s, also after interfaces were down
   kubenode.datapath.policy_routes:
-    rules: "{{ wish.rules }}"
-    routes: "{{ wish.routes }}"
+    rules: "{{ desired.rules }}"
+    routes: "{{ desired.routes }}"
   vars:
-    wish: "{{ metadata.interfaces | kubenode.datapath.eni_policy('aws_vpc_cni') }}"
+    desired: "{{ metadata.interfaces | kubenode.datapath.eni_policy('aws_vpc_cni') }}"
 
 - name: Route pods by hand, on a node without a CNI that does
   kubenode.datapath.policy_routes:
-    rules: "{{ wish.rules }}"
-    routes: "{{ wish.routes }}"
+    rules: "{{ desired.rules }}"
+    routes: "{{ desired.routes }}"
   vars:
     enis:
       - {name: eth0, primary: true, ipv4: [10.0.0.10]}
       - {name: eth1, gateway: {ipv4: 10.0.1.1}, table: 1101, pods: [10.0.1.11, 10.0.1.12]}
-    wish: "{{ enis | kubenode.datapath.eni_policy('custom', priorities={'from_pod': 1350}) }}"
+    desired: "{{ enis | kubenode.datapath.eni_policy('custom', priorities={'from_pod': 1350}) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The wish.
+  description: The desired state.
   type: dict
   contains:
     rules:
@@ -98,16 +100,16 @@ _value:
       elements: dict
       sample: [{table: 2, to: 10.0.1.1, dev: eth1}, {table: 2, to: default, via: 10.0.1.1, dev: eth1}]
     primary_interface:
-      description: Link of the primary ENI.
+      description: The network interface of the primary ENI.
       type: str
       sample: eth0
     pod_interfaces:
-      description: What the node's ends of pods' links are called; empty for O(layout=custom).
+      description: Name patterns of the node's ends of pods' interfaces; empty for O(layout=custom).
       type: list
       elements: str
       sample: ["eni*", "vlan*"]
     mark:
-      description: The mark of what leaves by the primary ENI.
+      description: The mark of packets that leave by the primary ENI.
       type: str
       sample: "0x80"
     mask:
@@ -120,9 +122,9 @@ _value:
       sample: true
     addresses:
       description:
-        - The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it. What pods send by an ENI
-          that has one is masqueraded to it.
-        - IPv6 has no reverse-path filtering in the kernel, so that none is needed.
+        - The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it. Packets that pods send by
+          an ENI with such an address are masqueraded to it.
+        - No IPv6 address is needed, because the kernel has no reverse-path filtering for IPv6.
       type: list
       elements: dict
       sample: [{dev: eth1, address: 10.0.1.10}]

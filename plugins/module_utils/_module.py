@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Where the modules meet Ansible: arguments in, the loop called, results and problems out."""
+"""Where the modules meet Ansible: reads the arguments, calls the loop, returns the results or the error."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import typing as t
@@ -16,36 +17,40 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ._core.converge import Checkpoint, Guard, Outcome, Plane, Resource, converge
 from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
+from ._core.parts import Parts, Request
 from ._platform import process
 from ._platform.own_root import OwnRoot
-
-TWO_PLANES: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "immediate": {"type": "bool", "default": True},
-    "permanent": {"type": "bool", "default": True},
-}
-
-# For a module that can cut the node off. The command is the controller's to start (plugin_utils/_checkpoint.py).
-CHECKPOINT: dict[str, dict[str, t.Any]] = {
-    "checkpoint": {"type": "int", "default": 0},
-    "checkpoint_command": {"type": "str"},
-}
 
 # What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
 LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")
 
 
 class OpenChange(Checkpoint, t.Protocol):
-    """waits: what the controller has to know to confirm it; None while nothing was armed."""
+    """waits: what the controller needs in order to confirm the change; None if nothing was armed."""
 
     waits: dict[str, t.Any] | None
+
+
+def run(
+    options: dict[str, dict[str, t.Any]],
+    parts: t.Callable[[Request], Parts],
+    under: t.Callable[[int, str], OpenChange] | None = None,
+    long_lists: t.Collection[str] = (),
+) -> None:
+    """The main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT."""
+    gc.disable()  # there are no reference cycles, and the collector would scan thousands of rules again and again
+    module = Module(options, long_lists)
+    with module.reporting() as result:
+        own = parts(module)
+        outcome = module.converge(own.resources, own.guards, under)
+        result.update(module.report(outcome), **own.report(outcome))
 
 
 class Module(AnsibleModule):
     """A module of this collection. ``options`` is its argument spec; all take check mode.
 
-    long_lists: options whose entries the module checks itself and gets by entries(). AnsibleModule takes a tenth of a
-        millisecond for each entry, and repeats all of them in the result.
+    long_lists: options whose entries the module checks itself and gets from entries(). AnsibleModule needs 0.1 ms for each
+        entry, and repeats all of them in the result.
     """
 
     def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = ()) -> None:
@@ -69,14 +74,14 @@ class Module(AnsibleModule):
             self._entries[name] = self.params.pop(name, None)
 
     def entries(self, name: str) -> list[t.Any] | None:
-        """A long list as it was given, its entries unchecked; None where it was left out. Raises Invalid."""
+        """A long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
         given = self._entries[name]
         if given is not None and not isinstance(given, list):
             raise Invalid(name, given, "a list of dictionaries, or JSON text of one")
         return given
 
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Nothing: a result named ``path`` would make Ansible add the file's mode, owner and a state of its own."""
+        """Adds nothing. Otherwise a result named ``path`` would make Ansible add the file's mode, owner and state."""
         return kwargs
 
     @property
@@ -84,16 +89,16 @@ class Module(AnsibleModule):
         return self.params["state"] == "present"
 
     def planes(self) -> set[Plane]:
-        """The planes that the options name, all where a module has no such options. Raises Invalid where they name none."""
+        """The planes that the options select; all for a module without these options. Raises Invalid if none is selected."""
         planes = {plane for plane in Plane if self.params.get(plane.value, True)}
         if not planes:
-            raise Invalid("immediate", False, "true where permanent is false, as nothing would be managed")
+            raise Invalid("immediate", False, "true if permanent is false, because nothing would be managed otherwise")
         return planes
 
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
     ) -> process.Completed:
-        """The runner that the edges are given. seconds, completes: as for process.run()."""
+        """The runner for the backends. seconds, completes: as for process.run()."""
         return process.run(argv, stdin, os.environ, seconds, completes)
 
     def converge(
@@ -102,9 +107,9 @@ class Module(AnsibleModule):
         guards: t.Sequence[Guard],
         under: t.Callable[[int, str], OpenChange] | None = None,
     ) -> Outcome:
-        """The loop, told what Ansible wants of this run. Raises Refusal where this is not root.
+        """Runs the loop with this run's planes and check mode. Raises Refusal if the user is not root.
 
-        under: the checkpoint, for a module that has CHECKPOINT.
+        under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
         if os.geteuid() != 0:
             raise Refusal(
@@ -138,7 +143,7 @@ class Module(AnsibleModule):
 
     @contextlib.contextmanager
     def reporting(self) -> t.Iterator[dict[str, t.Any]]:
-        """Collects the module's results, and ends it with them or with the problem that came up."""
+        """Collects the module's results, and ends the module with them or with the error that was raised."""
         result: dict[str, t.Any] = {}
         try:
             yield result
@@ -159,7 +164,7 @@ class Module(AnsibleModule):
 
 @contextlib.contextmanager
 def _alone() -> t.Iterator[None]:
-    """No other run on the node, and no change of one that is still open. A run that finds nothing to do needs none of it."""
+    """Keeps other runs out, and refuses if a checkpoint is armed. Not called by a run that finds nothing to do."""
     from ._checkpoint import checkpoint_backend
     from ._platform import lock
 
@@ -169,9 +174,9 @@ def _alone() -> t.Iterator[None]:
 
 
 def _wait_and_clear() -> None:
-    """Waits for another run, or a program that a killed run left at work, and clears what a killed run or a roll-back left.
+    """Waits for another run, or for a program that a killed run left running; clears what a killed run or a roll-back left.
 
-    A run that then finds nothing to do takes no lock: what it looks at must not be about to change.
+    A run that then finds nothing to do takes no lock, so what it observes must not be about to change.
     """
     from ._checkpoint import checkpoint_backend
     from ._platform import lock
@@ -181,7 +186,7 @@ def _wait_and_clear() -> None:
 
 
 def _asked_for(error: BaseException | None) -> dict[str, str]:
-    """The result by which the action plugin learns that the node needs a library."""
+    """The result that tells the action plugin which library the node needs."""
     while error is not None:
         if isinstance(error, MissingLibrary):
             return {"missing_library": error.library}

@@ -12,44 +12,45 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - In bridge mode azure-vnet makes a bridge (C(azure0), or C(azure) and a number), puts the node's interface into it and gives
-    the bridge the interface's addresses and routes. To remove the bridge alone would cut the node off.
-  - The module gives the addresses, routes and learned neighbours of both families and all tables, with their flags, lifetimes and
-    metrics, and the DNS servers that systemd-resolved keeps for the bridge, back to the interface; takes the interface out of the
-    bridge; and removes the bridge. The addresses are never missing, so that connections go on, that of the run included.
-  - Refused where other links are in the bridge. They are named. Pods behind them would lose their network.
-  - If the kernel refuses something, all that was changed is undone, the bridge included, and the error names it.
+  - In bridge mode azure-vnet makes a bridge (C(azure0), or C(azure) and a number), puts the node's interface into it and
+    moves the interface's addresses and routes to the bridge. Removing only the bridge would cut the node off.
+  - The module moves the bridge's addresses, routes and learned neighbours to the network interface, for both families and all
+    tables, with flags, lifetimes and metrics. It also moves the DNS servers that systemd-resolved keeps for the bridge. Then it
+    takes the interface out of the bridge and removes the bridge. The addresses are never missing, so connections continue,
+    including the connection of the run.
+  - Refused if other links are in the bridge, because pods behind them would lose their network. The error names these links.
+  - If the kernel refuses a change, all changes are undone, the bridge is restored, and the error names the refused change.
 notes:
-  - What the next boot does is not managed. azure-vnet makes the bridge at run time only; a boot without azure-vnet gives the
-    interface its address as on any node. Where files of a network daemon name the bridge, the module warns.
-  - Connections of pods that were masqueraded on their way out by the bridge end, as the kernel forgets what it masqueraded over a
-    link that goes (C(nf_nat_masquerade)).
-  - Warns of policy rules about the bridge and of BPF programs on it, as Cilium's where it took the bridge for the node's
-    interface; restart its agent afterwards.
+  - The module does not manage the next boot. azure-vnet creates the bridge at run time only, and a boot without azure-vnet gives
+    the interface its address as on any other node. The module warns if files of a network daemon name the bridge.
+  - Connections of pods that left the node masqueraded through the bridge are lost, because the kernel deletes their connection
+    tracking entries when the link is removed (C(nf_nat_masquerade)).
+  - The module warns of policy rules that name the bridge and of BPF programs on the bridge. Cilium attaches such programs if its
+    agent uses the bridge as the node's interface; restart the agent afterwards.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
   - kubenode.datapath._checkpoint
 options:
   state:
-    description: The bridge is gone. There is no other state; azure-vnet alone makes its bridge.
+    description: The bridge does not exist. There is no other state, because only azure-vnet creates its bridge.
     type: str
     choices: [absent]
     default: absent
   bridge:
     description:
       - The bridge's name.
-      - By default the bridge that is named V(azure) and a number, or as C(bridge) of azure-vnet's configuration in
-        C(/etc/cni/net.d) says.
+      - By default the bridge whose name is V(azure) and a number, or the C(bridge) of azure-vnet's configuration in
+        C(/etc/cni/net.d).
     type: str
   interface:
     description:
-      - The link that gets what the bridge has. By default the one that is in the bridge.
+      - The network interface that gets the bridge's addresses, routes and DNS servers. By default the interface in the bridge.
     type: str
 """
 
 EXAMPLES = r"""
-- name: Give the node's interface back what azure-vnet's bridge took, and take it back if the node can not be reached then
+- name: Dissolve azure-vnet's bridge, and roll back if the node cannot be reached afterwards
   kubenode.datapath.azure_vnet_bridge:
     checkpoint: 60
 
@@ -61,75 +62,47 @@ EXAMPLES = r"""
 
 RETURN = r"""
 bridge:
-  description: The bridge that went, or in check mode would go; V("") where there was none.
+  description: The bridge that was removed, or in check mode would be; V("") if there was none.
   returned: success
   type: str
   sample: azure0
 interface:
-  description: The link that got what the bridge had; V("") where there was none.
+  description: The network interface that got the bridge's addresses and routes; V("") if there was none.
   returned: success
   type: str
   sample: eth0
 addresses:
-  description: Addresses that moved.
+  description: Addresses that were moved.
   returned: success
   type: list
   elements: str
   sample: [10.240.0.4/16]
 routes:
-  description: Routes that moved, without those that come with an address, as C(ip route) prints them.
+  description: Routes that were moved, as C(ip route) prints them, without those that the kernel adds with an address.
   returned: success
   type: list
   elements: str
   sample: [ip route default via 10.240.0.1 table main]
 dns:
-  description: DNS servers that moved.
+  description: DNS servers that were moved.
   returned: success
   type: list
   elements: str
   sample: [168.63.129.16]
 diff:
-  description: What the bridge had, and what the interface has.
+  description: The bridge with its addresses, routes and DNS before, and those of the network interface after.
   returned: in diff mode
   type: list
   elements: dict
 """
 
-import typing as t
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_guards import BridgeUsers
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.bridge_resource import DissolvedBridge
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import Guard
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
-from ansible_collections.kubenode.datapath.plugins.module_utils._module import CHECKPOINT, Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.own_root import OwnRoot
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.sysctl import Sysctl
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
-
-OPTIONS: dict[str, dict[str, t.Any]] = {
-    "state": {"type": "str", "choices": ["absent"], "default": "absent"},
-    "bridge": {"type": "str"},
-    "interface": {"type": "str"},
-    **CHECKPOINT,
-}
-ON_THE_NODE = OwnRoot("this module works on the running node", "Run it there, or leave it out here")
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.azure_vnet_bridge import OPTIONS, parts
 
 
 def main() -> None:
-    module = Module(OPTIONS)
-    with module.reporting() as result:
-        bridge, interface = (
-            names.interface(option, module.params[option]) if module.params[option] else None
-            for option in ("bridge", "interface")
-        )
-        dissolved = DissolvedBridge(LinkMessages(), Resolved(module.run), Sysctl(), bridge, interface)
-        guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
-        outcome = module.converge([dissolved], guards, Checkpoint)
-        result.update(module.report(outcome), **outcome.report(dissolved))
+    run(OPTIONS, parts, Checkpoint)
 
 
 if __name__ == "__main__":

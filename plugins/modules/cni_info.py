@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cni_info
-short_description: See which CNI serves a node, whose its pods are, and what other CNIs left
+short_description: Show which CNI serves a node, which CNIs own its pods, and what other CNIs left
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Reads CNI configurations, the node's links and the names of its chains. Nothing is judged by more than a name here;
+  - Reads CNI configurations, the node's links and the names of its chains. The module recognises owners by names alone;
     M(kubenode.datapath.ebtables_cleanup) looks for evidence.
 notes:
-  - Reads chains of nf_tables, and those of iptables' old tables where the kernel has one in use and C(iptables-legacy-save) is
-    there.
+  - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
+    is installed.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -24,34 +24,34 @@ options: {}
 """
 
 EXAMPLES = r"""
-- name: See who serves the node
+- name: Show which CNI serves the node
   kubenode.datapath.cni_info:
   register: cni
 
-- name: Go on only where Cilium does
+- name: Continue only if Cilium serves the node
   ansible.builtin.assert:
     that: cni.is_cilium
 """
 
 RETURN = r"""
 plugins:
-  description: Types of the plugins in the configuration that a container runtime takes, the first one.
+  description: Types of the plugins in the configuration that a container runtime uses, which is the first one.
   returned: success
   type: list
   elements: str
   sample: [cilium-cni]
 configurations:
-  description: Paths of all configurations that a runtime looks at, in its order.
+  description: Paths of all configurations that a runtime reads, in its order.
   returned: success
   type: list
   elements: str
   sample: [/etc/cni/net.d/05-cilium.conflist]
 is_cilium:
-  description: Whether that first configuration is Cilium's, and the agent has made its link C(cilium_host).
+  description: Whether the first configuration is Cilium's, and the Cilium agent has created its link C(cilium_host).
   returned: success
   type: bool
 pods:
-  description: The node's ends of pods' links, by whose they are.
+  description: The node's ends of pods' links, by the CNI that owns them.
   returned: success
   type: dict
   contains:
@@ -68,23 +68,23 @@ pods:
       type: list
       elements: str
 bridge:
-  description: azure-vnet's bridge; V("") where there is none.
+  description: The bridge of azure-vnet; V("") if there is none.
   returned: success
   type: str
   sample: azure0
 bridge_ports:
-  description: The links in it.
+  description: The links in this bridge.
   returned: success
   type: list
   elements: str
   sample: [eth0]
 others:
-  description: Chains and links of CNIs and agents that are neither azure-vnet nor Cilium, by whose they are.
+  description: Chains and links of CNIs and agents that are neither azure-vnet nor Cilium, by owner.
   returned: success
   type: dict
   sample: {amazon-vpc-cni: [chain AWS-SNAT-CHAIN-0 in ip nat (nft)]}
 neighbors:
-  description: Permanent neighbours on other links than azure-vnet's bridge, as old versions of Cilium left them.
+  description: Permanent neighbours on links other than azure-vnet's bridge. Old versions of Cilium left such neighbours.
   returned: success
   type: list
   elements: str

@@ -13,16 +13,15 @@ author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - Asks the metadata service of Azure, AWS or Alibaba Cloud which network interfaces the node has, with their addresses,
-    subnets and gateways, and tells which of the node's links each one is.
-  - The service is asked straight. Proxies that the environment names are not used, and an answer has to be whole within
-    O(timeout).
-  - An interface without IPv6 is no error; its RV(interfaces[].ipv6) is empty. An answer that is not what the vendor documents is
-    one, and so are silence, a refused connection and an HTTP status other than 200. Each has a message of its own.
+    subnets and gateways, and finds the node's link of each interface.
+  - Requests go to the service directly. Proxies from the environment are not used. An answer must be complete within O(timeout).
+  - An interface without IPv6 is not an error; its RV(interfaces[].ipv6) is empty. No answer, a refused connection, an HTTP status
+    other than 200, and an answer that is not as the vendor documents are errors, each with its own message.
 notes:
-  - On AWS a session token is used (IMDSv2). On Alibaba Cloud one is used where the service gives one.
-  - Tried again are silence, refused and cut connections, the HTTP statuses 404, 410, 429 and 500 and above, and answers that are
-    cut off or not as documented; not tried again are other statuses, 400 and 403 among them. See O(retries).
-  - A container or pod gets no answer where the cloud limits the service to the machine itself, as AWS does by a hop limit of 1.
+  - On AWS a session token is used (IMDSv2). On Alibaba Cloud a token is used if the service gives one.
+  - The request is retried after no answer, a refused or cut connection, an answer that is cut off or not as documented, and the
+    HTTP statuses 404, 410, 429 and 500 and above. Other statuses, for example 400 and 403, are not retried. See O(retries).
+  - A container or pod gets no answer if the cloud limits the service to the machine itself, as AWS does with a hop limit of 1.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -30,51 +29,51 @@ options:
   cloud:
     description:
       - The cloud whose service is asked.
-      - With V(auto) the node's firmware tells it. Azure is known by the vendor C(Microsoft Corporation) together with the asset
-        tag C(7783-7084-3265-9085-8269-3286-77), Alibaba Cloud by the vendor C(Alibaba Cloud) or the product
+      - With V(auto), the node's firmware names the cloud. Azure is known by the vendor C(Microsoft Corporation) together with the
+        asset tag C(7783-7084-3265-9085-8269-3286-77), Alibaba Cloud by the vendor C(Alibaba Cloud) or the product
         C(Alibaba Cloud ECS), AWS by the vendor C(Amazon EC2) or by a product or hypervisor uuid that starts with C(ec2).
-      - Where the firmware does not tell, V(azure), V(aws) and V(alibaba) are asked in this order, each for one second per
-        request at most. The first one that answers as its vendor documents is taken.
+      - If the firmware does not name the cloud, V(azure), V(aws) and V(alibaba) are asked in this order, with at most one second
+        per request. The first cloud that answers as its vendor documents is taken.
     type: str
     choices: [auto, azure, aws, alibaba]
     default: auto
   endpoint:
     description:
-      - Where the service is, as V(http://ADDRESS) or V(http://ADDRESS:PORT). A name is not taken, as it would have to be looked
-        up first.
+      - The address of the service, V(http://ADDRESS) or V(http://ADDRESS:PORT). A host name is refused, because it would need a
+        lookup.
       - The default is the cloud's own, V(http://169.254.169.254) for Azure and AWS and V(http://100.100.100.200) for
         Alibaba Cloud.
-      - On AWS V(http://[fd00:ec2::254]) is a second one, where the instance has it enabled.
+      - AWS also has V(http://[fd00:ec2::254]), if the instance has it enabled.
     type: str
   timeout:
     description:
       - Seconds that one request may take from the connection to the last byte of the answer, at most 3600.
-      - A service that works answers within milliseconds.
-      - Azure takes one request. The others take three, and about six more for each interface.
+      - A working service answers within milliseconds.
+      - Azure needs one request. The other clouds need three, and about six more for each interface.
     type: float
     default: 5
   retries:
     description:
-      - How often the service is asked again when it gave no usable answer.
-      - Before the first retry is a pause of 0.25 seconds. Each pause is twice as long as the one before, up to one second.
-      - With the defaults a refused connection is reported after about 4 seconds, and silence after about 34.
-      - Azure may answer 410 for up to 70 seconds while it moves a machine; 70 retries sit that out.
+      - How often the service is asked again after the first try, if it gave no valid answer.
+      - The pause before the first retry is 0.25 seconds. Each pause is twice the previous one, up to one second.
+      - With the defaults, a refused connection is reported after about 4 seconds, and a missing answer after about 34 seconds.
+      - Azure may answer 410 for up to 70 seconds while it moves a machine; 70 retries last longer than that.
     type: int
     default: 5
 seealso:
   - name: Azure Instance Metadata Service
-    description: The answers of Azure, and its errors.
+    description: The answers and errors of Azure's service.
     link: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
   - name: Amazon EC2 instance metadata categories
-    description: The tree that AWS answers from.
+    description: The files that AWS's service offers.
     link: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-metadata.html
   - name: Alibaba Cloud ECS instance metadata
-    description: The tree that Alibaba Cloud answers from.
+    description: The files that Alibaba Cloud's service offers.
     link: https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata
 """
 
 EXAMPLES = r"""
-- name: Look which interfaces the cloud gave to the node
+- name: Read the node's interfaces from the metadata service
   kubenode.datapath.imds_info:
   register: metadata
 
@@ -82,7 +81,7 @@ EXAMPLES = r"""
   kubenode.datapath.nftables_probe_snat:
     state: "{{ 'present' if metadata.has_ipv6 else 'absent' }}"
 
-- name: Wait longer for a service that comes up late
+- name: Wait longer for a service that starts late
   kubenode.datapath.imds_info:
     cloud: azure
     retries: 60
@@ -106,9 +105,9 @@ interfaces:
   contains:
     name:
       description:
-        - The node's link that is this interface, found by its MAC address; null where no link has it.
-        - Of several links with that address it is not the bridge, bond, VLAN or macvlan on top, and in Azure not the
-          accelerated-networking VF below, but the link of driver C(hv_netvsc) between them.
+        - The node's link of this interface, found by its MAC address; null if no link has the address.
+        - If several links have the address, bridges, bonds, VLANs and macvlans above the interface's link are not chosen. In
+          Azure the link with driver C(hv_netvsc) is chosen, not its accelerated-networking VF.
       type: str
       sample: eth0
     mac:
@@ -116,15 +115,15 @@ interfaces:
       type: str
       sample: 00:0d:3a:f8:06:ec
     ipv4:
-      description: Its global unicast IPv4 addresses, private ones included, the first one the primary; may be empty.
+      description: Its global unicast IPv4 addresses, private ones included. The first is the primary one. May be empty.
       type: list
       elements: str
       sample: [10.224.0.4]
     ipv6:
       description:
-        - Its global unicast IPv6 addresses, unique local ones included; empty where it has no IPv6.
-        - What the metadata says of link-local, loopback, multicast or unspecified addresses, or of addresses with a scope id
-          (C(%eth0)), does not count as IPv6.
+        - Its global unicast IPv6 addresses, unique local ones included. Empty if it has none.
+        - Link-local, loopback, multicast and unspecified addresses in the metadata, and addresses with a scope id (C(%eth0)), are
+          left out.
       type: list
       elements: str
       sample: ["fd12:3456:789a::4"]
@@ -134,45 +133,45 @@ interfaces:
       contains:
         ipv4:
           description:
-            - As the metadata says on Alibaba Cloud. In Azure and AWS, whose metadata does not, the first address after
-              the subnet's base, which both clouds reserve for it. Null without an IPv4 subnet.
+            - On Alibaba Cloud, from the metadata. On Azure and AWS, whose metadata does not name it, the first address after
+              the subnet's base, which both clouds reserve for the router. Null without an IPv4 subnet.
           type: str
           sample: 10.224.0.1
         ipv6:
           description:
-            - As the metadata says on Alibaba Cloud. Null in Azure and AWS, whose routers announce themselves from a
+            - On Alibaba Cloud, from the metadata. Null on Azure and AWS, whose routers send router advertisements from a
               link-local address.
           type: str
           sample: null
     subnets:
       description:
-        - The subnets that it is in, IPv4 first.
-        - Azure's metadata names none of IPv6. As they all have 64 bits there, they are those of the addresses.
+        - The subnets of the interface, IPv4 first.
+        - Azure's metadata names no IPv6 subnets. They are derived from the addresses, as all of them have length 64 there.
       type: list
       elements: str
       sample: [10.224.0.0/16, "fd12:3456:789a::/64"]
     primary:
       description:
-        - Whether it is the node's primary interface. That is the first one in Azure, and the one with the instance's own MAC
-          address elsewhere.
+        - Whether it is the node's primary interface. On Azure that is the first interface, on other clouds the interface with
+          the instance's own MAC address.
       type: bool
       sample: true
     master:
-      description: The link that the link is enslaved to, as a bridge; null without one.
+      description: The master of the link, for example a bridge; null if it has none.
       type: str
       sample: azure0
     index:
-      description: The link's index, which is another one each time that it is plugged in; null without a link.
+      description: The link's index, which changes each time the interface is plugged in; null without a link.
       type: int
       sample: 2
     device_number:
       description:
-        - Its number among the instance's interfaces, as AWS says. Null elsewhere.
-        - AWS may say V(0) of an interface that has just been attached.
+        - On AWS, its number among the instance's interfaces. Null on other clouds.
+        - AWS may report V(0) for an interface that has just been attached.
       type: int
       sample: 0
     network_card:
-      description: The number of its network card, as AWS says where an instance has several. Null elsewhere.
+      description: On AWS, the number of its network card, if the instance has several cards. Null on other clouds.
       type: int
       sample: null
 has_ipv6:
@@ -214,7 +213,7 @@ def main() -> None:
 
 
 def _check(options: t.Mapping[str, t.Any]) -> None:
-    """Raises Invalid."""
+    """Check the options. Raises Invalid."""
     endpoint, timeout, retries = options["endpoint"], options["timeout"], options["retries"]
     if endpoint is not None:
         address_of(endpoint)

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_mode
-short_description: Tell a running node from an image of one
+short_description: Tell a running node from a node image
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - On a running node the kernel and what its next boots load are managed, in an image that is being built the latter alone, as
-    the kernel is the builder's. This action tells which of the two it is, and says why.
-  - With O(mode=auto), it is an image where the connection is C(chroot) or C(buildah), of whatever collection, or where Packer's
-    variables C(packer_build_name) or C(packer_builder_type) are there. Then the node is not looked at.
-  - Otherwise one shell command asks the node. It is a running one where C(systemctl is-system-running) prints a state of a
-    systemd that answers, which are C(initializing), C(starting), C(running), C(degraded), C(maintenance) and C(stopping).
-    It prints C(offline) in a chroot and where systemd is not process 1; a stub that stands in for it prints nothing.
-  - A container that shares the network, the processes and the host name of process 1 and has another IPC or cgroup namespace is
-    a pod of a DaemonSet, and its node a running one, if that runs systemd.
-  - All else is an image.
+  - On a running node, roles manage the running kernel and the configuration of the next boot. In an image that is being built
+    they manage only the latter, because the running kernel is the builder's. This action determines which of the two the host
+    is, and gives the reason.
+  - With O(mode=auto), the host is an image if its connection is C(chroot) or C(buildah), of any collection, or if Packer's
+    variables C(packer_build_name) or C(packer_builder_type) are defined. No command is then run on the host.
+  - Otherwise one shell command is run on the host. The host is a running node if C(systemctl is-system-running) prints a state of
+    a running systemd, which are C(initializing), C(starting), C(running), C(degraded), C(maintenance) and C(stopping).
+    C(systemctl) prints C(offline) in a chroot and if systemd is not process 1. A stub of C(systemctl) prints nothing.
+  - A container that shares the network, PID and UTS namespaces of process 1 but has its own IPC or cgroup namespace is a pod of a
+    DaemonSet. Its node is a running node if it runs systemd.
+  - Any other host is an image.
 notes:
-  - It is an action alone. Nothing is copied to the node and no Python is started there.
-  - What the modules of this collection do in the kernel they refuse to do from a container's own files. Enter the node's, by the
-    connection C(community.docker.nsenter) or by a chroot into its root.
+  - This is an action only. Nothing is copied to the host and no Python is started there.
+  - The modules of this collection refuse to change the running kernel from within a container's file system. Enter the node's
+    file system, with the connection C(community.docker.nsenter) or with a chroot into the node's root.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -36,8 +37,8 @@ attributes:
 options:
   mode:
     description:
-      - With V(runtime) or V(image), that it is.
-      - With V(auto), it is found out.
+      - With V(runtime) or V(image), the host is taken for that.
+      - With V(auto), the action determines the mode.
     type: str
     choices: [auto, runtime, image]
     default: auto
@@ -48,7 +49,7 @@ EXAMPLES = r"""
   kubenode.datapath.node_mode:
   register: node
 
-- name: Translate the load balancer's probes, in an image from its first boot on
+- name: Translate the load balancer's probes, on a running node at once, in an image from its first boot on
   kubenode.datapath.nftables_probe_snat:
     immediate: "{{ not node.is_image }}"
     boot_condition: imds
@@ -56,12 +57,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 is_image:
-  description: Whether it is an image.
+  description: Whether the host is an image.
   returned: success
   type: bool
   sample: true
 reason:
-  description: What it is and by what that was told, in a sentence, which is printed also without C(-v).
+  description: The mode and the reason for it, in one sentence. It is printed also without C(-v).
   returned: success
   type: str
   sample: "An image: the connection is community.general.chroot."

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""The controller's side of a checkpoint: comes back to the node over a new connection, and says that the change may stay.
+"""The controller's side of a checkpoint: connects to the node again, over a new connection, and confirms the change.
 
-The module changes the running kernel, arms the node's watchdog and returns ``checkpoint_armed``. When that is confirmed it is
-run again, which finds the running kernel as wished and writes what the next boot loads.
+The module arms the node's watchdog, changes the running kernel and returns ``checkpoint_armed``. After the confirmation the
+module is run again: it finds the running kernel as desired, and writes what the next boot loads.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import 
 Result = dict[str, t.Any]
 Run = t.Callable[[dict[str, t.Any]], Result]  # the module, with these arguments
 
-# Connections through the network of the node. What else there is enters by another door, which a change leaves open.
+# Connections through the node's network. Other connections work whatever becomes of that network.
 PROVING = ("libssh", "paramiko", "paramiko_ssh", "ssh")
-GRACE = 8.0  # seconds after the deadline in which the node rolls back and can be asked what it did
+GRACE = 8.0  # seconds after the deadline, in which the node rolls back and can report it
 PAUSE = 0.5  # seconds between two tries to connect
-TRIES = 3  # of another program that keeps undoing the immediate plane
+TRIES = 3  # runs of the module, if another program keeps undoing the immediate plane
 
 RETRIES = "reconnection_retries"  # an option of ssh
 
 RESTARTED = (
-    "the node was restarted while the module ran, so that a change of its running kernel is gone. What the next boot loads is"
-    " written when a checkpoint is confirmed, and none was. Run again"
+    "the node was restarted while the module ran, so that a change of its running kernel is gone. What the next boot loads was"
+    " not written, because no checkpoint was confirmed. Run again"
 )
 UNPROTECTED = (
-    "{name} has changed the node without a checkpoint: connection {transport} does not go through the node's network, so that"
-    " to come back over it would prove nothing. Set checkpoint_command to a command that succeeds only where all is well"
+    "{name} has changed the node without a checkpoint: connection {transport} does not go through the node's network, so"
+    " connecting again over it would prove nothing. Set checkpoint_command to a command that succeeds only if the node works"
 )
 
 
 def execute(action: ActionBase, run: Run) -> Result:
-    """Runs the task's module, under its checkpoint where one is wished."""
+    """Runs the task's module, under a checkpoint if the task sets one."""
     arguments = dict(action._task.args)
     try:
         desired = seconds(arguments.get("checkpoint"))
     except Invalid:
-        return run(arguments)  # the module says what is wrong with it
+        return run(arguments)  # the module reports the error
     if not desired or action._task.check_mode or not boolean(arguments.get("immediate", True), strict=False):
         return run(arguments)
     transport = action._connection.transport
@@ -67,7 +67,7 @@ def execute(action: ActionBase, run: Run) -> Result:
 
 
 class CheckpointAction(ActionBase):
-    """The action of a module that has a checkpoint and needs nothing else of the controller."""
+    """The action of a module that has a checkpoint and needs nothing else from the controller."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
         result: Result = super().run(tmp, task_vars)
@@ -76,7 +76,7 @@ class CheckpointAction(ActionBase):
 
 
 def merged(results: t.Sequence[Result]) -> Result:
-    """One task's result: what the first run found and did, and the diffs and warnings of all."""
+    """The task's result: that of the first run, with the diffs and warnings of all runs."""
     result = dict(results[0])
     if len(results) > 1:
         result["changed"] = True
@@ -100,17 +100,17 @@ def _name(action: ActionBase) -> str:
 
 
 class _Controller:
-    """One task on one host. What it knows of time is its own clock's: it is the node's that decides."""
+    """One task on one host. Its times are of the controller's clock, but the node's clock decides."""
 
     def __init__(self, action: ActionBase, run: Run, arguments: dict[str, t.Any], desired: int, proves: bool) -> None:
         self._action = action
         self._run = run
         self._arguments = arguments
         self._command = str(arguments.get("checkpoint_command") or "")
-        self._wished = desired
+        self._seconds = desired
         self._proves = proves
         self._is_watched = proves and action._connection.has_option("ssh_args")
-        self._trouble = ""  # what the last try to connect met
+        self._trouble = ""  # the error of the last try to connect
 
     def execute(self) -> Result:
         results: list[Result] = []
@@ -126,12 +126,12 @@ class _Controller:
             if sentence:
                 return self._failed(sentence)
         return self._failed(
-            f"another program has undone it each of {TRIES} times that it was confirmed; find out which, and stop it."
+            f"another program undid the change each of {TRIES} times that it was confirmed; find that program, and stop it."
             " The permanent plane was not written"
         )
 
     def _confirm(self, armed: t.Mapping[str, t.Any]) -> str:
-        """Why it was not confirmed; empty where it was."""
+        """Why the change was not confirmed; empty if it was."""
         end = time.monotonic() + armed["left"]
         answer = self._ask(end, "confirm", armed["id"], *([self._command] if self._command else []))
         if answer.state == "rolled back":
@@ -139,35 +139,35 @@ class _Controller:
             return f"{answer.told}{met}"
         if answer.state == SILENT:
             return (
-                f"the controller could not come back to the node over a new connection within {self._wished} s, nor in the"
-                f" {GRACE:.0f} s after that to be told that it has rolled back: {answer.told}"
+                f"the controller could not connect to the node again within {self._seconds} s, nor in the {GRACE:.0f} s after"
+                f" that to ask whether the node has rolled back: {answer.told}"
             )
         if answer.state == "gone" and answer.told != armed["life"]:
-            return "the node was started anew before the change was confirmed, and so has lost it"
-        # Or nothing is armed, as the answer to a first confirmation was lost. What the node is then, the next run looks itself.
+            return "the node was restarted before the change was confirmed, and so has lost the change"
+        # Or nothing is armed, because the answer to an earlier confirmation was lost. The next run observes the node anyway.
         return ""
 
     def _module(self) -> Result:
-        """The module's result. Where its connection breaks, and nothing has come of it, it is run again, as ssh's option says.
+        """Runs the module and returns its result. Raises AnsibleConnectionFailure.
 
-        Raises AnsibleConnectionFailure.
+        If the connection breaks and the module has changed nothing, it is run again, as often as RETRIES allows.
         """
         for left in range(self._retries(), -1, -1):
-            lookout = Lookout(self._action, self._wished) if self._is_watched else None
+            lookout = Lookout(self._action, self._seconds) if self._is_watched else None
             began = time.monotonic()
             try:
                 with lookout or contextlib.nullcontext(), self._once_and_alive():
                     return self._run(self._arguments)
             except AnsibleConnectionFailure as failure:
-                answer = self._ask(lookout.latest if lookout else time.monotonic() + self._wished, "status")
-                # The module may have armed the node and be the cause; or there never was a connection.
+                answer = self._ask(lookout.latest if lookout else time.monotonic() + self._seconds, "status")
+                # The module may have armed a checkpoint and have cut the connection; or there never was a connection.
                 if answer.state == "rolled back" and answer.age < time.monotonic() - began:
                     return self._failed(f"{answer.told} The connection broke while the module ran: {failure}")
                 if lookout and lookout.is_restarted(answer):
                     return self._failed(RESTARTED)
                 if answer.state == SILENT:
                     self._forget_folder()
-                    unknown = f"{failure}. What became of a change is not known: {answer.told}"
+                    unknown = f"{failure}. Whether the node keeps a change is not known: {answer.told}"
                     raise AnsibleConnectionFailure(unknown) from failure
                 if not left:
                     raise
@@ -178,19 +178,19 @@ class _Controller:
         return int(connection.get_option(RETRIES) or 0) if self._is_watched and connection.has_option(RETRIES) else 0
 
     def _once_and_alive(self) -> t.ContextManager[None]:
-        """Options of ssh while the module runs. A retry by ssh itself would not look what came of the try before."""
+        """Sets options of ssh while the module runs. A retry by ssh's plugin would not check what the previous try did."""
         connection = self._action._connection
         if not self._is_watched:
             return contextlib.nullcontext()
         changed: dict[str, t.Any] = {RETRIES: 0}
         given = [str(connection.get_option(name) or "") for name in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
         if "controlpersist" not in " ".join(given).lower():
-            # There is no master process, which the lookout could tell to hang up.
-            changed["ssh_extra_args"] = f"{given[-1]} {_lookout.keep_alive(self._wished // 3 + 3)}".strip()
+            # There is no master process that the lookout could tell to close the connection.
+            changed["ssh_extra_args"] = f"{given[-1]} {_lookout.keep_alive(self._seconds // 3 + 3)}".strip()
         return _lookout.options(connection, **changed)
 
     def _ask(self, deadline: float, *words: str) -> Answer:
-        """Asks over a new connection until the node answers, and has decided, or should have done so long ago."""
+        """Asks over new connections, until the node answers that it has decided, or until GRACE after the deadline."""
         command = _lookout.question(*map(shlex.quote, words))
         while True:
             rest = deadline - time.monotonic()
@@ -215,14 +215,14 @@ class _Controller:
             if connection.has_option("timeout"):
                 patience = int(connection.get_option("timeout") or GRACE)
                 changed["timeout"] = max(1, min(patience, int(max(rest, GRACE / 2))))
-            if connection.has_option("ssh_args"):  # the first value counts
+            if connection.has_option("ssh_args"):  # of several values, the first counts
                 alive = _lookout.keep_alive(5 if rest > 3 * 5 else 2)
                 changed["ssh_args"] = f"{alive} {connection.get_option('ssh_args') or ''}".strip()
         with _lookout.options(connection, **changed):
             return t.cast("t.Mapping[str, t.Any]", self._action._low_level_execute_command(command))
 
     def _with_what_stays(self, result: Result) -> Result:
-        stays = "The running kernel was changed and confirmed before, and stays so; what the next boot loads was not."
+        stays = "The running kernel was changed and confirmed before, and stays so; what the next boot loads was not changed."
         return {**result, "changed": True, "msg": f"{str(result.get('msg', '')).rstrip('.')}. {stays}"}
 
     def _failed(self, sentence: str) -> Result:
@@ -230,5 +230,5 @@ class _Controller:
         return {"failed": True, "msg": f"{_name(self._action)}: {sentence}"}
 
     def _forget_folder(self) -> None:
-        """Of the module, on the node: to remove it is not worth another wait for a node that may be away."""
+        """Leaves the module's temporary folder on the node: removing it could wait for a node that is unreachable."""
         self._action._connection._shell.tmpdir = None

@@ -5,9 +5,9 @@
 
 """Carries a Python library of the controller to a node that lacks it.
 
-A module that misses one fails, before it has changed anything, with ``missing_library`` in its result. The library is then
-brought and the module run again. In check mode the module succeeds with ``missing_library``, nothing is brought, and the task
-fails where the run could not bring it either. A node that has what it needs costs nothing: the controller is not asked.
+A module that lacks a library fails with ``missing_library`` in its result, before it changes anything. The library is then
+carried over, and the module is run again. In check mode the module succeeds with ``missing_library``. Nothing is carried over
+then, and the task fails only if the controller does not have the library. A node that has the library costs nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import FOLDER
 
-# Root's alone, and there whole or not at all, its folders as well. Of two runs at the same time the second finds its work done.
+# Readable by root alone, and put in place as a whole or not at all. Of two runs at the same time, the second finds it there.
 UNPACK = """\
 umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {archive} -C {way} \
 && {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }} \
@@ -38,7 +38,7 @@ umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {arch
 
 
 def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Runs the task's module; brings what it misses and runs it again."""
+    """Runs the task's module. If it lacks a library, carries that over and runs the module again."""
     result: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
     missing = result.pop("missing_library", None)
     if missing is None:
@@ -57,7 +57,8 @@ def _find(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise AnsibleActionFail(
             f"{name} is needed on the node for this change, and is neither there nor on the controller. Nothing was changed."
-            f" Install it for the Python of ansible-playbook, {sys.executable}, as by: {sys.executable} -m pip install {name}"
+            f" Install it for the Python of ansible-playbook, {sys.executable}, for example with:"
+            f" {sys.executable} -m pip install {name}"
         )
     return Path(next(iter(spec.submodule_search_locations)))
 
@@ -86,7 +87,7 @@ def _carry(action: ActionBase, package: Path) -> None:
 
 
 def pack(package: Path) -> bytes:
-    """A package's sources, the same bytes each time: no times, no owners, sorted."""
+    """Packs a package's sources, to the same bytes each time: sorted, without times and owners."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(package.rglob("*.py")):

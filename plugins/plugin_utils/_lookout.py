@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""Looks after a module under a checkpoint whose ssh connection may have died without a word.
+"""Watches over a module under a checkpoint, whose ssh connection may die without an error.
 
-A node that was restarted, or that takes the controller's address for its own, does not end a connection: ssh(1) waits for hours.
-So the node is asked over connections of their own, from a thread. Where it says that the module can not answer any more, the
-module's connection is hung up, and the run ends as it does where a connection breaks: with AnsibleConnectionFailure.
+If the node was restarted, or took over the controller's address, the connection is not closed: ssh(1) waits for hours. So a
+thread asks the node over separate connections. If the node's answer means that the module cannot answer any more, the module's
+connection is closed, and the run ends as after any broken connection: with AnsibleConnectionFailure.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.chec
 CHECK = 1.0  # seconds; most runs have ended by then
 FIRST_LOOK = 5.0  # seconds from the start of the module
 PAUSE = 2.0  # seconds between two looks
-SETTLING = 2.0  # seconds in which a run that the node has ended can still say so over its connection
-OVERDUE = 10.0  # seconds after its deadline in which a node may still be busy to end a run that hangs
+SETTLING = 2.0  # seconds in which a run that the node has ended can still report that over its connection
+OVERDUE = 10.0  # seconds after the deadline, in which the node may still be ending a run that hangs
 TIMEOUT = 5  # seconds to connect
 LOCAL = 5.0  # seconds for ssh to talk to its own master process
 
-# The answer of the node's program; where it is not there, what tells one life of the node from another (kernel.life()), and how
-# many seconds after the boot it was asked.
-LIFE = ("cat /proc/sys/kernel/random/boot_id", "readlink /proc/self/ns/net", "cut -d ' ' -f 22 /proc/1/stat")
-ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(LIFE)}; cut -d ' ' -f 1 /proc/uptime"
-TICKS = 100  # a second has; USER_HZ, for all processors that clusters have
+# Prints the answer of the node's program. If there is no program, prints the boot identity (kernel.boot_identity()), and the
+# seconds since the boot.
+BOOT_IDENTITY = ("cat /proc/sys/kernel/random/boot_id", "readlink /proc/self/ns/net", "cut -d ' ' -f 22 /proc/1/stat")
+ASK = f"test -e {{command}} && exec sh {{command}} {{words}}; {'; '.join(BOOT_IDENTITY)}; cut -d ' ' -f 1 /proc/uptime"
+TICKS = 100  # in a second: USER_HZ, on all processors that clusters have
 
 SILENT = "silent"
 
 
 class Answer(t.NamedTuple):
-    """state: one of the program's, "gone" where it is not there, SILENT where the node could not be asked.
+    """state: one of the program's states, "gone" if there is no program, SILENT if the node could not be asked.
 
-    told: a sentence, or the node's life. age: seconds since what is told; of a life, since it began.
+    told: a sentence, or with "gone" the boot identity. age: seconds since the event that is told, or since the boot.
     """
 
     state: str
@@ -61,7 +61,7 @@ def question(*words: str) -> str:
 
 
 def parse(stdout: str) -> Answer:
-    """Raises AnsibleConnectionFailure for what the program does not answer: it is asked again then."""
+    """Reads the output of question(). Raises AnsibleConnectionFailure for other text, so that the node is asked again."""
     lines = stdout.strip().splitlines()
     if lines and lines[-1].startswith("{"):
         try:
@@ -69,18 +69,18 @@ def parse(stdout: str) -> Answer:
             return answer._replace(state=str(answer.state), told=str(answer.told), age=float(answer.age))
         except (RecursionError, TypeError, ValueError):
             raise AnsibleConnectionFailure(f"the node answered {lines[-1][:80]!r}") from None
-    *boot_identity, uptime = lines[-len(LIFE) - 1 :] or [""]
+    *boot_identity, uptime = lines[-len(BOOT_IDENTITY) - 1 :] or [""]
     try:
         age = float(uptime) - int(boot_identity[-1]) / TICKS
     except (IndexError, ValueError):
-        age = math.inf  # it could not be read
+        age = math.inf  # not readable
     # Where lxcfs counts /proc/uptime from the container's start, a process's start is still counted from the host's.
     return Answer("gone", "\n".join(boot_identity), age if age >= 0 else math.inf)
 
 
 @contextlib.contextmanager
 def options(connection: t.Any, **values: t.Any) -> t.Iterator[None]:
-    """The connection with these options, where it has them, for the block."""
+    """Sets those of the options that the connection has, for the block."""
     values = {name: value for name, value in values.items() if connection.has_option(name)}
     former = {name: connection.get_option(name) for name in values}
     try:
@@ -93,7 +93,7 @@ def options(connection: t.Any, **values: t.Any) -> t.Iterator[None]:
 
 
 def keep_alive(pause: int) -> str:
-    """Arguments that end an ssh connection after three such pauses without a sign of the node."""
+    """Arguments that end an ssh connection after three such pauses without an answer of the node."""
     return f"-o ServerAliveInterval={pause} -o ServerAliveCountMax=2"
 
 
@@ -105,13 +105,13 @@ class Lookout:
         self._connection = action._connection
         self._seconds = seconds
         self._began = time.monotonic()
-        self._connected: float | None = None  # when that was seen
-        self._silent: float | None = None  # since when the node does not answer
-        self._deadline: float | None = None  # as the node told it
+        self._connected: float | None = None  # when the connection was seen to stand
+        self._silent: float | None = None  # when the node stopped answering
+        self._deadline: float | None = None  # as the node reported it
         self._ended = threading.Event()
 
     def __enter__(self) -> Lookout:
-        # The context is the task's: what ansible-core asks for without being handed it.
+        # The task's context, which ansible-core reads from context variables.
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(self._watch,), name="lookout", daemon=True).start()
         return self
@@ -121,17 +121,17 @@ class Lookout:
 
     @property
     def latest(self) -> float:
-        """When the node rolls back at the latest, if it is armed, by the controller's monotonic clock."""
+        """The latest time at which an armed node rolls back, by the controller's monotonic clock."""
         if self._deadline is not None:
             return self._deadline
         return (time.monotonic() if self._silent is None else self._silent) + self._seconds
 
     def is_rolled_back(self, answer: Answer) -> bool:
-        """Whether that was this run's change."""
+        """Whether this run's change was rolled back."""
         return answer.state == "rolled back" and answer.age < time.monotonic() - self._began
 
     def is_restarted(self, answer: Answer) -> bool:
-        """Whether the node began another life since the module's connection stood."""
+        """Whether the node was restarted after the module's connection was established."""
         if answer.state != "gone":
             return False
         patience = int(self._connection.get_option("timeout") or 0) if self._connection.has_option("timeout") else 0
@@ -155,7 +155,7 @@ class Lookout:
         try:
             done = beside._low_level_execute_command(question("status"))
             answer = parse(done["stdout"]) if done["rc"] == 0 else Answer(SILENT, done["stderr"])
-        except Exception as error:  # also what a plugin has not foreseen: the thread is to go on
+        except Exception as error:  # also an unforeseen one: the thread must go on
             answer = Answer(SILENT, str(error))
         if answer.state != SILENT:
             self._silent = self._deadline = None
@@ -167,7 +167,7 @@ class Lookout:
         return answer
 
     def _is_lost(self, answer: Answer) -> bool:
-        """Whether the module can not answer any more."""
+        """Whether the module cannot answer any more."""
         if answer.state == SILENT:
             return time.monotonic() > self.latest
         if answer.state == "armed":
@@ -175,7 +175,7 @@ class Lookout:
         return self.is_rolled_back(answer) or self.is_restarted(answer)
 
     def _tell_master(self, command: str) -> bool:
-        """Whether the ssh process did so that holds the module's connection. There is none without ControlPersist."""
+        """Whether the ssh master process obeyed. It holds the module's connection; there is none without ControlPersist."""
         connection = self._connection
         try:
             argv = connection._build_command(
@@ -188,9 +188,9 @@ class Lookout:
 
 
 def _beside(action: ActionBase) -> t.Any:
-    """The action with a connection of its own. Nothing is opened: each command of the plugin starts an ssh(1).
+    """A copy of the action with its own connection. Nothing is opened yet: each command of the plugin starts an ssh(1).
 
-    Of ssh's options the first value counts.
+    If an option of ssh is given several times, the first value counts.
     """
     connection = copy.copy(action._connection)
     connection._options, connection._origins = dict(connection._options), dict(connection._origins)

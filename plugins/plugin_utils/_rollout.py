@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""What became of each node in a run: what the callback ``report`` prints and writes. Knows nothing of Ansible's classes."""
+"""The outcome of each node in a run, as the callback ``report`` prints and writes it. Knows no class of Ansible."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NO_TASK = "no task ran"
 STATES = (FAILED, UNREACHABLE, STOPPED, RUNNING, NOT_REACHED, NO_TASK, CHANGED, OK)
 
 OURS = "kubenode.datapath."
-# What Ansible adds to a module's results, or takes from them.
+# Keys that Ansible adds to a module's results, or handles itself.
 COMMON = {"ansible_facts", "changed", "deprecations", "diff", "exception", "failed", "invocation", "msg", "warnings"}
 
 
 def sentence(result: t.Mapping[str, t.Any]) -> str:
-    """What a task that failed said, in one line; of a loop, what its failed items said."""
-    # ansible-core 2.19 and newer takes "failed" out of an item, and gives each that failed an "exception".
+    """The error message of a failed task, on one line; for a loop, the messages of its failed items."""
+    # ansible-core 2.19 and newer removes "failed" from an item, and gives each failed item an "exception".
     signs = ("failed", "unreachable", "exception")
     items = [item for item in result.get("results") or () if any(map(item.get, signs))]
     said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr")]
@@ -36,7 +36,7 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
 
 
 def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A module's own results. Of a loop's items their labels: the items may hold what a label is there to hide."""
+    """A module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
     own = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible")}
     variable = own.pop("ansible_loop_var", None)
     if variable:
@@ -49,10 +49,10 @@ def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 @dataclasses.dataclass
 class Node:
-    """One node. ``end``: FAILED, UNREACHABLE, STOPPED or NO_TASK where it did not come to the end of the run by its tasks.
+    """One node. end: FAILED, UNREACHABLE, STOPPED or NO_TASK if its tasks did not bring it to the end of the run; else empty.
 
-    has_run: whether a task ran that the user has selected, and not only those that always run.
-    seconds: what its tasks took, without the time in which others had their turn.
+    has_run: whether a task ran that the user has selected, and not only tasks that always run.
+    seconds: the time of its tasks, without the time in which tasks of other nodes ran.
     """
 
     end: str = ""
@@ -75,7 +75,7 @@ class Node:
         return CHANGED if self.changes else OK
 
     def add(self, seconds: float) -> None:
-        """A task has ended; if one before it had failed, that was rescued or ignored."""
+        """Adds a task that has ended. If a task before it had failed, that was rescued or ignored."""
         self.end = ""
         self.seconds += seconds
 
@@ -86,13 +86,13 @@ class Node:
         self.changes.append(entry)
 
     def conclude(self, end: str) -> None:
-        """Nothing comes after this; ``end`` is empty where all went well."""
+        """Sets the final state. ``end`` is empty if all went well."""
         self.end, self.is_over = end, True
         if not end:
             self.trouble = ""
 
     def line(self) -> str:
-        """The middle of its line: what is wrong with it, or else what was changed."""
+        """The middle of the node's line: its error, or else what was changed."""
         if self.end:
             return self.trouble
         return ", ".join(dict.fromkeys(change["action"].rpartition(".")[2] for change in self.changes))

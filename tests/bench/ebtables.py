@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 from bench.measure import PING, show_ratio, stopwatch, task_seconds
 from lab import Lab, Node, azure_vnet
@@ -14,7 +15,7 @@ from lab.node import NamespaceNode
 RULES = 5_000
 ROUNDS = 5
 
-CLEAN_UP = {"kubenode.datapath.ebtables_cleanup": {}}
+CLEAN_UP: dict[str, Any] = {"kubenode.datapath.ebtables_cleanup": {}}
 PUT_BACK = {"kubenode.datapath.ebtables_cleanup": {"state": "restored"}}
 
 

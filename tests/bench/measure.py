@@ -17,7 +17,7 @@ from typing import Any
 from lab import Lab, playbook
 
 HERE = Path(__file__).parent
-PING = {"ansible.builtin.ping": {}}
+PING: dict[str, Any] = {"ansible.builtin.ping": {}}
 
 
 def in_turn(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:

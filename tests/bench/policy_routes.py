@@ -52,7 +52,8 @@ def lines(rules: list[dict[str, Any]]) -> list[str]:
 
 
 def measure(lab: Lab, rules: list[dict[str, Any]], rounds: int) -> None:
-    node, other = lab.nodes
+    node: NamespaceNode = lab.node("node1")
+    other: NamespaceNode = lab.node("node2")
     batch = stopwatch(lambda: other.ip(lines(rules)))
     listing = statistics.median(stopwatch(lambda: list_rules(other)) for _round in range(rounds))
     desired = {"kubenode.datapath.policy_routes": {"rules": json.dumps(rules)}}

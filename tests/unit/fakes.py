@@ -83,7 +83,7 @@ class FakeSystemd:
         if verb == "show":
             return process.Completed(0, self._show(*rest), "")
         self.asked.append(" ".join(words))
-        verbs = {
+        verbs: dict[str, t.Callable[..., str]] = {
             "daemon-reload": self._reload, "start": self._start, "restart": self._restart,
             "stop": self._stop, "reset-failed": self._reset_failed,
         }  # fmt: skip
@@ -256,7 +256,7 @@ class FakePackages:
         elif isinstance(operation, packages.Remove):
             self.packages.pop(operation.package, None)
         elif isinstance(operation, packages.Downgrade):
-            raise Failure(f"{operation.version} is not put back")
+            raise Failure(f"{operation.version} is not restored")
         elif isinstance(operation, (packages.Install, packages.Upgrade)):
             self.packages[operation.package] = self.index[operation.package]
 

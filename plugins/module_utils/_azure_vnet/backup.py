@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What was removed from a node, run by run, as the text of one file."""
+"""The content of a backup file: what each run removed from the node, as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 
 T = t.TypeVar("T")
 
-# How the text begins: by it the file is known as ours.
+# Each backup file begins with this text. A file that begins otherwise is foreign.
 SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
 
 
@@ -33,7 +33,7 @@ class File(t.NamedTuple):
 
 
 class Run(t.NamedTuple):
-    """What one run removed. routes: with their protocols."""
+    """What one run removed. routes: each with its protocol."""
 
     removed: tuple[Removed, ...] = ()
     files: tuple[File, ...] = ()
@@ -49,27 +49,28 @@ Runs = tuple[Run, ...]
 
 
 class Damaged(ValueError):
-    """The text is no backup; ``str()`` says why."""
+    """The text is not a valid backup; ``str()`` says why."""
 
 
 def to_text(runs: Runs) -> str:
+    """The text of a backup file. runs: oldest first."""
     content = {"made_by": "kubenode.datapath.ebtables_cleanup", "version": 1, "runs": [_packed(run) for run in runs]}
     return json.dumps(content, indent=1) + "\n"
 
 
 def from_text(text: str) -> Runs:
-    """Raises Damaged."""
+    """Parses the text of a backup file. Raises Damaged."""
     try:
         found = json.loads(text)
         if found["version"] != 1:
-            raise Damaged(f"its version is {found['version']!r}, and 1 is known here")
+            raise Damaged(f"its version is {found['version']!r}, and only version 1 is supported")
         return tuple(_unpacked(run) for run in found["runs"])
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
 
 def _packed(run: Run) -> dict[str, t.Any]:
-    """Chains as they were, and which of their rules went, with their counters."""
+    """Each chain keeps all its rules; ``removed`` maps the positions of the removed ones to their counters."""
     return {
         "chains": [
             {
@@ -95,15 +96,15 @@ def _unpacked(run: dict[str, t.Any]) -> Run:
 
 
 def _is(kind: type[T], value: t.Any) -> T:
-    if not isinstance(value, kind) or isinstance(value, bool):  # True is no number
-        raise Damaged(f"{value!r} stands where a {kind.__name__} is expected")
+    if not isinstance(value, kind) or isinstance(value, bool):  # bool is a subclass of int
+        raise Damaged(f"a value of type {kind.__name__} is expected, and {value!r} was found")
     return value
 
 
 def _file(one: dict[str, t.Any]) -> File:
     owner, group = one["owner"]
     if not _is(str, one["path"]).startswith("/"):
-        raise Damaged(f"{one['path']!r} is no path of a file")
+        raise Damaged(f"{one['path']!r} is not an absolute path")
     return File(one["path"], _is(str, one["text"]), _is(int, one["mode"]), (_is(int, owner), _is(int, group)))
 
 
@@ -118,9 +119,9 @@ def _removed(chain: dict[str, t.Any]) -> Removed:
     texts = [_is(str, text) for text in _is(list, chain["rules"])]
     rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
     if not counters.keys() <= set(range(len(rules))):
-        raise Damaged("a chain has fewer rules than were removed from it")
+        raise Damaged("a chain names a removed rule at a position that it does not have")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
-        raise Damaged(f"{chain['backend']!r} {chain['table']!r} is no table of ebtables")
+        raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
     return Removed(Place(chain["backend"], chain["table"], _is(str, chain["chain"])), rules, frozenset(counters))
 
 

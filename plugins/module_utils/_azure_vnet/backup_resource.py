@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The file that keeps what was removed from a node."""
+"""The backup file on the node, which keeps what runs have removed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._platform import files, managed_files
 from .._platform.managed_files import Entry, ManagedFiles
 from . import backup
 
-OURS = "/var/lib/kubenode"  # made for a backup below it; any other parent has to be there
+OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
 
 
 class Observed(t.NamedTuple):
-    """runs: what the file keeps. file: the file itself. has_parent: whether the folder's parent is there."""
+    """runs: the content of the file. file: its state on the node. has_parent: whether the backup folder's parent exists."""
 
     runs: backup.Runs
     file: managed_files.Observed
@@ -28,7 +28,10 @@ class Observed(t.NamedTuple):
 
 
 class BackupFile:
-    """Plans how the file comes to keep ``runs``; without any it goes, and the folders that were made for it."""
+    """Plans the steps that make the file contain ``runs``.
+
+    Without runs, the file and the folders that were created for it are removed.
+    """
 
     def __init__(self, backend: files.Files, path: str) -> None:
         self.path = path
@@ -37,7 +40,7 @@ class BackupFile:
         self._parent = os.path.dirname(self._folder)
 
     def observe(self) -> Observed:
-        """Raises Refusal where something else stands there."""
+        """Raises Refusal if the path holds anything but a valid backup."""
         return Observed(self._read(), self._file("").observe(), self._backend.is_folder(self._parent))
 
     def _read(self) -> backup.Runs:
@@ -46,22 +49,24 @@ class BackupFile:
             return ()
         try:
             if not isinstance(found, files.Content):
-                raise backup.Damaged("it is no regular file")
+                raise backup.Damaged("it is not a regular file")
             return backup.from_text(found.text)
         except backup.Damaged as damaged:
             raise Refusal(
-                f"{self.path}, where what is removed is kept, can not be read: {damaged}. Nothing was changed. Move the file"
-                " away; what it kept is then not known here any more"
+                f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. Move"
+                " the file away; what it keeps can then no longer be restored or used as evidence"
             ) from damaged
 
     def steps(self, observed: Observed, runs: backup.Runs) -> tuple[Step, ...]:
         if runs and runs == observed.runs:
-            return ()  # without any, a killed run may have left folders
+            return ()  # without runs, folders of a killed run may remain
         steps = self._file(backup.to_text(runs) if runs else "").plan(observed.file).steps
         if observed.has_parent or not runs:
             return steps
         if self._parent != OURS:
-            raise Invalid("backup", self._folder, f"a folder that is there or whose parent is; {self._parent} is none")
+            raise Invalid(
+                "backup", self._folder, f"a folder that exists or whose parent exists; {self._parent} is not a folder"
+            )
         make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent))
         return (make, *steps)
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A bridge that took a NIC's addresses and routes, as azure-vnet's does in bridge mode, and how the NIC gets them back.
+"""Dissolving a bridge that took a network interface's addresses and routes, as azure-vnet's does in bridge mode.
 
-azure-vnet moves them when it makes the bridge (azure-container-networking, network/network_linux.go, connectExternalInterface).
-Here both links have them for a moment, and the kernel goes on using the bridge's until all of the NIC's are there.
+azure-vnet moves them when it creates the bridge (azure-container-networking, network/network_linux.go, connectExternalInterface).
+On the way back both links have them for a moment: the kernel uses the bridge's until the network interface has all of them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ POD = re.compile(rf"{leftovers.HOST_LINK.pattern}|veth.*")
 
 
 def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collection[str] = ()) -> Link | None:
-    """The bridge by its name, or azure-vnet's. Raises Invalid where the name is another link's, or several are azure-vnet's.
+    """The bridge with this name or, without a name, azure-vnet's; None if there is none.
 
-    configured: what CNI configurations call azure-vnet's bridge.
+    configured: the names that CNI configurations give azure-vnet's bridge. Raises Invalid if the name is that of a link that
+        is not a bridge, or if azure-vnet has several bridges.
     """
     if name is None:
         named = [link for link in links if leftovers.BRIDGE.fullmatch(link.name) or link.name in configured]
@@ -33,17 +34,20 @@ def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collectio
     else:
         found = [link for link in links if link.name == name]
     if len(found) > 1:
-        raise Invalid("bridge", name, f"given: {' and '.join(link.name for link in found)} are bridges of azure-vnet's")
+        raise Invalid("bridge", name, f"given: {' and '.join(link.name for link in found)} are bridges of azure-vnet")
     if found and found[0].kind != "bridge":
         raise Invalid("bridge", name, f"a bridge; {name} is a link of kind {found[0].kind or 'hardware'}")
     return found[0] if found else None
 
 
 class Dissolution(t.NamedTuple):
-    """The messages, in three batches. addresses, routes: what the NIC gets; routes as an operator calls them.
+    """The messages that dissolve a bridge, in three batches.
 
-    arriving: the NIC gets addresses, neighbours and routes beside the bridge's. leaving: the bridge's routes go, and the NIC
-    leaves it. removal: the bridge's addresses go, then itself.
+    nic: the network interface that gets the bridge's addresses and routes; None if there is nothing to move.
+    addresses, routes: what it gets; routes as commands of iproute2, without those that the kernel adds with an address.
+    arriving: adds addresses, neighbours and routes to the network interface, beside the bridge's.
+    leaving: removes the bridge's routes, and takes the network interface out of the bridge.
+    removal: removes the bridge's permanent neighbours and addresses, then the bridge.
     """
 
     bridge: Link
@@ -56,7 +60,11 @@ class Dissolution(t.NamedTuple):
 
 
 def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
-    """The link that shall have what the bridge has; None where the bridge has nothing. Raises Refusal and Invalid."""
+    """The link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
+
+    name: of the link; None to find it. Raises Refusal if other links are in the bridge, and Invalid if the name is unknown or
+        no single link can be chosen.
+    """
     ports = [link for link in scene.links if link.master == bridge.number]
     named = [link for link in scene.links if link.name == name]
     candidates = named if name else [link for link in ports if not POD.fullmatch(link.name)] or ports
@@ -65,31 +73,31 @@ def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
     if len(candidates) > 1:
         given = " and ".join(link.name for link in candidates)
         raise Invalid(
-            "interface", name, f"given: {given} are ports of {bridge.name}, and one of them gets its addresses"
+            "interface", name, f"given: {given} are ports of {bridge.name}, and only one can get its addresses"
         )
     others = [link.name for link in ports if link not in candidates]
     if others:
         raise Refusal(
-            f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. Restart or move the pods behind these"
-            " links first, as by draining the node, or remove links that nothing uses any more"
+            f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. First restart or move the pods behind"
+            " these links, for example by draining the node, and remove links that are no longer used"
         )
     kept = {one.key for one in scene.addresses if one.link == bridge.number and not one.is_links_own}
     if not candidates and kept:
         candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
         if len(candidates) != 1:
             raise Invalid(
-                "interface", name, f"given: no link is in bridge {bridge.name}, and its addresses need a place"
+                "interface", name, f"given: no link is in bridge {bridge.name}, and its addresses must move to one"
             )
     return candidates[0] if candidates else None
 
 
 def _keys(scene: Scene, link: Link) -> set[t.Any]:
-    """The link that a killed run took out of the bridge has the bridge's addresses already."""
+    """Keys of the link's addresses. A link that a killed run took out of the bridge already has all of the bridge's."""
     return {one.key for one in scene.addresses if one.link == link.number}
 
 
 def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
-    """Pure. Raises Refusal where something of the bridge's can not be moved."""
+    """Plans the messages; pure. Raises Refusal if a route of the bridge cannot be moved."""
     addresses = [one for one in scene.addresses if one.link == bridge.number and not one.is_links_own]
     routes = [
         one for one in scene.routes if any(index == bridge.number for index, _via in one.hops) and not one.is_links_own
@@ -98,12 +106,12 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
         if route.has_nexthop_object:
             raise Refusal(
                 f"{route} leads over bridge {bridge.name} by a nexthop object (ip nexthop), which other routes may share."
-                " Nothing was changed. Have its owner move it"
+                " Nothing was changed. Have the owner of the nexthop object move it"
             )
     removal = tuple(_removal(scene, bridge, nic, addresses))
     if nic is None:
         return Dissolution(bridge, nic, (), (), (), (), removal)
-    # A gateway is looked up when a route by it is added.
+    # The kernel resolves a gateway when it adds the route, so routes without a gateway come first.
     routes.sort(key=lambda one: one.has_gateway)
     return Dissolution(
         bridge,
@@ -119,15 +127,16 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
 def _arriving(
     scene: Scene, bridge: Link, nic: Link, addresses: t.Sequence[Address], routes: t.Sequence[Route]
 ) -> t.Iterator[Message]:
-    """What the NIC has already is left as it is.
+    """Adds what the network interface does not have yet.
 
-    An address is not looked for in the network first: the bridge has it. Neighbours come along because the NIC can not learn
-    any while it is a port; what answers goes to the bridge. Routes are appended, so that the bridge's go on being used.
+    IPv6 addresses are added without duplicate address detection, which would find the bridge's. Learned neighbours are copied,
+    because a port learns none: the answers go to the bridge. Routes are appended, so that the kernel keeps using the bridge's.
     """
     there = {one.key(nic, nic) for one in scene.routes}
     coming = [one for one in routes if one.key(nic, bridge) not in there and not _has_both(one, bridge, nic)]
     for route in coming:
-        if route.is_of_address:  # comes with it, and may stay when it goes: that of a temporary IPv6 address does
+        # The kernel adds such a route with its address, but keeps that of a temporary IPv6 address after the address.
+        if route.is_of_address:
             yield Message(f"add {route} over {nic.name}", None, route.delete(nic, bridge))
     current = {one.key for one in scene.addresses if one.link == nic.number}
     for address in _in_order(addresses):
@@ -144,13 +153,13 @@ def _arriving(
 
 
 def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
-    """IPv6 lists a route of the NIC, which a killed run has added, as one more hop of the bridge's."""
+    """Whether a killed run has added the IPv6 route: the kernel lists it as one more hop of the bridge's route."""
     moved = {(nic.number, via) for index, via in route.hops if index == bridge.number}
     return route.family == IPV6 and moved <= {*route.hops}
 
 
 def _in_order(addresses: t.Sequence[Address]) -> list[Address]:
-    """As to be added: the kernel lists the last IPv6 address of a scope first, and the last IPv4 address last."""
+    """In the order of adding. The kernel lists the newest IPv6 address of a scope first, and the newest IPv4 address last."""
     newest_first = [one for one in addresses if one.family == IPV6]
     return [one for one in addresses if one.family != IPV6] + newest_first[::-1]
 
@@ -160,7 +169,7 @@ def _leaving(bridge: Link, nic: Link, routes: t.Sequence[Route]) -> t.Iterator[M
         summary = f"remove {route} over {bridge.name}"
         yield Message(summary, route.delete(bridge, bridge), route.add(bridge, bridge, 0))
     if nic.master == bridge.number:
-        yield Message(f"set {nic.name} as a port", None, nic.set_as_port())
+        yield Message(f"restore the bridge port settings of {nic.name}", None, nic.set_as_port())
         yield Message(f"take {nic.name} out of {bridge.name}", nic.set_master(0), nic.set_master(bridge.number))
 
 

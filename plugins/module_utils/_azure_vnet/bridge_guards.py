@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What else on the node counts on a bridge that is about to go."""
+"""Warnings about what else on the node uses a bridge that is about to be removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._netlink import rtnetlink
 from .._platform import files
 from .._routing.routing_backend import Netlink
 
-# Where networkd, netplan, ifupdown and NetworkManager keep what the next boot makes.
+# Where networkd, netplan, ifupdown and NetworkManager keep the configuration that a boot applies.
 NETWORK_FILES = (
     "/etc/systemd/network/*",
     "/run/systemd/network/*",
@@ -28,9 +28,10 @@ NETWORK_FILES = (
 
 
 class BridgeUsers:
-    """Warns of files by which the next boot makes the bridge again, and of rules and programs that are about it.
+    """Warns of files from which the next boot creates the bridge again, and of policy rules and BPF programs that use it.
 
-    azure-vnet makes its bridge at run time only, so that a boot without azure-vnet gives the NIC its address as on any node.
+    azure-vnet creates its bridge at run time only. A boot without azure-vnet gives the network interface its address as on
+    any other node.
     """
 
     def __init__(self, bridge: t.Callable[[], Link | None], rules: Netlink, reader: files.Files) -> None:
@@ -45,13 +46,13 @@ class BridgeUsers:
         for path in sorted(path for pattern in NETWORK_FILES for path in glob.glob(pattern)):
             found = self._files.read(path)
             if isinstance(found, files.Content) and re.search(rf"\b{re.escape(bridge.name)}\b", found.text):
-                yield f"{path} names {bridge.name}, so that the next boot may make it again. Remove it from there."
+                yield f"{path} names {bridge.name}, so the next boot may create it again. Remove the bridge from this file."
         for rule, _protocol in self._rules.rules():
             if bridge.name in (rule.iif, rule.oif):
-                yield f"{rule} is about {bridge.name} and is left, without meaning. Remove it."
+                yield f"{rule} is about {bridge.name}. It is left, and matches nothing without the bridge. Remove the rule."
         programs = rtnetlink.bpf_filters(bridge.name)
         if programs:
             yield (
-                f"{bridge.name} runs {', '.join(sorted(programs))}, which go with it. Restart the agent that put them there,"
-                " so that it finds the NIC."
+                f"{bridge.name} runs the BPF programs {', '.join(sorted(programs))}, which are removed with the bridge. Restart"
+                " the agent that attached them, so that it attaches them to the network interface."
             )

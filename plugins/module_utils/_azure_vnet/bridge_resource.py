@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A bridge that gives its NIC back what it took, and goes."""
+"""Removes a bridge, and restores its network interface's addresses, routes and DNS."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .resolved_backend import Dns, Resolved
 
 
 class Observed(t.NamedTuple):
-    """found: None where no bridge is there. settings: sysctls of the bridge, by their keys.
+    """found: None if there is no bridge. settings: sysctl keys of the bridge, with their values.
 
-    is_told: whether the NIC's DNS was set at run time, and is not what a network daemon says of it.
+    is_told: whether the DNS of the network interface was set at run time, rather than by its network daemon.
     """
 
     found: Dissolution | None = None
@@ -33,8 +33,8 @@ class Observed(t.NamedTuple):
     settings: tuple[tuple[str, int], ...] = ()
 
     @property
-    def wished_dns(self) -> Dns:
-        """The bridge's, and what the NIC has besides."""
+    def desired_dns(self) -> Dns:
+        """The bridge's DNS, followed by the network interface's own."""
         pairs = zip(self.bridge_dns, self.nic_dns)
         return Dns(*(tuple(dict.fromkeys((*of_bridge, *of_nic))) for of_bridge, of_nic in pairs))
 
@@ -44,9 +44,9 @@ class Observed(t.NamedTuple):
 
 
 class DissolvedBridge:
-    """Holds ``bridge`` away from the node; what it has of the node's is its NIC's.
+    """Ensures that ``bridge`` does not exist, and that ``interface`` has its addresses, routes and DNS.
 
-    bridge, interface: names; None for what is found. Reports the module's result.
+    bridge, interface: names; None to find them. The plan's report is the module's result.
     """
 
     plane = Plane.IMMEDIATE
@@ -62,7 +62,7 @@ class DissolvedBridge:
         self._interface = interface
 
     def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
-        """The bridge that is to go; by default among the links that are there now."""
+        """The bridge to remove; None if there is none. links: where to look, by default the node's current links."""
         configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
         return bridges.bridge_of(self._backend.links() if links is None else links, self._bridge, configured)
 
@@ -71,7 +71,7 @@ class DissolvedBridge:
             return Observed()
         scene = self._backend.scene()
         bridge = self.bridge(scene.links)
-        if bridge is None:  # gone meanwhile
+        if bridge is None:  # removed meanwhile
             return Observed()
         nic = bridges.nic_of(scene, bridge, self._interface)
         found = bridges.dissolution(scene, bridge, nic)
@@ -81,7 +81,7 @@ class DissolvedBridge:
         return Observed(found, *dns, self._settings(bridge.name))
 
     def _settings(self, bridge: str) -> tuple[tuple[str, int], ...]:
-        """azure-vnet sets accept_ra of its bridge to 0, and an operator may have set others."""
+        """The sysctls that undo restores: azure-vnet sets accept_ra of its bridge to 0, and an operator may have set others."""
         keys = [f"net/ipv6/conf/{{}}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")]
         keys += [f"net/ipv4/conf/{{}}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")]
         current = ((key.format(bridge), self._sysctl.read(key.format(bridge))) for key in keys)
@@ -99,17 +99,17 @@ class DissolvedBridge:
         return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))
 
     def _steps(self, observed: Observed, found: Dissolution) -> t.Iterator[Step]:
-        """The gap in which the node can not be reached is inside the batch that takes the NIC out: it does nothing else."""
+        """The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""
         bridge = found.bridge.name
         if found.nic is None:
             yield _step(f"remove {bridge}", found.removal)
             return
         nic = found.nic.name
         if found.arriving:
-            yield _step(f"give {nic} the addresses and routes of {bridge}", found.arriving)
+            yield _step(f"add the addresses and routes of {bridge} to {nic}", found.arriving)
         desired = Await(found.nic.number, tuple(one.local for one in found.addresses))
         yield Step(f"wait until {nic} answers for the addresses", desired)
-        # What follows is undone before: these are for a bridge that is made again, and for a NIC that is in it again.
+        # These steps only have an undo, which runs when the bridge exists again and contains the network interface.
         if observed.bridge_dns.servers:
             yield Step(f"set the DNS of {bridge}", None, resolved_backend.Set(bridge, observed.bridge_dns))
         if observed.is_told:
@@ -117,13 +117,13 @@ class DissolvedBridge:
         for key, value in observed.settings:
             yield Step(f"set {key}", None, Write(key, value))
         if found.leaving:
-            yield _step(f"take {nic} and the routes out of {bridge}", found.leaving)
+            yield _step(f"remove the routes of {bridge} and take {nic} out of the bridge", found.leaving)
         yield _step(f"remove {bridge}", found.removal)
-        # Last: the kernel says of a link that leaves a bridge that it is deleted (RTM_DELLINK of AF_BRIDGE), and resolved
-        # believes it and forgets what it was told.
+        # Last: when a link leaves a bridge, the kernel sends RTM_DELLINK of AF_BRIDGE. resolved takes this for the removal of
+        # the link, and forgets the link's DNS.
         if observed.moves_dns or observed.is_told:
-            use, revert = resolved_backend.Set(nic, observed.wished_dns), resolved_backend.Set(nic, Dns())
-            yield Step(f"have {nic} use the DNS of {bridge}", use, revert)
+            use, revert = resolved_backend.Set(nic, observed.desired_dns), resolved_backend.Set(nic, Dns())
+            yield Step(f"set the DNS of {nic} to that of {bridge}", use, revert)
 
     @property
     def backends(self) -> t.Sequence[Backend]:

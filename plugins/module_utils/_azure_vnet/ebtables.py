@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""ebtables rules as text and as meaning, whichever tool printed them.
+"""ebtables rules as text and as meaning, independent of the tool that printed them.
 
-The tools agree on what a rule is, not on its spelling. ebtables-nft, ebtables-legacy, their -L and their -save differ in
-leading zeros of MAC addresses, letter case of names, default targets, full masks, counters and blanks. A Rule keeps the
-spelling that it was printed in; ``meaning`` is the same for all of them.
+The tools print the same rule in different ways. ebtables-nft, ebtables-legacy, their -L and their -save differ in leading
+zeros of MAC addresses, letter case of names, default targets, full masks, counters and blanks. A Rule keeps the text as it
+was printed; ``meaning`` is the same for all of these texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Meaning = frozenset[tuple[str, bool, str]]  # options: name, whether negated, va
 
 
 class Rule(t.NamedTuple):
-    """A rule of a chain: its text behind ``-A CHAIN``, as the tool printed it."""
+    """A rule of a chain: its text after ``-A CHAIN``, as the tool printed it."""
 
     text: str
     counters: Counters = (0, 0)
@@ -50,7 +50,7 @@ class Place(t.NamedTuple):
 
 Chains = t.Mapping[Place, tuple[Rule, ...]]
 
-# Long and older names of options (ebtables(8), and extensions' sources), to those that listings use.
+# Long and older names of options (ebtables(8), and extensions' sources), to the names that listings use.
 _NAMES = {
     "--protocol": "-p", "--proto": "-p", "--in-interface": "-i", "--in-if": "-i", "--out-interface": "-o", "--out-if": "-o",
     "--source": "-s", "--src": "-s", "--destination": "-d", "--dst": "-d", "--jump": "-j",
@@ -58,7 +58,7 @@ _NAMES = {
     "--ip6-source": "--ip6-src", "--ip6-destination": "--ip6-dst", "--ip6-protocol": "--ip6-proto",
     "--to-destination": "--to-dst", "--to-source": "--to-src",
 }  # fmt: skip
-# What a target does where nothing is said: listings leave it out, or do not.
+# Each target's default verdict. Some listings print it, others omit it.
 _DEFAULT_TARGETS = {
     "arpreply": ("--arpreply-target", "DROP"),
     "dnat": ("--dnat-target", "ACCEPT"),
@@ -86,7 +86,7 @@ _OPTION_COUNTERS = re.compile(r"\s*-c (\d+) (\d+)\s*$")  # glued to the target b
 
 
 def from_save(backend: str, text: str) -> dict[Place, tuple[Rule, ...]]:
-    """What ``ebtables-save`` prints, or ``ebtables -L`` for one table after the other, with counters or without."""
+    """Parses what ``ebtables-save`` prints, or ``ebtables -L`` for one or more tables, with or without counters."""
     chains: dict[Place, list[Rule]] = {}
     table = chain = ""
     for line in text.splitlines():
@@ -123,14 +123,14 @@ def _rule(text: str) -> Rule:
 
 
 def inserted(chain: str, position: int, rule: Rule) -> str:
-    """The line of a restore script that puts a rule at a position, 1 for the first; its counters go with it."""
+    """The line of a restore script that inserts a rule with its counters. position: 1 is the first."""
     packets, octets = rule.counters
     return f"-I {chain} {position} {rule.text} -c {packets} {octets}"
 
 
 @functools.cache
 def meaning(text: str) -> Meaning:
-    """A rule's options in their normal form. Two rules mean the same where these are equal."""
+    """A rule's options in their normal form. Rules whose meanings are equal match the same frames and act alike."""
     options = [(name, negated, _value(name, value)) for name, negated, value in _options(text)]
     given = {name for name, _negated, _value in options}
     for name, negated, target in list(options):
@@ -141,7 +141,7 @@ def meaning(text: str) -> Meaning:
 
 
 def _options(text: str) -> t.Iterator[tuple[str, bool, str]]:
-    """Names, whether negated (``-p ! ARP`` and ``! -p ARP`` alike), and values as they stand."""
+    """Names, whether negated (``-p ! ARP`` and ``! -p ARP`` are the same), and values as written."""
     words = _WORD.findall(text)
     name, negated = "", False
     values: list[str] = []
@@ -163,7 +163,7 @@ def _options(text: str) -> t.Iterator[tuple[str, bool, str]]:
         yield name, negated, " ".join(values)
 
 
-@functools.cache  # thousands of rules share few
+@functools.cache  # thousands of rules share few values
 def _value(name: str, value: str) -> str:
     if name in _MAC_OPTIONS:
         mac = "/".join(_mac(part) for part in value.lower().split("/"))
@@ -183,7 +183,7 @@ def _mac(text: str) -> str:
 
 
 def _prefix(value: str) -> str:
-    """A prefix of any spelling: with a length, with a mask, or with one that says nothing."""
+    """The normal form of a prefix with a length, with a mask, or with neither; any other value stays as it is."""
     host, _slash, mask = value.partition("/")
     try:
         family, packed = fields.address(host)
@@ -209,20 +209,20 @@ def _length(mask: str, family: int) -> int:
 
 
 def normal_prefix(value: str) -> str:
-    """A prefix in its normal form, with a length even where it is an address; what is none stays as it is."""
+    """A prefix in its normal form, which always has a length; a value that is not a prefix stays as it is."""
     return _prefix(value)
 
 
 def prefix(value: str) -> Prefix:
-    """A value of an IP option in its normal form, as bytes and a length. Raises Unfit."""
+    """The normal form of an IP option's value, as packed bytes and a length. Raises Unfit."""
     return fields.prefix(value)[1]
 
 
 def needles(text: str) -> tuple[bytes, ...]:
-    """What the kernel's own form of the rule must contain, whichever version of the tool encoded it.
+    """Byte strings that the kernel's encoding of the rule contains, whichever version of the tool encoded it.
 
-    Addresses without masks and names of links, in network order: an extension's blob, a comparison of nf_tables and a
-    rewritten header all hold them as they are on the wire.
+    They are addresses without masks, in network order, and names of links. An ebtables extension, a comparison of nf_tables
+    and a header rewrite all store them in this form.
     """
     found = []
     for name, _negated, value in meaning(text):
@@ -236,18 +236,18 @@ def needles(text: str) -> tuple[bytes, ...]:
 
 
 class Owned(t.NamedTuple):
-    """A rule as nf_tables holds it: a number that no other rule of the table ever gets, and its encoding."""
+    """A rule in nf_tables. handle: a number that the kernel never gives to another rule of the table."""
 
     handle: int
     encoding: bytes
 
 
 def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None]:
-    """Which rule of the kernel each listed rule is; None where that is not certain.
+    """The handle of each listed rule; None where the handle is not certain.
 
-    held: rules of the chain that were there both before and after it was listed, in order. Each of them is in the
-        listing, in the same order, perhaps with others between them that came or went meanwhile. A listed rule is certain
-        when the first and the last way to find all of ``held`` in the listing agree on it.
+    current: the rules of the chain that existed both before and after it was listed, in order. The listing contains all of
+        them in the same order, perhaps with other rules between them that were added or deleted meanwhile. A handle is
+        certain if the first and the last way to find all of ``current`` in the listing agree on it.
     """
     handles: list[int | None] = [None] * len(rules)
     sought = [needles(rule.text) for rule in rules]
@@ -261,7 +261,7 @@ def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None
 
 
 def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) -> list[int]:
-    """The first places at which rules of the kernel fit the listing, in order; fewer than ``held`` where they do not."""
+    """The first positions at which the kernel's rules fit the listing, in order; fewer than ``current`` if some do not fit."""
     places: list[int] = []
     position = 0
     for rule in current:
@@ -275,7 +275,7 @@ def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) ->
 
 
 class Removed(t.NamedTuple):
-    """What was taken from a chain: the chain as it was, and which of its rules went."""
+    """Rules that were removed from a chain. rules: the chain before; gone: the positions of the removed rules in it."""
 
     place: Place
     rules: tuple[Rule, ...]
@@ -286,18 +286,18 @@ class Removed(t.NamedTuple):
         return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
 
     def without(self, numbers: t.Collection[int]) -> Removed:
-        """The same, as if these rules had not been there."""
+        """The same removal from a chain that never had the rules at these positions."""
         kept = [number for number in range(len(self.rules)) if number not in numbers]
         gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
         return Removed(self.place, tuple(self.rules[number] for number in kept), gone)
 
 
 class Merge(t.NamedTuple):
-    """A chain with what was taken from it put back.
+    """A chain in which removed rules are restored.
 
-    rules: all of them; added: positions in ``rules`` of those that are put back, in order.
-    present: rules that are there again by somebody else's doing, and are not put back.
-    moved: whether the rest of the chain is no longer what it was, so that a rule's neighbours may be others.
+    rules: the whole chain. added: positions in ``rules`` of the restored rules, in order.
+    present: rules that another program has added again, and that are therefore not restored.
+    moved: whether the other rules have changed since, so that a restored rule may have other neighbours.
     """
 
     rules: tuple[Rule, ...]
@@ -307,7 +307,7 @@ class Merge(t.NamedTuple):
 
 
 def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
-    """Puts each rule behind the nearest rule before it that is still there in order, or first where there is none."""
+    """Inserts each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
     texts, left = [rule.text for rule in now], removed.left
     there, stayed = set(texts), set(left)
     after: dict[int, list[Rule]] = {}
@@ -329,7 +329,7 @@ def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
 
 
 def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
-    """The position behind the next rule with this text; ``start`` where it stands only before."""
+    """The position after the next rule with this text; ``start`` if the rule is only before ``start``."""
     try:
         return texts.index(text, start) + 1
     except ValueError:

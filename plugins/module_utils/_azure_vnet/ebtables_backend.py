@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""ebtables rules in the running kernel: in nf_tables, in the older tables of its own (legacy), or in both at a time.
+"""ebtables rules in the running kernel: in nf_tables, in the legacy tables, or in both.
 
-A tool prints rules, as only it knows the encodings of its version. In nf_tables a rule is then deleted by its handle, which
-no other rule ever gets: whatever another program inserts or deletes meanwhile, no other rule is hit. The legacy kernel only
-takes whole tables, so there one call of the tool fetches a table, edits it and brings it in, under the tool's own lock.
+The rules are listed by a tool, because only the tool knows the encodings of its version. In nf_tables a rule is deleted by its
+handle, which the kernel never gives to another rule: whatever other programs insert or delete meanwhile, no other rule is hit.
+The legacy kernel interface only replaces whole tables, so one call of the tool fetches a table, edits it and replaces it, under
+the tool's own lock.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from .._platform import kernel, process
 from . import ebtables
 from .ebtables import LEGACY, NFT, TABLES, Chains, Merge, Owned, Place, Removed, Rule
 
-TRIES = 20  # looks at a table that another program keeps changing
+TRIES = 20  # attempts on a table that another program keeps changing
 PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
 BRIDGE = "bridge"  # ebtables' family of nf_tables
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
 
 class Take(t.NamedTuple):
-    """Take rules out of a backend's chains, all or none."""
+    """Remove rules from a backend's chains, all or none."""
 
     backend: str
     removed: tuple[Removed, ...]
 
 
 class PutBack(t.NamedTuple):
-    """Put rules back beside their old neighbours, all or none. Those that are there already are left."""
+    """Restore removed rules beside their former neighbours, all or none. Rules that exist already are left."""
 
     backend: str
     removed: tuple[Removed, ...]
@@ -49,7 +50,7 @@ Operation = t.Union[Take, PutBack]
 
 
 class Ebtables:
-    """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+    """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator."""
 
     OPERATIONS = t.get_args(Operation)
 
@@ -57,7 +58,7 @@ class Ebtables:
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
 
     def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[Rule, ...]]:
-        """The rules by chain. A backend that nobody uses has none, and is not woken by looking."""
+        """The rules by chain. An unused backend has none, and reading it loads no kernel module."""
         found: dict[Place, tuple[Rule, ...]] = {}
         for backend in backends:
             found.update(self._backends[backend].read())
@@ -73,7 +74,7 @@ class Ebtables:
 
 
 class _Look(t.NamedTuple):
-    """What a listing showed, and the rules that were there before it was made, by table and handle."""
+    """A listing. before: table and handle of each rule that existed before it was made. chains: the rules that it shows."""
 
     before: frozenset[tuple[str, int]]
     chains: dict[Place, tuple[Rule, ...]]
@@ -83,16 +84,16 @@ class _Nft:
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
-        self._seen: _Look | None = None  # a listing takes longer than all else, and the last one still tells handles
+        self._seen: _Look | None = None  # kept for ``take``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
         self._seen = self._look()
         return self._seen.chains
 
     def _look(self) -> _Look:
-        """Without a rule there is nothing to list, and no process is started.
+        """Lists the rules; starts no process if there are none.
 
-        Raises Failure where a table that has rules is not listed.
+        Raises Failure if the listing lacks a table that has rules.
         """
         before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
         tool = self._tool() if before else None
@@ -100,10 +101,10 @@ class _Nft:
             return _Look(before, {})
         chains = self._list(tool)
         unlisted = {table for table, _handle in before} - {place.table for place in chains}
-        if any(rules for table, rules in self._rules().items() if table in unlisted):  # they are still there
+        if any(rules for table, rules in self._rules().items() if table in unlisted):  # not emptied meanwhile
             raise Failure(
-                f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, as there are rules, and did not."
-                " Nothing was changed. See what it answers, and install package iptables again if that is no listing"
+                f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, where the kernel has rules, and did"
+                f" not. Nothing was changed. Run {tool} by hand, and reinstall package iptables if it prints no rules"
             )
         return _Look(before, chains)
 
@@ -116,8 +117,8 @@ class _Nft:
         tool = process.find("ebtables-nft-save")
         if tool is None:
             self._warn(
-                "Tables of the bridge family have rules, but ebtables-nft-save (package iptables) is not installed: they"
-                " were not looked at."
+                "Tables of the bridge family have rules, but ebtables-nft-save (package iptables) is not installed, so"
+                " these rules were not read. Install the package and run again."
             )
         return tool
 
@@ -132,18 +133,20 @@ class _Nft:
         wanted = _wanted(removed)
         for _try in range(TRIES):
             look, self._seen = self._seen or self._look(), None
-            doomed = self._doomed(wanted, look)
+            doomed = self._to_delete(wanted, look)
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
             if code == 0:
                 return
-            if code not in (errno.ENOENT, errno.ERESTART):  # somebody has deleted one of them meanwhile
+            if code not in (errno.ENOENT, errno.ERESTART):  # another program deleted one of them meanwhile
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
-        raise Failure(f"the rules changed each of {TRIES} times they were looked at; run again when it is quieter")
+        raise Failure(
+            f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often"
+        )
 
-    def _doomed(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
-        """The handles of the rules that are to go; None where one can not be told for certain."""
+    def _to_delete(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
+        """The handles of the wanted rules; None if one of them is not certain."""
         current: dict[Place, list[Owned]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
@@ -168,7 +171,7 @@ class _Nft:
             raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
         missing = _script(_lines(_merged(self.read(), removed)))
         if missing:
-            raise Uncertain(f"ebtables-nft-restore reported success, but these rules are not there: {missing!r}")
+            raise Uncertain(f"ebtables-nft-restore reported success, but these rules are missing: {missing!r}")
 
 
 class _Legacy:
@@ -177,13 +180,13 @@ class _Legacy:
         self._warn = warn
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
-        """Only of tables that hold a rule: asking for another would load its module, or hook it into the bridge's path."""
-        # net/bridge/netfilter/ebtables.c, do_replace_finish(): a table that gets its first rule takes hold of its module.
+        """Reads only tables with rules: listing another would load its module, or hook it into the path of bridged frames."""
+        # net/bridge/netfilter/ebtables.c, do_replace_finish(): with its first rule a table takes a reference on its module.
         used = [table for table in TABLES if kernel.is_used(f"ebtable_{table}")]
         if used and process.find("ebtables-legacy") is None:
             self._warn(
-                f"ebtable_{used[0]} is in use, but ebtables-legacy (package ebtables) is not installed: the rules of this"
-                " backend were not looked at."
+                f"ebtable_{used[0]} is in use, but ebtables-legacy (package ebtables) is not installed, so the rules of"
+                " this backend were not read. Install the package and run again."
             )
             return {}
         found: dict[Place, tuple[Rule, ...]] = {}
@@ -192,7 +195,7 @@ class _Legacy:
         return found
 
     def _list(self, table: str) -> dict[Place, tuple[Rule, ...]]:
-        # Not by ebtables-legacy-save: where alternatives have it so, that runs the ebtables of nf_tables.
+        # Not by ebtables-legacy-save, which runs the ebtables of nf_tables if the alternatives say so.
         tool = process.find("ebtables-legacy")
         if tool is None:
             raise Failure("ebtables-legacy (package ebtables) is not installed")
@@ -201,7 +204,7 @@ class _Legacy:
             raise Failure(f"ebtables-legacy could not list table {table}: {done.stderr.strip() or done.rc}")
         chains = ebtables.from_save(LEGACY, done.stdout)
         if not chains:
-            raise Failure(f"ebtables-legacy should list table {table}, and answered {done.stdout[:80]!r}")
+            raise Failure(f"ebtables-legacy should list table {table}, but answered {done.stdout[:80]!r}")
         return chains
 
     def take(self, removed: t.Sequence[Removed]) -> None:
@@ -233,13 +236,13 @@ class _Legacy:
                 except Failure as failure:
                     if number == 0:
                         raise
-                    raise Uncertain(str(failure)) from failure  # the tables before it are done
+                    raise Uncertain(str(failure)) from failure  # earlier tables are edited already
 
     def _replace(self, table: str, edits: t.Callable[[str, Chains], list[str]]) -> None:
-        """A program that does not take the lock may change the table meanwhile: then it is looked at once more.
+        """Edits a table, and tries again if a program that does not take the lock has changed it meanwhile.
 
-        The tool fetches the table, edits it and brings it in, some milliseconds. The kernel refuses a table that was made
-        of another number of rules; what leaves their number as it is meanwhile is lost.
+        The tool takes some milliseconds to fetch, edit and replace the table. The kernel refuses the new table if the number
+        of rules has changed since. A change by another program that leaves the number as it is gets lost.
         """
         said = ""
         for _try in range(TRIES):
@@ -250,12 +253,12 @@ class _Legacy:
             if done.rc == 0 and not edits(table, self._list(table)):
                 return
             said = done.stderr.strip() or (str(done.rc) if done.rc else "it reported success, but changed nothing")
-        raise Failure(f"ebtables-legacy-restore refused the changes of table {table} {TRIES} times: {said}")
+        raise Failure(f"ebtables-legacy-restore refused the changes to table {table} {TRIES} times: {said}")
 
 
 @contextlib.contextmanager
 def _lock() -> t.Iterator[None]:
-    """The lock that ``ebtables-legacy --concurrent`` takes; where its folder is missing, nobody can."""
+    """Holds the lock of ``ebtables-legacy --concurrent``. Without the lock's folder no program can take it."""
     if not os.path.isdir(os.path.dirname(LOCK)):
         yield
         return
@@ -275,8 +278,8 @@ def _take(descriptor: int, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise Failure(
-                    f"{LOCK}, the lock of ebtables-legacy, was held by another program for {PATIENCE:g} s. Wait for its end, or"
-                    " end it, then run again"
+                    f"{LOCK}, the lock of ebtables-legacy, was held by another program for {PATIENCE:g} s. Wait until that"
+                    " program ends, or stop it, then run again"
                 ) from None
             time.sleep(PAUSE)
 
@@ -290,7 +293,7 @@ def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
-    """By table; each rule finds those before it in place already."""
+    """Lines that insert the added rules, by table. Each position counts the rules that earlier lines insert."""
     lines: dict[str, list[str]] = {}
     for place, merge in merges.items():
         for position in merge.added:
@@ -305,7 +308,7 @@ def _script(lines: t.Mapping[str, t.Sequence[str]]) -> str:
 
 
 def _restore(run: process.Runner, program: str, script: str) -> process.Completed:
-    """program: with its package, for the operator."""
+    """program: its name, followed by its package for the operator."""
     tool = process.find(program.split()[0])
     if tool is None:
         raise Failure(f"{program} is not installed")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The edges of the system by which azure-vnet's leftovers go and come back."""
+"""The backends that remove and restore azure-vnet's leftovers."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Where azure-vnet is not a thing of the past, there are no leftovers."""
+"""Refusals for a node where azure-vnet or its monitor is still at work."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from .._core.errors import Refusal
 
 
 class AnotherCni:
-    """Another CNI must be in charge of pods to come."""
+    """Refuses if azure-vnet would set up the next pod."""
 
     def inspect(self) -> t.Iterable[str]:
         active = [(path, found.content) for path, found in cni_backend.configurations().items() if not found.is_inert]
         if active and active[0][1].is_there:
             raise Refusal(
-                f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names it."
-                " Nothing was changed. Bring the other CNI's configuration in place before it, as 05-cilium.conflist"
+                f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names"
+                " azure-vnet. Nothing was changed. Install another CNI's configuration under a name that sorts before it, such as"
+                " 05-cilium.conflist"
             )
         return ()
 
 
 class NoMonitor:
-    """Nobody may be at work who holds the rules at what the state file says.
+    """Refuses if a monitor restores azure-vnet's rules from its state file.
 
-    azure-cnimonitor puts back what it misses every ten seconds; and where the state file has gone it deletes every rule,
-    those of living pods as well (network/monitor_linux.go, AddStateRulesToMap).
+    azure-cnimonitor restores missing rules every ten seconds. Without the state file it deletes every rule, those of live pods
+    included (network/monitor_linux.go, AddStateRulesToMap).
     """
 
     def inspect(self) -> t.Iterable[str]:
         for number, name in cni_backend.monitors().items():
             raise Refusal(
                 f"{name} runs here (process {number}) and restores azure-vnet's rules from its state file. Nothing was changed."
-                " Delete the DaemonSet azure-cni-networkmonitor, or stop what else runs it, first"
+                " Delete the DaemonSet azure-cni-networkmonitor, or stop the process if something else runs it, then run again"
             )
         return ()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What azure-vnet leaves on a node, and the evidence by which a leftover is told from what still serves a pod.
+"""What azure-vnet leaves on a node, and the evidence that tells leftovers from objects that still serve a pod.
 
 From the sources of Azure/azure-container-networking: ebtables/ebtables.go, network/bridge_networkclient_linux.go,
 network/bridge_endpointclient_linux.go, network/manager.go, platform/os_linux.go.
@@ -34,13 +34,13 @@ STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{11}")
-VIRTUAL_MAC = "12:34:56:78:9a:bc"  # of tunnel mode: no interface has it
+VIRTUAL_MAC = "12:34:56:78:9a:bc"  # used in tunnel mode; no interface has it
 SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, section 2.7.1
 NODE_LOCAL_DNS = "169.254.20.10"  # ipsToRouteViaHost of the configurations that AKS ships
 
 
 class Verdict(t.NamedTuple):
-    """What becomes of a rule, a neighbour or a route, and why."""
+    """Whether to remove or keep a rule, a neighbour or a route, and why. verb: REMOVE, KEEP or DOUBTFUL (kept as well)."""
 
     verb: str
     reason: str
@@ -53,11 +53,11 @@ class Verdict(t.NamedTuple):
         return f"doubtful: {self.reason}" if self.verb == DOUBTFUL else self.reason
 
 
-# What azure-vnet writes down
+# azure-vnet's state file
 
 
 class Endpoint(t.NamedTuple):
-    """A pod's interface as azure-vnet wrote it down. host_link: its other end on the node."""
+    """A pod's interface in the state file. host_link: the node's end of the pod's link."""
 
     address: str
     mac: str
@@ -66,14 +66,14 @@ class Endpoint(t.NamedTuple):
 
 
 class Nic(t.NamedTuple):
-    """An interface of the node that azure-vnet made its own."""
+    """A network interface of the node that azure-vnet uses as its external interface."""
 
     name: str
     mac: str = ""
 
 
 class State(t.NamedTuple):
-    """What can be understood of a state file. trouble: why not more of it, as the end of the sentence "the file ..."."""
+    """The readable part of a state file. trouble: why it is not all, as the end of the sentence "the file ..."."""
 
     endpoints: tuple[Endpoint, ...] = ()
     nics: tuple[Nic, ...] = ()
@@ -83,11 +83,11 @@ class State(t.NamedTuple):
 
 
 def state_from(text: str) -> State:
-    """Whatever the file holds, this is no exception: an entry counts where its address and its MAC can be read."""
+    """Parses a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return State(trouble=f"is no JSON ({error})")
+        return State(trouble=f"is not JSON ({error})")
     links = _dict(_dict(_dict(found).get("Network")).get("ExternalInterfaces"))
     if not links:
         return State(trouble="has no Network.ExternalInterfaces")
@@ -143,7 +143,7 @@ def _decoded(value: object) -> bytes:
 
 
 def _mac(value: object) -> str:
-    """Go writes bytes as base64."""
+    """A MAC address from base64, the form in which Go writes bytes; empty if it is not one."""
     packed = _decoded(value)
     return packed.hex(":") if len(packed) == 6 and any(packed) else ""
 
@@ -155,11 +155,11 @@ def _address(value: object) -> str:
         return ""
 
 
-# Its rules, by shape
+# Shapes of azure-vnet's rules
 
 
 class Shape(t.NamedTuple):
-    """A rule that looks like one of azure-vnet's. kind: a key of KINDS; the rest is what the rule says."""
+    """A rule that looks like one of azure-vnet's. kind: as in TEMPLATES; the other fields are values from the rule."""
 
     kind: str
     address: str = ""
@@ -169,7 +169,7 @@ class Shape(t.NamedTuple):
 
 
 POD_KINDS = ("ARP reply", "pod")
-# Kind, table, chain, rule with placeholders. In tunnel mode a pod's ARP reply names VIRTUAL_MAC.
+# Kind, table, chain, rule with placeholders. In tunnel mode the ARP reply rule of a pod names VIRTUAL_MAC.
 TEMPLATES = (
     ("ARP reply", "nat", "PREROUTING", "-p ARP --arp-op Request --arp-ip-dst {address} -j arpreply --arpreply-mac {mac}"),
     ("pod", "nat", "PREROUTING", "-p IPv4 -i {link} --ip-dst {address} -j dnat --to-dst {mac}"),
@@ -208,7 +208,7 @@ _SHAPES = _by_keys()
 
 
 def shape_of(place: Place, rule: Rule) -> Shape | None:
-    """None for a rule that azure-vnet does not write."""
+    """The shape of a rule; None if azure-vnet writes no such rule."""
     return _shape_of(place.table, place.chain, rule.text)
 
 
@@ -224,7 +224,7 @@ def _shape_of(table: str, chain: str, text: str) -> Shape | None:
 
 
 def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
-    """None where what stands for an address is a subnet, or what stands for a MAC is none."""
+    """None if the address is a subnet, or the MAC is not a MAC address."""
     if "address" in slots:
         try:
             address, length = ebtables.prefix(slots["address"])
@@ -242,14 +242,14 @@ def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
 
 
 class Evidence(t.NamedTuple):
-    """All that is known of a node when its leftovers are judged.
+    """The facts by which rules, neighbours and routes of a node are judged.
 
-    states: what state files say, today's and those of the backup. former: addresses and MACs of pods whose rules earlier
-        runs removed. configurations: CNI configurations of azure-vnet, wherever they are kept.
-    interfaces: live ones of all network namespaces that could be read; is_readable: whether these were all there are.
-    bridges: azure-vnet's that are there; ports: the links in them.
-    host_routes: address -> links that a route to it alone names.
-    addresses: prefixes that the operator says are someone else's now.
+    states: state files of the node and of the backup. former: address and MAC of each pod whose rules earlier runs removed.
+    configurations: CNI configurations of the node and of the backup.
+    interfaces: live interfaces of all readable network namespaces; is_readable: whether all namespaces could be read.
+    bridges: azure-vnet's existing bridges; ports: the links in them.
+    host_routes: address -> links of the routes to this address alone.
+    addresses: prefixes that no longer belong to azure-vnet's pods, by the operator's word.
     """
 
     states: tuple[State, ...] = ()
@@ -265,9 +265,10 @@ class Evidence(t.NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all pods are among the interfaces: none was unreadable, and each of azure-vnet's links has its other end.
+        """Whether the interfaces include those of all pods.
 
-        In a container that sees the node's network and not its processes, namespaces are missing that nobody knows of.
+        All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
+        A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
         ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
         own = [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
@@ -275,9 +276,9 @@ class Evidence(t.NamedTuple):
 
 
 class Judge:
-    """Says of each rule, neighbour and route whether it is a leftover. Pure: it knows the evidence and nothing else.
+    """Decides whether rules, neighbours and routes are leftovers. Pure: it uses only the evidence.
 
-    chains: the rules of the node, as what one rule says of a pod helps to understand another.
+    chains: all rules of the node, because one rule about a pod helps to judge another.
     """
 
     def __init__(self, evidence: Evidence, chains: ebtables.Chains) -> None:
@@ -313,7 +314,7 @@ class Judge:
         self._pods = self._judge_pods()
 
     def _known_nics(self) -> dict[str, set[str]]:
-        """Links that azure-vnet bridged, by name, with the MACs that they have or had."""
+        """Network interfaces that azure-vnet put into its bridge: name -> MACs that they have or had."""
         written = [nic for state in self._evidence.states for nic in state.nics]
         ports = [name for name in self._evidence.ports if not HOST_LINK.fullmatch(name) and not name.startswith("veth")]
         nics: dict[str, set[str]] = {}
@@ -323,7 +324,7 @@ class Judge:
         return nics
 
     def _foreign_links(self) -> dict[str, str]:
-        """Addresses that the node reaches by a link which is neither azure-vnet's nor a NIC, and that link."""
+        """Address -> link, for addresses that the node reaches by a link other than azure-vnet's and those that it bridged."""
         evidence = self._evidence
         azure = {*evidence.bridges, *evidence.ports, *self._nics, "lo"}
         found = {one.address: one.link for one in evidence.neighbours if one.mac and one.link not in azure}
@@ -335,20 +336,20 @@ class Judge:
         return neighbour.is_permanent and neighbour.link in self._evidence.bridges
 
     def _judge_pods(self) -> dict[str, list[str]]:
-        """Addresses of azure-vnet's pods by verdict, and what leads to one: what the rules for the whole node are there for."""
+        """Addresses of azure-vnet's pods by verdict, and their links in a bridge as kept. Rules for the whole node serve them."""
         found: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
         shapes = (one for one in self._shapes.values() if one.kind in POD_KINDS and not self._is_nodes_own(one))
         pairs = {(one.address, one.mac) for one in shapes}
         pairs |= {(address, one.mac) for address, listed in self._endpoints.items() for one in listed}
         for address, mac in sorted(pairs):
             verb = self._pod(address, mac).verb
-            if verb != DOUBTFUL or address in self._owners:  # whom nobody can be, need not be served
+            if verb != DOUBTFUL or address in self._owners:  # a doubtful address that no interface has needs no rules
                 found[verb].append(address)
         found[KEEP] += [link for link in sorted(self._evidence.ports) if HOST_LINK.fullmatch(link)]
         return found
 
     def rule(self, place: Place, rule: Rule) -> Verdict | None:
-        """None for a rule that azure-vnet does not write."""
+        """The verdict on a rule; None if azure-vnet writes no such rule."""
         shape = self._shapes.get((place, rule.text))
         if shape is None:
             return None
@@ -357,38 +358,38 @@ class Judge:
         return self._node(shape)
 
     def neighbour(self, neighbour: Neighbour) -> Verdict:
-        """Of an entry on one of azure-vnet's bridges."""
+        """The verdict on a neighbour on one of azure-vnet's bridges."""
         return self._address(neighbour.address, self._macs(neighbour.address, neighbour.mac), self._pairs)
 
     def route(self, address: str, link: str) -> Verdict:
-        """Of a route to one address by a link of azure-vnet's."""
+        """The verdict on a route to one address by a link of azure-vnet's."""
         macs = self._macs(address, "")
         if HOST_LINK.fullmatch(link) and address in self._owners and address not in self._foreign:
             return Verdict(KEEP, f"{self._owners[address][0]} has the address")
         return self._address(address, macs, self._pairs)
 
     def _is_nodes_own(self, shape: Shape) -> bool:
-        """Whether a node that answers for this address does so for its own."""
+        """Whether the rule is for an address of the node itself, not of a pod."""
         own = [one for one in self._owners.get(shape.address, ()) if not one.namespace]
         return any(shape.mac == one.mac or shape.mac in self._macs_of_nics for one in own)
 
     def _pod(self, address: str, mac: str) -> Verdict:
-        """Two rules, and the rules for the whole node, ask about each pod."""
+        """Cached, because two rules and the rules for the whole node depend on each pod."""
         if (address, mac) not in self._verdicts:
             self._verdicts[address, mac] = self._address(address, self._macs(address, mac), self._bridged)
         return self._verdicts[address, mac]
 
     def _macs(self, address: str, mac: str) -> frozenset[str]:
-        """The MACs that the pod at an address may have, where a rule, a neighbour or a route tells none."""
+        """``mac`` if it is a real one; otherwise all MACs that azure-vnet may have given the pod at this address."""
         if mac not in ("", VIRTUAL_MAC):
             return frozenset((mac,))
         written = {one.mac for one in self._endpoints.get(address, ())}
         return frozenset(written | self._told.get(address, set())) - {VIRTUAL_MAC}
 
     def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> Verdict:
-        """Whether what leads to a pod at this address, with one of these MACs, leads to nobody.
+        """The verdict on an object that leads to a pod at this address with one of these MACs.
 
-        traces: addresses and MACs that something else of azure-vnet's tells together.
+        traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
         owners = self._owners.get(address, [])
         serving = [one for one in owners if one.mac in macs]
@@ -399,29 +400,31 @@ class Judge:
         if address in self._foreign:
             return Verdict(REMOVE, f"the node reaches the address by {self._foreign[address]} now")
         if self._is_listed(address):
-            return Verdict(REMOVE, "the address is in addresses")
+            return Verdict(REMOVE, "option addresses contains the address")
         living = sorted(macs & self._by_mac.keys())
         if living:
             return Verdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
         if owners:
-            return Verdict(DOUBTFUL, f"{owners[0]} has the address, and nothing tells which MAC azure-vnet gave it")
+            return Verdict(DOUBTFUL, f"{owners[0]} has the address, and the MAC that azure-vnet gave it is unknown")
         known = [one for one in self._endpoints.get(address, ()) if one.mac in macs]
         if known:
             return self._recorded(known)
         if any((address, mac) in traces for mac in macs):
             return self._unless_hidden(
-                f"azure-vnet set up a pod with the MAC {min(macs)} there, and no interface has it"
+                f"azure-vnet set up a pod with the MAC {min(macs)} at the address, and no interface has that MAC"
             )
         if macs:
-            return Verdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and nothing tells whose the address is")
-        return Verdict(DOUBTFUL, "nothing tells whose the address is")
+            return Verdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and the owner of the address is unknown")
+        return Verdict(DOUBTFUL, "the owner of the address is unknown")
 
     def _recorded(self, endpoints: t.Sequence[Endpoint]) -> Verdict:
         for one in endpoints:
             if one.host_link in self._own:
-                return Verdict(KEEP, f"{one.host_link}, the node's end of {one.pod}'s link, is there")
+                return Verdict(KEEP, f"{one.host_link}, the node's end of {one.pod}'s link, exists")
         one = endpoints[0]
-        return self._unless_hidden(f"azure-vnet's state has {one.pod} there, and no interface has its MAC {one.mac}")
+        return self._unless_hidden(
+            f"azure-vnet's state file has {one.pod} at the address, and no interface has its MAC {one.mac}"
+        )
 
     def _unless_hidden(self, reason: str) -> Verdict:
         if self._is_whole:
@@ -436,14 +439,16 @@ class Judge:
         )
 
     def _node(self, shape: Shape) -> Verdict:
-        """Of a rule for the whole node: it goes with the last of azure-vnet's pods."""
+        """The verdict on a rule for the whole node, which is removed with the last of azure-vnet's pods."""
         if not self._is_azures(shape):
-            return Verdict(DOUBTFUL, "it has the shape of azure-vnet's, but nothing tells that it is not another's")
+            return Verdict(DOUBTFUL, "it looks like a rule of azure-vnet, but may belong to another program")
         living, unsure = self._pods[KEEP], self._pods[DOUBTFUL]
         if living:
-            return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} lives")
+            return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
         if unsure:
-            return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and nothing tells whether azure-vnet's pod lives")
+            return Verdict(
+                DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists"
+            )
         if not self._is_whole:
             return Verdict(DOUBTFUL, "not all network namespaces could be read")
         return Verdict(REMOVE, "no pod of azure-vnet is left")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What azure-vnet left on the node, and what would bring it back."""
+"""Removes azure-vnet's leftovers, and the files from which azure-vnet would restore them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .leftovers import Evidence, Judge, Verdict
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 
 
-class Wish(t.NamedTuple):
-    """The module's options. backends: those that are to be looked at."""
+class Selection(t.NamedTuple):
+    """The module's options. backends: the ebtables backends to read."""
 
     addresses: tuple[Prefix, ...] = ()
     backends: tuple[str, ...] = ebtables.BACKENDS
@@ -41,9 +41,9 @@ class Wish(t.NamedTuple):
 
 
 class Observed(t.NamedTuple):
-    """files: those of azure-vnet's that would bring its rules back, by path. routes: with their protocols.
+    """files: by path, azure-vnet's files from which it would restore its rules. routes: each with its protocol.
 
-    troubles: files that could not be understood, each a sentence.
+    troubles: a sentence about each file that is not wholly readable.
     """
 
     chains: ebtables.Chains
@@ -55,7 +55,7 @@ class Observed(t.NamedTuple):
 
 
 class Judged(t.NamedTuple):
-    """A rule of azure-vnet's, by its place and number in the chain."""
+    """A rule with a shape of azure-vnet's. number: its position in the chain."""
 
     place: Place
     number: int
@@ -67,7 +67,7 @@ class Judged(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """What was found of azure-vnet's rules, and what is removed of the others. troubles: as observed."""
+    """rules: all that have a shape of azure-vnet's. neighbours, routes: only those to remove. troubles: as observed."""
 
     rules: tuple[Judged, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -76,13 +76,13 @@ class Findings(t.NamedTuple):
 
 
 class AzureVnetLeftovers:
-    """Holds the node free of leftovers; what is removed is kept in a backup. Reports the findings."""
+    """Ensures that the node has no leftovers. Removed objects are kept in a backup. The plan's report is Findings."""
 
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverBackends, desired: Wish, kept: BackupFile) -> None:
-        self._backends = edges
+    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile) -> None:
+        self._backends = backends
         self._desired = desired
         self._backup = kept
 
@@ -99,15 +99,17 @@ class AzureVnetLeftovers:
         for path, one in found.items():
             if one is not None and not isinstance(one, files.Content):
                 raise Refusal(
-                    f"{path} is no regular file, so that it can not be moved away, and azure-vnet could write its rules again by"
-                    " it. Nothing was changed. Put what it leads to in its place, or remove it"
+                    f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
+                    " from it. Nothing was changed. Remove it, or replace a symbolic link by the file that it points to"
                 )
         present = {path: content for path, content in found.items() if isinstance(content, files.Content)}
         moved = [one for run in kept.runs for one in run.files]
         texts = [(path, one.text) for path, one in present.items()] + [(one.path, one.text) for one in moved]
         states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
         troubles = tuple(
-            f"{path} {state.trouble}: that part of it is no evidence." for path, state in states if state.trouble
+            f"{path} {state.trouble}. The unreadable part is not used as evidence."
+            for path, state in states
+            if state.trouble
         )
         configurations = [one.content for one in configured.values()] + [
             cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
@@ -148,8 +150,8 @@ class AzureVnetLeftovers:
         judge = Judge(observed.evidence, observed.chains)
         judged = tuple(_judged(judge, observed.chains))
         removed = tuple(_removed(judged, observed.chains))
-        neighbours = tuple(self._doomed_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
-        routes = tuple(self._doomed_routes(judge, observed)) if self._desired.routes else ()
+        neighbours = tuple(self._stale_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
+        routes = tuple(self._stale_routes(judge, observed)) if self._desired.routes else ()
         moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
         run = Run(removed, moved, neighbours, routes)
         findings = Findings(judged, neighbours, routes, observed.troubles)
@@ -157,12 +159,12 @@ class AzureVnetLeftovers:
             return Plan(report=findings)
         return Plan(tuple(self._steps(observed, run)), _shown(run), report=findings)
 
-    def _doomed_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
+    def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
             if neighbour.link in evidence.bridges and judge.neighbour(neighbour).is_leftover:
                 yield neighbour
 
-    def _doomed_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
+    def _stale_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
             if route.address and not route.unread and route.table == MAIN_TABLE and len(route.links) == 1:
                 (link,) = route.links
@@ -171,7 +173,7 @@ class AzureVnetLeftovers:
                     yield route, protocol
 
     def _steps(self, observed: Observed, run: Run) -> t.Iterator[Step]:
-        """What would bring the rules back goes first; and all that goes is in the backup before."""
+        """The backup is written before anything is removed. The files go first: azure-vnet would restore rules from them."""
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         yield from self._backup.steps(observed.backup, (*observed.backup.runs, run))
@@ -197,7 +199,7 @@ class AzureVnetLeftovers:
 def netlink_changes(
     verb: str, neighbours: t.Sequence[Neighbour], routes: t.Sequence[tuple[Route, int]]
 ) -> t.Iterator[tuple[str, int, tuple[Change, ...]]]:
-    """What is changed, the protocol, and the changes: neighbours first, then the routes of each protocol."""
+    """Summary, protocol and changes of each batch: first the neighbours, then the routes of each protocol."""
     if neighbours:
         yield f"{len(neighbours)} neighbours", 0, tuple(Change(verb, one) for one in neighbours)
     for protocol in sorted({protocol for _route, protocol in routes}):
@@ -206,7 +208,7 @@ def netlink_changes(
 
 
 def _former(run: Run) -> t.Iterator[tuple[str, str]]:
-    """Addresses and MACs of pods whose rules the run removed."""
+    """Address and MAC of each pod whose rules the run removed."""
     for one in run.removed:
         for number in one.gone:
             shape = leftovers.shape_of(one.place, one.rules[number])

@@ -14,7 +14,7 @@ import typing as t
 from .._core.errors import Failure
 from .._platform import process
 
-TOLD = "/run/systemd/resolve/netif"
+TOLD = "/run/systemd/resolve/netif"  # one file for each link whose DNS was set at run time
 RUNNING = "/run/systemd/resolve/resolv.conf"  # resolved writes it when it starts
 
 PATIENCE, PAUSE = 2.0, 0.1  # seconds
@@ -26,14 +26,14 @@ class Dns(t.NamedTuple):
 
 
 class Set(t.NamedTuple):
-    """Have a link use these and no others; an empty ``dns`` gives it back what its network daemon says."""
+    """Set a link's DNS to exactly this. An empty ``dns`` reverts the link to the DNS of its network daemon."""
 
     link: str
     dns: Dns
 
 
 class Resolved:
-    """The edge."""
+    """Reads and sets the DNS of links by resolvectl."""
 
     OPERATIONS = (Set,)
 
@@ -41,26 +41,26 @@ class Resolved:
         self._run = run
 
     def read(self, link: str) -> Dns:
-        """Empty where resolved does not run or knows nothing of the link. Starts programs that only ask."""
+        """The link's DNS; empty if resolved does not run or has none for the link. Starts only programs that read."""
         program = process.find("resolvectl")
         if program is None or not os.path.exists(RUNNING):
             return Dns()
         return Dns(*(self._ask(program, what, link) for what in ("dns", "domain")))
 
     def _ask(self, program: str, what: str, link: str) -> tuple[str, ...]:
-        """The line is ``Link 3 (azure0): 168.63.129.16``."""
+        """The words after the colon of a line such as ``Link 3 (azure0): 168.63.129.16``."""
         done = self._run([program, what, link], None)
         _link, _colon, words = done.stdout.partition("): ")
         return tuple(words.split()) if done.rc == 0 else ()
 
     def is_told(self, index: int) -> bool:
-        """Whether somebody has set the link's DNS at run time; resolved keeps that over a restart, in a file for each link."""
+        """Whether the link's DNS was set at run time. resolved keeps such a setting across its restarts, in a file."""
         return os.path.exists(f"{TOLD}/{index}")
 
     def perform(self, operation: Set) -> None:
-        """Raises Failure with what resolvectl said.
+        """Raises Failure with what resolvectl printed.
 
-        resolved may not have heard yet of a link that has just been made, or that has just come out of a bridge.
+        Tries for PATIENCE seconds: resolved may not know yet of a link that was just created, or that just left a bridge.
         """
         program, (link, dns) = process.find("resolvectl") or "resolvectl", operation
         commands = [["dns", link, *dns.servers], ["domain", link, *(dns.domains or ("",))]]
@@ -71,11 +71,11 @@ class Resolved:
             if not trouble and dns in (Dns(), self.read(link)):
                 return
             if time.monotonic() > deadline:
-                raise Failure(f"resolvectl could not set the DNS of {link}: {trouble or 'it is not kept'}")
+                raise Failure(f"resolvectl could not set the DNS of {link}: {trouble or 'the setting was not kept'}")
             time.sleep(PAUSE)
 
     def verify(self, operation: Set) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend."""
+        """A sentence for each difference from what the operation should have left; see rollback_program.Backend."""
         if operation.dns in (Dns(), self.read(operation.link)):
             return []
         return [f"the DNS of {operation.link} is not as it was"]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What earlier runs removed, put back."""
+"""Restores what earlier runs removed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers_resource import netlink_changes
 
-STALE = 0x04  # include/uapi/linux/neighbour.h: to be asked for before it is used for long
+STALE = 0x04  # include/uapi/linux/neighbour.h, NUD_STALE: the kernel verifies the neighbour when it uses it
 
 
 class Observed(t.NamedTuple):
-    """files: what stands where a file was moved from. routes: with their protocols. links: names of those that are there."""
+    """files: the current content of each moved file's path. routes: each with its protocol. links: names of the node's links."""
 
     chains: ebtables.Chains
     files: t.Mapping[str, files.Found | None]
@@ -37,7 +37,7 @@ class Observed(t.NamedTuple):
 
 
 class Back(t.NamedTuple):
-    """What a plan puts back. rules: with their chains; removed: newest run first; differences: what can not be as it was."""
+    """What a plan restores. rules: each with its chain. removed: newest run first. differences: what cannot be as it was."""
 
     rules: tuple[tuple[Place, str], ...] = ()
     removed: tuple[Removed, ...] = ()
@@ -48,16 +48,16 @@ class Back(t.NamedTuple):
 
 
 class RestoredLeftovers:
-    """Holds the node at what it was before the backup's runs, the last one undone first; the backup is used up.
+    """Ensures that the node is as it was before the backup's runs, and that the backup is removed.
 
-    Reports what is put back.
+    The last run is undone first. The plan's report is Back.
     """
 
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, edges: LeftoverBackends, kept: BackupFile) -> None:
-        self._backends = edges
+    def __init__(self, backends: LeftoverBackends, kept: BackupFile) -> None:
+        self._backends = backends
         self._backup = kept
 
     def observe(self) -> Observed:
@@ -86,13 +86,13 @@ class RestoredLeftovers:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         for one in back.removed:
             backend, place = one.place.backend, one.place
-            yield Step(f"put {len(one.gone)} rules back into {place}", PutBack(backend, (one,)), Take(backend, (one,)))
+            yield Step(f"restore {len(one.gone)} rules in {place}", PutBack(backend, (one,)), Take(backend, (one,)))
         for summary, protocol, changes in netlink_changes(ADD, back.neighbours, back.routes):
             undo = tuple(change.inverse() for change in changes)
-            yield Step(f"put {summary} back", Apply(protocol, changes), Apply(protocol, undo))
+            yield Step(f"restore {summary}", Apply(protocol, changes), Apply(protocol, undo))
         for file in back.files:
             content = files.Content(file.text, file.mode, file.owner)
-            yield Step(f"put {file.path} back", files.Put(file.path, content), files.Remove(file.path))
+            yield Step(f"restore {file.path}", files.Put(file.path, content), files.Remove(file.path))
         yield from self._backup.steps(observed.backup, ())
 
     @property
@@ -111,7 +111,7 @@ def _back(observed: Observed) -> Back:
 def _rules(
     runs: backup.Runs, chains: ebtables.Chains
 ) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], list[str]]:
-    """Run by run upon what the later ones leave. Of several runs that removed the same rule, the oldest tells its place."""
+    """Undoes the newest run first. If several runs removed the same rule, the oldest determines its position."""
     now: dict[Place, tuple[Rule, ...]] = dict(chains)
     oldest: dict[tuple[Place, str], Removed] = {
         (one.place, one.rules[number].text): one for run in runs for one in run.removed for number in one.gone
@@ -124,9 +124,9 @@ def _rules(
         merge = ebtables.put_back(now.get(one.place, ()), one)
         now[one.place] = merge.rules
         rules += [(one.place, merge.rules[position].text) for position in merge.added]
-        differences += [f"{one.place}: {text} is there already" for text in merge.present]
+        differences += [f"{one.place}: {text} exists already" for text in merge.present]
         if merge.moved:
-            differences.append(f"{one.place}: other rules came, went or moved since, so that neighbours may be others")
+            differences.append(f"{one.place}: other rules were added, removed or moved since, so the order may differ")
         missing = frozenset(number for number in one.gone if one.rules[number].text not in merge.present)
         if missing:
             removed.append(one._replace(gone=missing))
@@ -134,10 +134,10 @@ def _rules(
 
 
 def _files(runs: backup.Runs, found: t.Mapping[str, files.Found | None]) -> tuple[tuple[File, ...], list[str]]:
-    """Of several runs that moved the same file, the oldest had the first."""
+    """If several runs moved the same file, the oldest run has the original."""
     moved: dict[str, File] = {one.path: one for run in runs for one in run.files}
     differences = [
-        f"{path}: something else is there now, and stays"
+        f"{path}: something else exists there now, and is left"
         for path, one in moved.items()
         if found[path] is not None and found[path] != files.Content(one.text, one.mode, one.owner)
     ]

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The files that a unit of ours loads at boot: where the option ``path`` wants them, and wherever earlier runs have put them.
+"""The files that a unit of this collection loads at boot: at the option ``path``, and at the paths of earlier runs.
 
-The unit names what it loads, and while nothing moves that is the only memory of it. A run that brings, moves or removes the
-files first writes a record beside the unit. It names each path that the run is about, and goes with the last step: whichever
-of the steps between was the last of a killed run, the next one knows where to look.
+The unit names the file that it loads; while nothing moves, no other record of the path is needed. A run that places, moves or
+removes the files first writes a record beside the unit. The record names each path that the run may change, and is removed by
+the last step. So the next run knows where to look, at whichever step a run was killed.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .._platform import files, managed_files
 from .._platform.managed_files import HEADING, Entry, ManagedFiles
 from . import boot_unit, units
 
-NOTE = "# A run moves or removes what lies here. If it was killed, the next run for this unit completes that.\n"
+NOTE = "# A run changes the files at these paths. If it was killed, the next run for this unit completes the change.\n"
 
 
 def program(path: str) -> str:
-    """Where the program stands that goes with a file."""
+    """The path of the boot program that belongs to the file at ``path``."""
     return f"{path}.pyz"
 
 
-# Where systemd and its helpers take each file for their own.
+# Folders in which systemd and its helpers take each file for their own.
 SYSTEMDS = ("/etc/systemd/system", "/etc/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
 
 
 def record(unit: str) -> str:
-    """Where the record stands; systemd passes over the name, which is no unit's."""
+    """The path of the record. systemd ignores the file, because its name is not that of a unit."""
     return f"{units.path_of(unit)}.files"
 
 
 def option(given: str, is_present: bool) -> str:
-    """What the option ``path`` gives. Raises Invalid.
+    """The value of the option ``path``. Raises Invalid.
 
-    is_present: False for a state that removes what is ours there: a former version may have put it where nothing may come now.
+    is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
     """
     path = names.path("path", given)
     if is_present:
@@ -50,16 +50,19 @@ def option(given: str, is_present: bool) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raises Invalid for a path among systemd's own files, and for one in /run, where our records are as well."""
+    """Raises Invalid for a path in a folder of systemd, and for one in /run, where records of the collection are as well."""
     if names.is_in_run(path):
         raise Invalid("path", path, "outside /run, which a boot empties")
     for folder in SYSTEMDS:
         if path.startswith(f"{folder}/"):
-            raise Invalid("path", path, f"outside {folder}, where systemd keeps its own")
+            raise Invalid("path", path, f"outside {folder}, where systemd keeps its own files")
 
 
 def loaded_path(backend: files.Files, unit: str) -> str:
-    """What our unit loads as it stands on the node: it is ours, whatever is in it. Empty where it loads nothing."""
+    """The path that the unit on the node loads; empty if it loads none, or is not a unit of this collection.
+
+    The file there is the collection's, whatever it contains.
+    """
     found = backend.read(units.path_of(unit))
     if isinstance(found, files.Content) and found.text.startswith(HEADING):
         return boot_unit.loaded_path(found.text)
@@ -67,7 +70,10 @@ def loaded_path(backend: files.Files, unit: str) -> str:
 
 
 class Known(t.NamedTuple):
-    """What the unit loads, and what the record names. ``record``: None where there is none and none is needed."""
+    """loaded: the path that the unit loads. recorded: the paths in the record.
+
+    record: the record's file as observed; None if there is none and none is needed.
+    """
 
     loaded: str
     recorded: frozenset[str] = frozenset()
@@ -75,18 +81,16 @@ class Known(t.NamedTuple):
 
 
 class Observed(t.NamedTuple):
-    """What is known of the paths, and the files of each path that the stage is about."""
+    """known: the paths. files: the files observed at each path that the stage handles."""
 
     known: Known
     files: tuple[managed_files.Observed, ...]
 
 
 class BootFiles:
-    """Holds the files of ``path``, or none, while ``unit`` loads them.
+    """The files at ``path`` that ``unit`` loads, or their absence if not ``is_desired``.
 
-    Raises Invalid for files that are to come among systemd's own or in /run.
-
-    entries: gives the file at a path and its program; with False for both gone.
+    entries: returns the entries of the file at a path and of its program; with False, entries that remove both.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class BootFiles:
         self._entries = entries
 
     def stages(self) -> tuple[Arriving, Leaving]:
-        """What comes before the unit, and what goes after it: a boot may read the unit between any two steps."""
+        """The resources to apply before and after the unit: a boot may read the unit between any two steps."""
         return Arriving(self), Leaving(self)
 
     def observe(self) -> Known:
@@ -118,17 +122,17 @@ class BootFiles:
         return Known(loaded, frozenset(recorded), self._record(()).observe())
 
     def _is_moving(self, loaded: str) -> bool:
-        """Whether the unit does not name all that the run is about, before and after."""
+        """True if the path that the unit loads is not the desired one (none, if the files are to go)."""
         return loaded != (self.path if self.arriving else "")
 
     def _record(self, paths: t.Collection[str]) -> ManagedFiles:
-        """Holds the record; without paths there is none."""
+        """The record with these paths; without paths, its absence."""
         path = record(self._unit)
         desired = NOTE + "".join(f"{one}\n" for one in sorted(paths)) if paths else None
         return ManagedFiles(self.backend, [managed_files.text(path, desired)], "permanent", claimed=(path,))
 
     def noting(self, known: Known) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """The steps by which the record comes, and those by which it goes."""
+        """The steps that write the record, and the steps that remove it."""
         seen = known.record
         coming: tuple[Step, ...] = ()
         if seen is None:
@@ -143,17 +147,23 @@ class BootFiles:
         return coming, self._record(()).plan(seen).steps
 
     def leaving(self, path: str) -> list[Entry]:
-        """What shall be gone at a path. The name of a former program may be that of the file that arrives."""
+        """Entries that remove the files at a path, except files that arrive.
+
+        The path of a former program may be that of the file that arrives.
+        """
         arriving = {entry.path for entry in self.arriving}
         return [entry for entry in self._entries(path, False) if entry.path not in arriving]
 
     def current(self, entries: t.Sequence[Entry], loaded: str) -> ManagedFiles:
-        """A path in the record alone does not make a file ours: someone may have put another one there since."""
+        """The resource of these entries. Files at ``loaded`` belong to this collection, whatever they contain.
+
+        A path in the record alone does not make a file the collection's: another program may have placed one there since.
+        """
         return ManagedFiles(self.backend, entries, claimed=(loaded, program(loaded)) if loaded else ())
 
 
 class Arriving:
-    """Announces in the record what the run is about; then the files of the desired path come."""
+    """Writes the paths that the run may change into the record, then places the files at the desired path."""
 
     plane = Plane.PERMANENT
 
@@ -179,7 +189,7 @@ class Arriving:
 
 
 class Leaving:
-    """Removes what the unit no longer needs, at each path that it or the record names, and then the record."""
+    """Removes the files that the unit no longer loads, at each path that it or the record names, and then the record."""
 
     plane = Plane.PERMANENT
 
@@ -188,7 +198,7 @@ class Leaving:
         self.name = placement.path
 
     def _current(self, known: Known) -> list[ManagedFiles]:
-        """What removes the files of each path; those in a folder within another one come first."""
+        """The resources that remove the files of each path, those in the deepest folders first."""
         paths = {*known.recorded, known.loaded, self._of.path} - {""}
         ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
         return [self._of.current(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
@@ -197,7 +207,7 @@ class Leaving:
         known = self._of.observe()
         observed = tuple(current.observe() for current in self._current(known))
         found = [path for one in observed for path, what in one.found.items() if what is not None]
-        self.name = ", ".join(found) or self.name  # kept for the diff, which is told when they have gone
+        self.name = ", ".join(found) or self.name  # kept for the diff, which is shown after the files are removed
         return Observed(known, observed)
 
     def plan(self, observed: Observed) -> Plan:
@@ -211,14 +221,14 @@ class Leaving:
 
 
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:
-    """Without the record's own text, as the record does not outlast the run."""
+    """One plan of these plans and steps. The record's text is not in the diff, because the record does not outlast the run."""
     steps = (*before, *(step for plan in plans for step in plan.steps), *after)
     texts = ("\n".join(filter(None, part)) for part in ((one.before for one in plans), (one.after for one in plans)))
     return Plan(steps, *texts)
 
 
 def paths_in(text: str) -> t.Iterator[str]:
-    """The paths in a record's text. A line that no run of any version has written is passed over."""
+    """Yields the paths in a record's text. Lines that no version has written are ignored."""
     for line in text.splitlines():
         try:
             yield names.path("path", line)

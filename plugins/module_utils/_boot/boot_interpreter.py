@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which Python a unit of ours names."""
+"""The Python that a boot unit names: the one that it names already, or a new choice."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .unit_state import Verdict
 
 
 def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:
-    """The one that the unit on the node names, while nothing about the unit is to change and it lasts; or else a new choice.
+    """The interpreter that the unit on the node names, if it lasts and the unit needs no change; else a new choice.
 
-    So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for this. A
-    unit that has failed may have failed by its interpreter.
+    So a run by another interpreter changes nothing on a converged node, and a converged run starts no process for the choice.
+    If the unit has failed, the choice is made anew, because the interpreter may be the reason.
 
-    unit: the unit with an interpreter. Raises Refusal where the node has none.
+    unit: gives the unit for an interpreter. Raises Refusal if the node has no suitable interpreter.
     """
     found = backend.read(units.path_of(unit("").name))
     named = boot_unit.interpreter(found.text) if isinstance(found, files.Content) else ""

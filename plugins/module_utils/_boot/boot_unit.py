@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The systemd units that load at boot what is ours."""
+"""The systemd units of this collection: at boot they load tables, rules and routes, and addresses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import typing as t
 
 
 class BootCondition(t.NamedTuple):
-    """What a unit asks before it loads.
+    """What a unit checks before it loads its table.
 
-    kind: "imds" or "address", see the boot program.
+    kind: "imds" or "address", see ``_nftables/ipv6_program.py``. python, program: the paths of the interpreter and of the boot
+    program.
     """
 
     kind: str
@@ -24,10 +25,10 @@ class BootCondition(t.NamedTuple):
 
 
 class BootUnit(t.NamedTuple):
-    """A unit's file ``name`` and its ``text``; ``wanted_by`` is the target that starts it.
+    """A unit file with its ``name`` and ``text``; ``wanted_by`` is the target or device that starts the unit.
 
-    drop_in: what the unit adds to the unit ``beside`` it; empty for nothing.
-    rehearsal: the command by which its program, if it has one, is rehearsed.
+    drop_in: the text of a drop-in for the unit ``beside``; empty for none.
+    rehearsal: the command that rehearses the unit's program; empty if it has none.
     """
 
     name: str
@@ -38,25 +39,25 @@ class BootUnit(t.NamedTuple):
     rehearsal: tuple[str, ...] = ()
 
 
-# -I keeps the environment and the user's packages out of it, -S the node's, -B leaves no compiled files.
+# -I ignores the environment and the user's packages, -S the node's packages; -B writes no compiled files.
 ISOLATED = ("-I", "-S", "-B")
-REHEARSE = "rehearse"  # the first argument of a boot program that is to try what it needs, and to change nothing
-# Seconds that a unit's boot program has to learn whether the node has IPv6. kubelet waits for it that long at the most.
+REHEARSE = "rehearse"  # a boot program's first argument for: try what is needed, and change nothing
+# Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
 DEADLINES = {"imds": 60, "address": 30}
-NO = 77  # the boot program's exit status for a node without IPv6; no shell and no Python ends so by itself
-LACKS_LIBRARY = 76  # and that of a rehearsal which finds no library that the program needs
+NO = 77  # the boot program's exit status on a node without IPv6; no shell and no Python exits with it by itself
+LACKS_LIBRARY = 76  # the exit status of a rehearsal if a library that the program needs is missing
 
 
 def loading_table(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
-    """The unit that loads ``path`` before kubelet is up; stopping it removes this table alone.
+    """The unit that loads ``path`` before kubelet starts. Stopping the unit removes this table alone.
 
-    Default dependencies would order it after sysinit.target, which on Ubuntu comes after the network (cloud-init) and so
-    after network-pre.target: a cycle. nftables.service, where an operator uses it, flushes every table when it starts,
-    stops and reloads. Its drop-in has the table loaded anew after each of these, where this unit is active; a unit can not
-    ask for that by itself, as PartOf= and its like do not reach one that is active when the other is started.
+    With default dependencies the unit would come after sysinit.target. On Ubuntu that comes after the network (cloud-init) and so
+    after network-pre.target: a cycle. nftables.service, if an operator uses it, flushes every table when it starts, stops and
+    reloads. The drop-in for nftables.service loads this table again after each of these, if this unit is active. This unit
+    cannot ask for that itself: PartOf= and the like do not reach a unit that is already active when the other one starts.
 
-    condition: what decides at each boot whether to load; it needs the network. Where it can not tell, the unit fails, so
-        that kubelet goes on, and is tried again.
+    condition: decides at each boot whether to load; it needs the network. If it cannot decide, the unit fails. kubelet then
+        starts, and systemd tries the unit again.
     """
     text = f"""\
 [Unit]
@@ -84,13 +85,13 @@ WantedBy=multi-user.target
 
 
 def interpreter(text: str) -> str:
-    """The Python that a unit of ours runs; empty where it runs none."""
+    """The Python that a unit of this collection runs; empty if it runs none. text: of the unit file."""
     found = re.search(rf"^Exec(?:Condition|Start)=.*?(\S+) {' '.join(ISOLATED)} ", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def loaded_path(text: str) -> str:
-    """The file that a unit of ours loads; empty where the text is no such unit's."""
+    """The file that a unit of this collection loads; empty if the text is not that of such a unit."""
     found = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -107,13 +108,14 @@ Before=kubelet.service shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:
-    """Only the program's own NO may say "skip", but systemd takes each status from 1 to 254 for it.
+    """The lines that run the condition's program. Only its exit status NO may skip the unit.
 
-    That includes what comes before the program has a say: 203 of systemd itself for an interpreter that has gone, 127 of the
-    loader, 1 and 2 of a Python that can not start or finds no program. So something else has to stand between, which fails
-    the unit by 255. A shell does it, with a script that is the same in all units: the command comes as its arguments, which
-    it neither splits nor expands. Nothing in systemd turns a status into another (SuccessExitStatus= does not reach
-    ExecCondition=), and from ExecStartPre= and ExecStart= there is no way to skip a unit.
+    systemd skips a unit for each exit status of ExecCondition= from 1 to 254. That includes statuses from before the program
+    runs: 203 of systemd itself if the interpreter is missing, 127 of the loader, 1 and 2 of a Python that cannot start or does
+    not find the program. So a shell script runs the command, and turns each other status into 255, which fails the unit. The
+    script is the same in all units: the command is passed as arguments, which the shell neither splits nor expands. systemd
+    itself cannot map one status to another (SuccessExitStatus= does not apply to ExecCondition=), and neither ExecStartPre= nor
+    ExecStart= can skip a unit.
     """
     if condition is None:
         return ""
@@ -136,14 +138,14 @@ def routes_unit(protocol: int) -> str:
 
 
 def loading_routes(protocol: int, path: str, python: str, program: str, digest: str = "") -> BootUnit:
-    """The unit that loads the rules and routes of ``path`` before kubelet is up, and stays to restore what is lost of them.
+    """The unit that loads the rules and routes of ``path`` before kubelet starts, then stays and restores those that are lost.
 
-    It is ready once it has loaded what can be: it waits for the network, and for no link beyond. It takes nothing away when
-    it stops: pods would lose their way.
+    It is ready once everything is loaded that can be: it waits for the network, and not for further links. It removes nothing
+    when it stops, because pods would lose their routes.
 
-    digest: of the program, so that the unit of another program is another one, which is started anew.
+    digest: the program's SHA-256. A new program changes the unit's text, and so the unit is restarted.
 
-    systemd starts it again for ever, a second after each end; the program slows down those that follow a failure.
+    systemd restarts the unit without a limit, one second after each exit. The program itself delays its exit after a failure.
     """
     text = f"""\
 [Unit]
@@ -176,16 +178,16 @@ def addresses_unit(link: str) -> str:
 
 
 def addresses_link(unit: str) -> str:
-    """The link that such a unit is for."""
+    """The link to which such a unit gives addresses."""
     name = unit[len(ADDRESSES) : -len(".service")]
     return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), name)
 
 
 def adding_addresses(link: str, addresses: t.Iterable[str]) -> BootUnit:
-    """The unit that gives a link its addresses whenever the link appears, at boot as after that.
+    """The unit that gives a link its addresses whenever the link appears, at boot and later.
 
-    The link's device brings it, and takes it along. An address that is there already, whoever has added it, is left as it is:
-    ``add`` is refused then, which ``-`` has systemd not mind. kubelet does not wait for a link that is not plugged in.
+    The link's device unit starts and stops it. An address that the link already has is left as it is: ``ip address add`` then
+    fails, and ``-`` makes systemd ignore the failure. kubelet does not wait for a link that is not plugged in.
 
     addresses: each with the words that ip(8) takes after ``ip address add``.
     """
@@ -210,10 +212,10 @@ WantedBy={device}
 
 
 def added_addresses(text: str) -> list[str]:
-    """What such a unit adds, as it was told."""
+    """The addresses of such a unit, as adding_addresses() takes them."""
     return re.findall(r"^ExecStart=-ip address add (.*)$", text, re.MULTILINE)
 
 
 def _escaped(link: str) -> str:
-    """A link's name within a unit's, as systemd-escape(1) does it."""
+    """A link's name, escaped for the name of a unit as by systemd-escape(1)."""
     return re.sub(r"[^A-Za-z0-9:_.]", lambda found: f"\\x{ord(found[0]):02x}", link)

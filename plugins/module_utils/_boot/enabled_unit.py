@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of ours: its file, the link by which its target starts it, and its drop-in for another unit, if any."""
+"""A systemd unit of this collection: its file, the symbolic link that enables it, and its drop-in for another unit, if any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from .unit_state import Verdict
 
 
 class Observed(t.NamedTuple):
-    """What each of the groups observed, and what systemd, where it runs here, makes of the unit."""
+    """groups: what is at the path of the unit, of its drop-in and of its symbolic link.
+
+    is_managed: whether systemd runs here. verdict: the unit's state in systemd; INACTIVE if systemd does not run here.
+    """
 
     groups: tuple[managed_files.Observed, ...]
     is_managed: bool
@@ -26,13 +29,14 @@ class Observed(t.NamedTuple):
 
 
 class EnabledUnit:
-    """Holds ``unit`` placed and enabled (``desired``), or absent.
+    """Keeps ``unit`` in place and enabled (``desired``), or absent.
 
-    starts: whether the unit has to be active now as well: it is started where it is not, and where it then fails, so does
-        the step. One that was skipped by its own ExecCondition= is as it should be. One that is removed is forgotten: its
-        file is gone by then, so that no command of it is run.
-    is_resident: whether its program stays. With ``starts`` it is then restarted where its unit has changed, and as it was
-        before if the run is undone.
+    A unit is removed before it is stopped, so that systemd runs no command of it, such as ExecStop=.
+
+    starts: whether the unit must be active now as well. If it is not, it is started; if the start fails, so does the step. A
+        unit that its own ExecCondition= has skipped is as it should be.
+    is_resident: whether the unit's program keeps running. With ``starts``, the unit is then restarted after a change, and
+        restarted in its former version if the run is rolled back.
     """
 
     plane = Plane.PERMANENT
@@ -55,7 +59,7 @@ class EnabledUnit:
         self._is_resident = is_resident
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
         enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
-        # A boot must never find a link to a unit that is not there.
+        # A boot must never find a symbolic link to a missing unit.
         order = [managed_files.text(self.name, unit.text if desired else None)]
         order += [managed_files.text(drop_in, unit.drop_in if desired else None)] if unit.drop_in else []
         order += [managed_files.link(enabling, self.name, desired)]
@@ -69,7 +73,7 @@ class EnabledUnit:
         return Observed(tuple(group.observe() for group in self._groups), is_managed, verdict)
 
     def _verdict(self) -> Verdict:
-        """systemd is asked where the unit has to be active. For all else it is enough whether anything of it is active."""
+        """Asks systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
         if self._desired and self._starts:
             return self._systemd.verdict(self._unit)
         return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
@@ -87,23 +91,26 @@ class EnabledUnit:
         return Plan((*self._before(placing, observed), *placing, *starting), *_texts(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
-        """The first steps are the last to be undone: the files are as they were before, and systemd has read them."""
+        """Steps that act only in a roll-back.
+
+        The first steps are undone last: the former files are in place again by then, and systemd has read them.
+        """
         is_ending = self._starts or not self._desired
         if placing and self._is_resident and is_ending and observed.verdict is Verdict.ACTIVE:
-            yield Step(f"have {self._unit} run on", undo=units.Restart(self._unit))
+            yield Step(f"restart {self._unit} in its former version", undo=units.Restart(self._unit))
         if placing and self._desired and self._starts and observed.groups[0].found[self.name] is None:
-            yield Step(f"have systemd know nothing of {self._unit}", undo=units.Forget(self._unit))
+            yield Step(f"stop and unload {self._unit}", undo=units.Forget(self._unit))
 
     def _afterwards(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
         if not self._desired:
-            if placing or observed.verdict is Verdict.ACTIVE:  # a run may have been killed between the two
-                yield Step(f"have systemd forget {self._unit}", units.Forget(self._unit))
+            if placing or observed.verdict is Verdict.ACTIVE:  # a killed run may have removed only the files
+                yield Step(f"stop and unload {self._unit}", units.Forget(self._unit))
         elif observed.verdict is Verdict.ACTIVE:
             if placing and self._is_resident and self._starts:
                 yield Step(f"restart {self._unit}", units.Restart(self._unit))
         elif self._starts and (placing or observed.verdict not in (Verdict.SKIPPED, Verdict.QUEUED)):
-            back = units.Forget(self._unit) if self._is_resident else None
-            yield Step(f"start {self._unit}", units.Start(self._unit), back)
+            undo = units.Forget(self._unit) if self._is_resident else None
+            yield Step(f"start {self._unit}", units.Start(self._unit), undo)
 
     @property
     def backends(self) -> t.Sequence[Backend]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The Python that a unit of ours runs its boot program with."""
+"""The choice of the Python that runs a unit's boot program."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from pathlib import Path
 from .._core.errors import Failure, Refusal
 from .._platform import process
 
-OLDEST = (3, 9)  # as in boot_program.MAIN, which says so to an older one
-# Where a boot may find nothing, or what a user has put there: what it empties, and homes, which may come late or from afar.
+OLDEST = (3, 9)  # as in program_archive.MAIN, which refuses to run with an older one
+# Folders that a boot empties, and homes, which may be mounted late or over the network: at boot they may hold no program, or one
+# of another user.
 FLEETING = ("/dev/", "/home/", "/proc/", "/run/", "/sys/", "/tmp/", "/var/run/", "/var/tmp/")
 ASK = f"import sys; sys.exit(0 if sys.version_info >= {OLDEST} else sys.version.split()[0])"
 
 
 def is_lasting(path: str) -> bool:
-    """Whether a program is there, and will be at the next boot, and only root can replace it. Starts nothing."""
+    """True if the program exists, will exist at the next boot, and can be replaced only by root. Starts no process."""
     return not _defect(path)
 
 
 def _defect(path: str) -> str:
     if not os.path.isabs(path):
-        return "is no absolute path"
+        return "is not an absolute path"
     real = os.path.realpath(path)
     if any(f"{one}/".startswith(FLEETING) for one in (path, real)):
         return "lies where a boot may not find it"
@@ -38,14 +39,14 @@ def _defect(path: str) -> str:
     except OSError as error:
         return str(error.strerror)
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
-        return "is no program"
+        return "is not an executable file"
     if status.st_uid != 0 or status.st_mode & 0o022 or any(map(_is_others, _folders(path))):
-        return "can be replaced by another user than root"
+        return "can be replaced by a user other than root"
     return ""
 
 
 def _folders(path: str) -> t.Iterator[str]:
-    """Through which the program is found: those above it, and above what each link on the way leads to."""
+    """The folders on the way to the program: all above it, and all above the target of each symbolic link on the way."""
     while True:
         folder = os.path.dirname(path)
         for one in (folder, os.path.realpath(folder)):
@@ -56,30 +57,30 @@ def _folders(path: str) -> t.Iterator[str]:
 
 
 def _is_others(folder: str) -> bool:
-    """Whether another user can put something else at a name in it; a sticky folder keeps root's names. A group is trusted:
+    """True if a user other than root can replace a file of root's in the folder. A sticky folder prevents that.
 
-    Debian's /usr/local/bin is writable for group staff.
+    A group is trusted: Debian's /usr/local/bin is writable for the group staff.
     """
     status = os.stat(folder)
     return status.st_uid != 0 or bool(status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX)
 
 
 def choose() -> str:
-    """The interpreter that runs this, if it lasts, or else one of the node's that lasts and is new enough.
+    """The interpreter that runs this process, if it lasts; else the first on the node that lasts and is new enough.
 
-    Each but the one that runs this is asked by a process of its own, in the environment that systemd gives a unit; PATH plays
-    no part. Raises Refusal.
+    A candidate other than this process's interpreter is started to tell its version, in the environment that systemd gives a
+    unit. PATH is not used. Raises Refusal if there is none.
     """
     defects = {}
     for path in _candidates():
         defects[path] = _defect(path) or ("" if _is_this(path) else _too_old(path))
         if not defects[path]:
             return path
-    said = "; ".join(f"{path} {defect}" for path, defect in defects.items()) or "there is none"
+    said = "; ".join(f"{path} {defect}" for path, defect in defects.items()) or "the node has no python3"
     wanted = ".".join(map(str, OLDEST))
     raise Refusal(
-        f"the node's boot needs a Python {wanted} or newer that only root can replace, and found none: {said}. Nothing was"
-        " changed. Install one (package python3), or set permanent to false"
+        f"the node's boot needs a Python {wanted} or newer that only root can replace, but there is none: {said}. Nothing"
+        " was changed. Install one (package python3), or set permanent to false"
     )
 
 
@@ -93,7 +94,10 @@ def _candidates() -> t.Iterator[str]:
 
 
 def _without_version(path: str, folders: t.Collection[str]) -> str:
-    """The distribution's name for its own Python outlives an upgrade: /usr/bin/python3 rather than /usr/bin/python3.11."""
+    """The path without the version, if that is the same program: /usr/bin/python3 rather than /usr/bin/python3.11.
+
+    The distribution's own name without a version outlives an upgrade.
+    """
     folder, plain = os.path.dirname(path), os.path.join(os.path.dirname(path), "python3")
     is_same = folder in folders and os.path.exists(plain) and os.path.samefile(path, plain)
     return plain if is_same else path
@@ -106,6 +110,8 @@ def _is_this(path: str) -> bool:
 def _too_old(path: str) -> str:
     try:
         done = process.run([path, "-I", "-S", "-B", "-c", ASK])
-    except Failure as failure:  # a stub, one for another machine, one that hangs: another candidate may do
+    except Failure as failure:  # as a stub, a program for another architecture, or one that hangs
         return f"does not start: {failure.__cause__ or failure}"
-    return "" if done.rc == 0 else f"is no Python {'.'.join(map(str, OLDEST))}: {done.stderr.strip() or done.rc}"
+    if done.rc == 0:
+        return ""
+    return f"is not Python {'.'.join(map(str, OLDEST))} or newer: {done.stderr.strip() or done.rc}"

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd's properties over its own socket, as systemctl reads them, without the process that systemctl is.
+"""Reads properties from systemd's private socket, as systemctl does, without starting systemctl.
 
-A converged run asks for the state of a unit. No file tells it: /run/systemd/units/invocation:UNIT is there for a unit that
-is active, but also for one that is only starting, and for one that failed it is as missing as for one that was skipped.
-``systemctl show`` takes 10 to 60 ms, this takes 1 to 5.
+A converged run needs the state of a unit. No file tells it: /run/systemd/units/invocation:UNIT exists for an active unit, but
+also for one that is only starting; it is missing for a unit that has failed, but also for one that was skipped.
+``systemctl show`` takes 10 to 60 ms, this takes 1 to 5 ms.
 
-Only as much of the D-Bus specification (dbus.freedesktop.org) as org.freedesktop.DBus.Properties.Get needs. The socket needs no
-D-Bus daemon, and takes only root.
+The code covers only the part of the D-Bus specification (dbus.freedesktop.org) that org.freedesktop.DBus.Properties.Get needs.
+The socket works without a D-Bus daemon, and accepts only root.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import struct
 import typing as t
 
 SOCKET = "/run/systemd/private"
-PATIENCE = 5.0  # seconds for one answer; whoever gets none asks systemctl
+PATIENCE = 5.0  # seconds for one answer; without it, the caller asks systemctl
 
 _ROOT = "/org/freedesktop/systemd1"
 _MANAGER = "org.freedesktop.systemd1.Manager"
 _UNIT = "org.freedesktop.systemd1.Unit"
-_OF_SERVICES = {"Result": "org.freedesktop.systemd1.Service"}  # what not every kind of unit has
+_OF_SERVICES = {"Result": "org.freedesktop.systemd1.Service"}  # properties that only services have
 
-_CALL, _REPLY, _ERROR = 1, 2, 3  # message types; what a manager signals meanwhile (4) is passed over
+_CALL, _REPLY, _ERROR = 1, 2, 3  # message types; signals (4) are ignored
 _PATH, _INTERFACE, _MEMBER, _SIGNATURE = 1, 2, 3, 8  # header fields
 
 
@@ -40,13 +40,13 @@ class _Property(t.NamedTuple):
 
 
 def get(names: t.Sequence[str], unit: str = "") -> list[str]:
-    """Properties of a unit, or without one of systemd itself; numbers come as text.
+    """Properties of a unit, or of systemd itself if ``unit`` is empty. Numbers are returned as text.
 
-    Raises OSError, and ValueError where the answer is no answer to this.
+    Raises OSError, and ValueError if the answer is an error or cannot be parsed.
     """
     properties = [_of_unit(unit, name) if unit else _Property(_ROOT, _MANAGER, name) for name in names]
     calls = b"".join(_call(one, serial) for serial, one in enumerate(properties, 1))
-    # sd-bus itself says all of this at once: bus-socket.c, bus_socket_start_auth_client()
+    # sd-bus sends all of this at once as well: bus-socket.c, bus_socket_start_auth_client()
     hello = b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\nBEGIN\r\n"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bus:
         bus.settimeout(PATIENCE)
@@ -59,11 +59,11 @@ def get(names: t.Sequence[str], unit: str = "") -> list[str]:
             try:
                 return [_value(*_answer(answers)) for _property in properties]
             except (struct.error, UnicodeDecodeError, IndexError) as error:
-                raise ValueError(f"{SOCKET} answered what can not be read: {error}") from error
+                raise ValueError(f"{SOCKET} sent an answer that cannot be parsed: {error}") from error
 
 
 def _of_unit(unit: str, name: str) -> _Property:
-    """A unit's path is escaped as systemd's bus_label_escape() does it."""
+    """The property of a unit. The unit's name is escaped as by systemd's bus_label_escape()."""
     label = re.sub(r"[^A-Za-z0-9]|^[0-9]", lambda found: f"_{ord(found[0]):02x}", unit)
     return _Property(f"{_ROOT}/unit/{label}", _OF_SERVICES.get(name, _UNIT), name)
 
@@ -92,7 +92,7 @@ def _padded(data: bytes, to: int) -> bytes:
 
 
 def _answer(answers: t.BinaryIO) -> tuple[str, bytes]:
-    """The byte order and the body of the next reply; calls are answered in order."""
+    """The byte order and the body of the next reply. systemd answers calls in their order."""
     while True:
         fixed = answers.read(16)
         order = "<" if fixed[:1] == b"l" else ">"
@@ -100,18 +100,18 @@ def _answer(answers: t.BinaryIO) -> tuple[str, bytes]:
         answers.read(fields + -fields % 8)
         body = answers.read(length)
         if len(body) != length:
-            raise ValueError(f"{SOCKET} answered {len(body)} bytes in place of {length}")
+            raise ValueError(f"{SOCKET} sent {len(body)} bytes instead of {length}")
         if kind == _ERROR:
-            raise ValueError(f"{SOCKET} answered an error: {body[4:].decode(errors='replace')!r}")
+            raise ValueError(f"{SOCKET} sent an error: {body[4:].decode(errors='replace')!r}")
         if kind == _REPLY:
             return order, body
 
 
 def _value(order: str, body: bytes) -> str:
-    """A variant: the length of its signature, the signature, a NUL, and the value at the next multiple of its size."""
+    """The value of a variant: length of the signature, signature, NUL, and the value at the next multiple of its alignment."""
     kind, at = body[1 : 1 + body[0]].decode(), 2 + body[0]
     if kind not in ("s", "(uo)"):
-        raise ValueError(f"{SOCKET} answered a value of type {kind!r}")
+        raise ValueError(f"{SOCKET} sent a value of type {kind!r}")
     at += -at % (8 if kind == "(uo)" else 4)
     (number,) = struct.unpack_from(f"{order}I", body, at)
     return body[at + 4 : at + 4 + number].decode() if kind == "s" else str(number)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of somebody else's that shall not be started any more, and what such a unit is up to."""
+"""A foreign systemd unit that is kept masked, so that it is not started any more, and the state of such a unit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTE = "# {unit} is masked by kubenode.datapath, which unmasks it with state=abs
 
 
 class State(t.NamedTuple):
-    """has_links: some target wants it. active: it was started and not stopped. masked: nobody can start it."""
+    """has_links: a target wants the unit. active: it was started and not stopped. masked: it cannot be started."""
 
     has_links: bool
     active: bool
@@ -30,7 +30,7 @@ class State(t.NamedTuple):
 
 
 def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
-    """Told by files, without a call to systemd."""
+    """The unit's state, read from files, without a call to systemd."""
     masks = (f"{folder}/{unit}" for folder in (units.FOLDER, "/run/systemd/system"))
     return State(
         has_links=systemd.is_enabled(unit),
@@ -51,26 +51,26 @@ class Harmless:
         state = state_of(self._backend, self._systemd, self._unit)
         if state.masked or not (state.has_links or state.active):
             return ()
-        words = [word for word, holds in (("enabled", state.has_links), ("active", state.active)) if holds]
+        words = [word for word, is_so in (("enabled", state.has_links), ("active", state.active)) if is_so]
         return (
             f"{self._unit} is {' and '.join(words)}: its start, stop and reload flush every nftables table of the node,"
-            " kube-proxy's and the CNI's as well. Set service to masked where nobody needs it.",
+            " including those of kube-proxy and the CNI. Set service to masked if the node does not need it.",
         )
 
 
 class Observed(t.NamedTuple):
-    """found: what stands in the unit's place in units.FOLDER. note: ours, where we masked it."""
+    """found: what is at the unit's path in units.FOLDER. note: the note that this collection masked the unit, if it did."""
 
     found: files.Found | None
     note: ObservedFiles
-    is_managed: bool  # systemd runs here and has to be told
+    is_managed: bool  # systemd runs here and must reload
 
 
 class MaskedUnit:
-    """Holds ``unit`` masked (``wish``), or not masked by us. Starts and stops nothing.
+    """Keeps ``unit`` masked (``desired``), or without a mask of this collection. Starts and stops nothing.
 
-    A mask is a link to /dev/null, and looks the same whoever made it: a note in the folder of the unit's drop-ins, which
-    systemd does not read, tells that it is ours.
+    A mask is a symbolic link to /dev/null, which does not show its owner. So a note in the folder of the unit's drop-ins, which
+    systemd does not read, records that this collection made the mask.
     """
 
     plane = Plane.PERMANENT
@@ -99,8 +99,8 @@ class MaskedUnit:
             return []
         if observed.found is not None:
             raise Refusal(
-                f"service is masked, but {self.name} is there, which somebody put there. Nothing was changed."
-                " Move it away, or set service to ignore"
+                f"service is set to masked, but {self.name} exists and was not created by this collection. Nothing was"
+                " changed. Move it away, or set service to ignore"
             )
         mask = Step(f"mask {self.name}", files.Put(self.name, MASK), files.Remove(self.name))
         return [*self._note.plan(observed.note).steps, mask]

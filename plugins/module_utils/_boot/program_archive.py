@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The boot program as one file: a zip archive that Python runs, made of the very modules that the Ansible modules use."""
+"""A node program as one file: a zip archive that Python runs, made of the same modules that the Ansible modules use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
     import importlib.abc
     import importlib.machinery
 
-# This part alone is read by any Python, 2.7 as well, and says which is needed; interpreters.OLDEST. 255 fails a unit.
+# Any Python can run this part, 2.7 as well. It names the version that is needed (interpreters.OLDEST). 255 fails a unit.
 MAIN = """\
 import sys
 
@@ -31,17 +31,17 @@ from kubenode.{} import main
 
 sys.exit(main())
 """
-# The archive says the same whenever it is made: no clock in it. The earliest date that a zip archive can hold.
+# A fixed date, so that the same sources always give the same bytes: the earliest that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
-# What a module of ours imports of ours, as it begins or later, where it needs it.
+# A module's imports from this collection, at its head or inside a function.
 IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def archive(program: str) -> str:
-    """A node program with all that it imports of this collection. program: as ``_nftables.ipv6_program``.
+    """A node program with all modules that it imports from this collection. program: as ``_nftables.ipv6_program``.
 
-    None of it is imported for that: most runs find the program in place. Its bytes are returned as text, in which those that are
-    no UTF-8 are surrogates.
+    The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
+    in which bytes that are not UTF-8 are surrogates.
     """
     root = __name__.rpartition("._boot.")[0]
     sources = {"__main__.py": MAIN.format(program), "kubenode/__init__.py": ""}
@@ -52,14 +52,14 @@ def archive(program: str) -> str:
             sources[f"kubenode/{folder}/__init__.py"] = ""
         sources[f"kubenode/{part.replace('.', '/')}.py"] = source
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as zipped:  # not compressed: an operator can read what his node runs
+    with zipfile.ZipFile(packed, "w") as zipped:  # not compressed, so that an operator can read what the node runs
         for path, source in sorted(sources.items()):
             zipped.writestr(zipfile.ZipInfo(path, DATE), source)
     return packed.getvalue().decode("utf-8", "surrogateescape")
 
 
 def _sources(first: str) -> dict[str, str]:
-    """By name, that of a module, of the modules that it imports, and these."""
+    """By full name, the sources of a module and of all modules that it imports, directly or not."""
     ahead, found = [first], {}
     while ahead:
         name = ahead.pop()
@@ -70,7 +70,7 @@ def _sources(first: str) -> dict[str, str]:
 
 
 def _imported(package: str, source: str) -> t.Iterator[str]:
-    """Either the module itself is imported, or, from a package, what is in it."""
+    """The full names of the modules that a source imports: the one named after ``from``, or those named in a package."""
     for relative, names in IMPORT.findall(source):
         base = importlib.util.resolve_name(relative, package)
         is_package = _spec(base).submodule_search_locations is not None
@@ -82,5 +82,5 @@ def _imported(package: str, source: str) -> t.Iterator[str]:
 def _spec(name: str) -> importlib.machinery.ModuleSpec:
     found = importlib.util.find_spec(name)
     if found is None:
-        raise ModuleNotFoundError(f"{name}, a part of the boot program, is not there")
+        raise ModuleNotFoundError(f"{name}, a part of the boot program, is missing")
     return found

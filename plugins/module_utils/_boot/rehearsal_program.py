@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a boot program tries before its unit is enabled: that this Python has all that any part of the program imports."""
+"""What a boot program tries before its unit is enabled: whether this Python has everything that the program imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENTED_IMPORT = re.compile(r"^\s+(?:import|from) ", re.MULTILINE)
 
 
 def import_everything() -> None:
-    """Imports each part of this program, and what a part imports only where it needs it. Raises ImportError, SyntaxError."""
+    """Imports each module of this program, and what its functions import. Raises ImportError, SyntaxError."""
     program = sys.modules[__name__.partition(".")[0]]
     for part in pkgutil.walk_packages(program.__path__, f"{program.__name__}."):
         importlib.import_module(part.name)
@@ -34,19 +34,19 @@ def _source(name: str) -> str:
 
 
 def _within_functions(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
-    """But for those that the program can do without: ctypes, where Python was built without libffi."""
-    if not _INDENTED_IMPORT.search(source):  # so are most, and parsing takes as long as all else here
+    """The imports inside functions, except those that the program can do without: ctypes, if Python lacks libffi."""
+    if not _INDENTED_IMPORT.search(source):  # true of most sources; to parse one takes as long as everything else here
         return
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     inner = [node for function in functions for node in ast.walk(function)]
-    spared = {id(node) for one in inner if isinstance(one, ast.Try) and _is_spare(one) for node in one.body}
+    optional = {id(node) for one in inner if isinstance(one, ast.Try) and _is_optional(one) for node in one.body}
     for node in inner:
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in spared:
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in optional:
             yield node
 
 
-def _is_spare(block: ast.Try) -> bool:
-    """Whether the block goes on where an import fails."""
+def _is_optional(block: ast.Try) -> bool:
+    """True if the block handles an import that fails."""
     return any(isinstance(one.type, ast.Name) and one.type.id == "ImportError" for one in block.handlers)
 
 

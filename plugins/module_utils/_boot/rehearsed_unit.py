@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A unit and the files that its program reads: rehearsed whenever one of them has changed."""
+"""A unit and the files that its program reads. The boot is rehearsed whenever one of them changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Observed(t.NamedTuple):
 
 
 class RehearsedUnit:
-    """Holds ``loaded`` and ``enabled``, which names them, and rehearses the boot between the two.
+    """Places the files (``loaded``), rehearses the boot, then places the unit that names them (``enabled``).
 
-    The program is run where it then lies, as ``unit`` runs it. It is enabled, and started, only when that went well.
+    The rehearsal runs the program at its final path, by the interpreter of ``unit``. The unit is enabled and started only if the
+    rehearsal succeeds.
     """
 
     plane = Plane.PERMANENT

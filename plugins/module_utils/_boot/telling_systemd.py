@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Steps on unit files, of which a running systemd has to be told."""
+"""Steps that change unit files, after which a running systemd must reload."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from . import units
 
 
 def told(steps: t.Sequence[Step], is_managed: bool) -> tuple[Step, ...]:
-    """The steps, and after them a reload, also after they were undone. Nothing more where systemd does not run."""
+    """The steps with a reload of systemd after them, and after their roll-back. Without reloads if systemd does not run here."""
     if not steps or not is_managed:
         return tuple(steps)
-    forget = Step("have systemd forget", undo=units.Reload())  # the first step is the last to be undone
-    return (forget, *steps, Step("have systemd reload", units.Reload()))
+    undo = Step("have systemd read its former unit files", undo=units.Reload())  # the first step is undone last
+    return (undo, *steps, Step("have systemd read its unit files", units.Reload()))

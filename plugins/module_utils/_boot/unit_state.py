@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What systemd says of a unit, and what that means for a unit that has to be active."""
+"""The state of a unit in systemd, and what it means for a unit that must be active."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typing as t
 class Verdict(enum.Enum):
     """ACTIVE: it was started and did not fail.
 
-    SKIPPED: its ExecCondition= said no, which is as right as ACTIVE. FAILED: its last start failed, whether or not systemd
-    will try again. STARTING: a job or a start is under way. QUEUED: its job waits while systemd still boots the node.
+    SKIPPED: its ExecCondition= skipped the start, which is as good as ACTIVE. FAILED: its last start failed, even if systemd
+    will try again. STARTING: a job or a start is in progress. QUEUED: its job waits while systemd still boots the node.
     INACTIVE: it was stopped or never started.
     """
 
@@ -28,7 +28,7 @@ class Verdict(enum.Enum):
 
 
 class UnitState(t.NamedTuple):
-    """The properties of a unit in the words of ``systemctl show``. job: the number of its job; 0 or empty for none."""
+    """Properties of a unit, as ``systemctl show`` prints them. job: the number of its job; "0" or empty for none."""
 
     active: str
     sub: str
@@ -41,7 +41,7 @@ class UnitState(t.NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Never QUEUED, which depends on the node as well."""
+        """The verdict by the unit alone. Never QUEUED, which also depends on whether the node is booting."""
         if self.has_job:
             return Verdict.STARTING
         if self.active == "failed" or self.waits_to_try_again:
@@ -50,16 +50,16 @@ class UnitState(t.NamedTuple):
             return Verdict.STARTING
         if self.active == "inactive":
             return Verdict.SKIPPED if self.result == "exec-condition" else Verdict.INACTIVE
-        return Verdict.ACTIVE  # active, reloading and their like
+        return Verdict.ACTIVE  # active, reloading and similar states
 
     @property
     def waits_to_try_again(self) -> bool:
-        """True between two starts of a unit that has Restart=. A start job stays queued then, until systemd's own time."""
+        """True between two starts of a unit with Restart=. A start job then stays queued until RestartSec= has passed."""
         return self.sub == "auto-restart"
 
     @property
     def waits_in_queue(self) -> bool:
-        """True if its job has not begun: a unit that starts is activating, one that is started anew deactivating first."""
+        """True if the unit's job has not begun: a unit that starts is activating, one that restarts is deactivating first."""
         return self.has_job and self.active in ("inactive", "failed")
 
     def __str__(self) -> str:

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd's folders and its manager. Units are enabled by the links that ``systemctl enable`` makes: offline as well."""
+"""systemd's unit folders and its manager. Units are enabled by symbolic links, as ``systemctl enable`` makes them.
+
+So a unit can be enabled offline, too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .boot_unit import LACKS_LIBRARY
 from .unit_state import UnitState, Verdict
 
 FOLDER = "/etc/systemd/system"
-# Where a unit may be and may have been enabled, first come first served, systemd.unit(5).
+# The folders of units and of the links that enable them, in the order of precedence of systemd.unit(5).
 FOLDERS = (
     FOLDER,
     "/run/systemd/system",
@@ -29,7 +32,7 @@ FOLDERS = (
 
 
 class Reload(t.NamedTuple):
-    """Have the running manager read its unit files again."""
+    """Make the running manager read its unit files again (daemon-reload)."""
 
 
 class Start(t.NamedTuple):
@@ -39,13 +42,13 @@ class Start(t.NamedTuple):
 
 
 class Restart(t.NamedTuple):
-    """Start a unit anew, with the program that is there now, and wait for it as Start does."""
+    """Restart a unit with its current program, and wait as Start does."""
 
     unit: str
 
 
 class Forget(t.NamedTuple):
-    """Have the manager forget a unit whose file has gone: that it was started, has failed, or shall be tried again."""
+    """Make the manager unload a unit whose file is gone: stop it, clear its failure, and cancel a further start."""
 
     unit: str
 
@@ -58,66 +61,66 @@ class Rehearse(t.NamedTuple):
 
 Operation = t.Union[Reload, Start, Restart, Forget, Rehearse]
 
-# Seconds that a unit may take to start. Ours take 60 (the boot program's deadline) to 90 (TimeoutStartSec=), after a network
-# that is waited for: systemd-networkd-wait-online(8) gives up after 120.
+# Seconds that a unit may take to start. A unit of this collection takes up to 60 (the boot program's deadline) or 90
+# (TimeoutStartSec=), after it has waited for the network: systemd-networkd-wait-online(8) gives up after 120.
 PATIENCE = 240.0
-PAUSES = (0.01, 0.25)  # seconds between two looks at a unit that starts: at first, and at most
-# Seconds for which a job that waits may be about to begin. After that, while the node boots, it waits for something else of
-# the boot, which may well wait for the very run that would wait for the job (cloud-init).
+PAUSES = (0.01, 0.25)  # seconds between two queries of a unit that starts: the first pause and the longest
+# Seconds within which a queued job begins, unless it waits for another job. While the node boots, that job may itself wait for
+# the run that would wait here, as in cloud-init. So the run does not wait longer.
 GRACE = 2.0
 BOOTING = ("initializing", "starting")  # systemctl(1), is-system-running
-LINES = 10  # of the journal that an error repeats
+LINES = 10  # of the journal that an error message repeats
 
 
 def path_of(unit: str) -> str:
-    """Where the administrator's file of a unit stands."""
+    """The path of a unit file in the administrator's folder."""
     return f"{FOLDER}/{unit}"
 
 
-def _unheard(_sentence: str) -> None:
-    """What takes warnings where nobody reads them."""
+def _discard(_sentence: str) -> None:
+    """Discards a warning."""
 
 
 class Units:
-    """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator. patience: see PATIENCE."""
+    """The backend. ``run`` starts programs; ``warn`` takes sentences for the operator. patience: seconds, see PATIENCE."""
 
     OPERATIONS = t.get_args(Operation)
 
     def __init__(
-        self, run: process.Runner, warn: t.Callable[[str], None] = _unheard, patience: float = PATIENCE
+        self, run: process.Runner, warn: t.Callable[[str], None] = _discard, patience: float = PATIENCE
     ) -> None:
         self._run = run
         self._warn = warn
         self._patience = patience
 
     def is_enabled(self, unit: str) -> bool:
-        """Whether the unit is there, not masked, and named by a link in some target's or unit's .wants or .requires."""
+        """True if the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
         found = [path for path in (Path(folder, unit) for folder in FOLDERS) if os.path.lexists(path)]
-        if not found or not found[0].is_file():  # missing, masked by a link to /dev/null, or a link to nowhere
+        if not found or not found[0].is_file():  # missing, masked by a link to /dev/null, or a dangling link
             return False
         links = (link for folder in FOLDERS for link in Path(folder).glob(f"*.[wr]*s/{unit}"))
         return any(link.parent.suffix in (".wants", ".requires") for link in links)
 
     def named(self, pattern: str) -> set[str]:
-        """Units of the operator's folder, and so ours, whose names match a shell pattern."""
+        """Names of the units in the administrator's folder, where this collection puts its own, that match a shell pattern."""
         return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def is_running(self) -> bool:
-        """Whether systemd manages this root (sd_booted(3)); not where a chroot has the /run of its builder."""
+        """True if systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
         return os.path.isdir("/run/systemd/system") and kernel.is_own_root()
 
     def is_active(self, unit: str) -> bool:
-        """Whether the unit was started and neither stopped nor failed: systemd keeps a link to each such unit's invocation.
+        """True if the unit was started and has neither stopped nor failed, by the link that systemd keeps for its invocation.
 
-        True of a unit that is only starting as well: ``verdict`` tells them apart.
+        Also true of a unit that is still starting: ``verdict`` tells the two apart.
         """
         return os.path.lexists(f"/run/systemd/units/invocation:{unit}") and kernel.is_own_root()
 
     def verdict(self, unit: str) -> Verdict:
-        """What became of the unit's last start. One that is under way is waited for; QUEUED where that could not end.
+        """The result of the unit's last start. Waits for a start that is in progress.
 
-        STARTING where its end has not come within the time that is given to it. Starts no process where systemd's socket
-        answers. Raises Failure where systemd does not answer at all.
+        QUEUED if the start cannot end before the node has booted. STARTING if it has not ended within ``patience``. Starts no
+        process if systemd's socket answers. Raises Failure if systemctl does not answer either.
         """
         return self._settled(unit)[0]
 
@@ -141,8 +144,8 @@ class Units:
         return self._get(("SystemState",))[0] in BOOTING
 
     def _get(self, names: t.Sequence[str], *unit: str) -> list[str]:
-        """By systemd's socket, or by systemctl where there is none or it is another than we know."""
-        from . import manager  # only for the runs that have a unit to look at
+        """Properties from systemd's socket; from systemctl if there is no socket, or its answer cannot be parsed."""
+        from . import manager  # only for runs that need the state of a unit
 
         try:
             return manager.get(names, *unit)
@@ -154,11 +157,13 @@ class Units:
         found = dict(line.partition("=")[::2] for line in shown.splitlines())
         if not found.keys() >= {*names}:
             asked = f"systemctl show {' '.join(unit)}".rstrip()
-            raise Failure(f"{asked} should tell {', '.join(names)}, but said {shown.strip()!r}. Is it systemd's own?")
+            raise Failure(
+                f"{asked} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?"
+            )
         return [found[name] for name in names]
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation. Raises Failure with what systemctl answered, or with what a unit that failed has said."""
+        """Performs one operation. Raises Failure with systemctl's answer, or with the last journal lines of a failed unit."""
         if isinstance(operation, Forget):
             for verb in ("stop", "reset-failed"):
                 self._systemctl(verb, operation.unit, unless="not loaded")
@@ -172,22 +177,26 @@ class Units:
             raise TypeError(f"{operation!r} is no operation on units")
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend. A start tells by itself."""
+        """Sentences about differences from the state that the operation leaves; see rollback_program.Backend.
+
+        Empty for a start, which verifies itself.
+        """
         if isinstance(operation, Forget) and self.is_active(operation.unit):
             return [f"{operation.unit} is still active"]
         return []
 
     def _start(self, operation: Start | Restart) -> None:
-        """A start that systemctl waited for would have no end where the unit's job waits for this run."""
+        """Starts with --no-block: systemctl would wait for ever if the unit's job waits for this run."""
         unit = operation.unit
-        self._systemctl("reset-failed", unit, unless="not loaded")  # or five starts in a row were refused unseen
+        # Otherwise systemd refuses a start after five in a row (StartLimitBurst=).
+        self._systemctl("reset-failed", unit, unless="not loaded")
         is_anew = isinstance(operation, Restart) or self._state(unit).waits_to_try_again
         self._systemctl("--no-block", "restart" if is_anew else "start", unit)
         verdict, state = self._settled(unit)
         if verdict is Verdict.QUEUED:
             self._warn(
                 f"{unit} is enabled, and its start is queued, but was not seen: the node is still booting, and systemd starts"
-                f" it when what it comes after is through. Run again after the boot, or look at `systemctl status {unit}`."
+                f" the unit after the units that come before it. Run again after the boot, or see `systemctl status {unit}`."
             )
         elif verdict not in (Verdict.ACTIVE, Verdict.SKIPPED):
             raise Failure(
@@ -201,8 +210,8 @@ class Units:
     def _last_lines(self, unit: str) -> str:
         journalctl = process.find("journalctl")
         if journalctl is None:
-            return "There is no journalctl to read its journal with"
-        self._run([journalctl, "--sync"], None)  # what it said last may be on its way
+            return "Its journal cannot be read, because the node has no journalctl"
+        self._run([journalctl, "--sync"], None)  # the unit's last lines may not be in the journal yet
         done = self._run(
             [journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None
         )
@@ -217,9 +226,9 @@ class Units:
 
 
 def _rehearse(operation: Rehearse) -> None:
-    """In the environment that systemd gives a unit: where to find programs, and nothing of the login's.
+    """Runs the command in the environment that systemd gives a unit: a search path, and no variables of the login.
 
-    Raises Failure, and Missing where the unit's interpreter lacks a library that the one that runs this may well have.
+    Raises Failure, and MissingLibrary if the unit's interpreter lacks a library, which this process's interpreter may have.
     """
     from .._platform import library
 

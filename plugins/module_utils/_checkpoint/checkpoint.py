@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a checkpoint is: a change that the node takes back by itself unless it is told in time that all is well."""
+"""What a checkpoint is: a change that the node rolls back by itself unless the controller confirms it in time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LONGEST = 3600  # seconds; every other change of the node is refused meanwhile
 
 
 class Armed(t.NamedTuple):
-    """A checkpoint that waits.
+    """A checkpoint that waits for its confirmation.
 
-    identity: tells it from others on this node. who: the module, and where its connection came from.
+    identity: tells it from others on this node. who: the module, and the address that its connection came from.
     since: seconds since the epoch, for people. deadline: on this boot's monotonic clock, in seconds.
     run: the pid of the run that armed it and that process's start in clock ticks since boot.
     namespace: device and inode of the network namespace that was changed.
@@ -42,7 +42,7 @@ class Armed(t.NamedTuple):
 
 
 class Entry(t.NamedTuple):
-    """What the journal has of a step: what it does, and the operation of a system edge that takes it back."""
+    """The journal's entry for a step: what the step does, and the backend's operation that undoes it."""
 
     summary: str
     undo: t.Any
@@ -51,8 +51,8 @@ class Entry(t.NamedTuple):
 class RolledBack(t.NamedTuple):
     """A checkpoint that was not confirmed.
 
-    since, at: when it was armed and when rolled back, in seconds since the epoch. steps: how many were taken back.
-    left: what somebody else has changed since. failed: what could not be taken back, with the reason.
+    since, at: when it was armed and when rolled back, in seconds since the epoch. steps: how many were undone.
+    left: objects that another program has changed since. failed: what could not be undone, with the reason.
     """
 
     identity: str
@@ -65,7 +65,7 @@ class RolledBack(t.NamedTuple):
     failed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        left = f" Left, as somebody else has changed it since: {'; '.join(self.left)}." if self.left else ""
+        left = f" Not undone, as another program has changed it since: {'; '.join(self.left)}." if self.left else ""
         failed = f" Could not be undone: {'; '.join(self.failed)}." if self.failed else ""
         undone = f"{self.steps} step{'s' if self.steps != 1 else ''} undone"
         return (
@@ -74,15 +74,15 @@ class RolledBack(t.NamedTuple):
 
 
 def clock(seconds: float) -> str:
-    """A time for people."""
+    """A time as people read it."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def seconds(given: object) -> int:
     """The option's value, 0 for none. Raises Invalid.
 
-    What AnsibleModule takes for an integer is one here, as ``30.0``, which a template's division gives: the controller must not
-    leave a checkpoint alone that the module arms.
+    Accepts everything that AnsibleModule accepts as an integer, such as ``30.0``, which a template's division gives. Otherwise
+    the module would arm a checkpoint that the controller does not confirm.
     """
     try:
         exact = decimal.Decimal(str(given or 0))

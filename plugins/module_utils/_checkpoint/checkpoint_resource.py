@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A run whose change the node takes back by itself, unless the controller confirms it over a new connection."""
+"""A run whose change the node rolls back by itself, unless the controller confirms it over a new connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .checkpoint import Armed, Entry
 class Checkpoint:
     """Keeps a change by the module ``who`` open for ``seconds``.
 
-    waits: what the controller has to know to confirm it; None while nothing was armed.
+    waits: what the controller needs in order to confirm the change; None if nothing was armed.
     """
 
     def __init__(self, seconds: int, who: str) -> None:
@@ -33,11 +33,12 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def armed(self, steps: t.Sequence[Step]) -> t.Iterator[t.Callable[[Step], None]]:
-        """Armed from before the block, unless the block raises: whoever raises has taken back by himself.
+        """Arms the checkpoint before the block. If the block raises, the run has undone its changes, and nothing stays armed.
 
-        Gives what notes a step before it is done. Raises Failure or Missing where the node could not take ``steps`` back.
+        Yields a function that notes a step before it is done. Raises Failure or MissingLibrary if the node could not undo
+        ``steps``.
         """
-        from . import rollback_program  # all the edges: not for a run that has nothing to change
+        from . import rollback_program  # imports all backends, so not in a run that changes nothing
 
         found = self._arm(rollback_program.libraries([step.undo for step in steps]))
 
@@ -58,13 +59,13 @@ class Checkpoint:
         }
 
     def _arm(self, libraries: t.Sequence[str]) -> Armed:
-        """A run that is killed on the way has armed nothing, and its watchdog will find nothing to do."""
+        """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do."""
         from .._boot.program_archive import archive
 
         identity = secrets.token_hex(4)
         checkpoint_backend.prepare(archive("_checkpoint.rollback_program"))
         try:
-            dog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
+            watchdog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
             found = Armed(
                 identity,
                 f"{self._who} from {processes.ssh_peer()}",
@@ -73,13 +74,13 @@ class Checkpoint:
                 deadline,
                 processes.myself(),
                 processes.network_namespace(),
-                dog,
+                watchdog,
             )
             checkpoint_backend.arm(found)
             if (
                 time.monotonic() > deadline - watchdog_backend.HEAD_START
-            ):  # it may have been here before, and found nothing
-                raise Failure(f"to arm the checkpoint took longer than its {self._seconds} s")
+            ):  # the watchdog may have looked before, and found nothing armed
+                raise Failure(f"arming the checkpoint took longer than its {self._seconds} s")
         except BaseException:
             checkpoint_backend.clear()
             raise

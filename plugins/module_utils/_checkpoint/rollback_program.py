@@ -3,20 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Undoes a change that was made under a checkpoint, or hears that it may stay. What it does is in the node's log.
+"""Rolls back a change that was made under a checkpoint, or confirms it. Reports what it does to the node's syslog.
 
 Started as ``rollback.pyz VERB ARGUMENT...``:
 
-ready LIBRARY...        says whether it could roll back what needs these Python libraries
-watch ID LIBRARY...     says so, is told when on stdin, and sleeps until then to ``expire``
-expire ID               rolls back what nobody has confirmed by the deadline
-confirm [ID [COMMAND]]  lets the change stay, if the shell command, where one is given, ends well
+ready LIBRARY...        says whether it can load these Python libraries, which a roll-back needs
+watch ID LIBRARY...     does ``ready``, reads the deadline from stdin, sleeps until then, and does ``expire``
+expire ID               rolls back if the change is not confirmed by the deadline
+confirm [ID [COMMAND]]  confirms the change, if the shell command, where one is given, exits with status 0
 rollback [ID]           rolls back at once
-status [ID]             only tells
+status [ID]             only reports
 
-The last three answer with a line of JSON: ``state``, one of armed, confirmed, rolled back and none; ``told``, a sentence; and
-``age`` of that in seconds.
-Without the ID they are about any checkpoint, for the operator.
+The last three print a line of JSON: ``state``, one of armed, confirmed, rolled back and none; ``told``, a sentence; and
+``age``, the seconds since that happened. Without an ID they apply to any checkpoint, for the operator.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ from .checkpoint import Armed, Entry, RolledBack
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
-# What operations are made of.
+# The classes of the values in operations.
 VALUES = (
     *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
     *(routing_backend.Change, Message, Request, resolved_backend.Dns),
 )
 
-# How long a lock is waited for, in seconds, before its holder, if it is the run that is to be taken back, gets a signal:
-# the first lets it take back itself.
+# How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
+# SIGTERM lets the run undo its changes itself.
 PATIENCE: tuple[tuple[float, int], ...] = ((0.3, signal.SIGTERM), (5.0, signal.SIGKILL), (lock.PATIENCE, 0))
 
-MARGIN = 0.5  # seconds before the deadline that a command is given up: time to say so before the watchdog rolls back
+MARGIN = 0.5  # seconds before the deadline at which a command is given up: time to report that before the watchdog acts
 
 
 def main(arguments: t.Sequence[str] = ()) -> int:
@@ -69,13 +68,13 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         return 2
     try:
         return VERBS[verb](*rest)
-    except Exception as error:  # nobody reads what a watchdog prints
+    except Exception as error:  # a watchdog's output is not read
         syslog.syslog(syslog.LOG_ERR, f"{verb}: {type(error).__name__}: {error}")
         raise
 
 
 def libraries(operations: t.Iterable[t.Any]) -> list[str]:
-    """The Python libraries that performing them takes. Raises Missing where the node does not have them."""
+    """The Python libraries that performing the operations needs. Raises MissingLibrary if the node lacks one."""
     names = library.needed(operations)
     for name in names:
         library.load(name, *routing_backend.MODULES)
@@ -93,7 +92,7 @@ def ready(*names: str) -> int:
 def watch(identity: str, *names: str) -> int:
     ready(*names)
     deadline = sys.stdin.readline()
-    if not deadline:  # the run was killed before it has changed anything
+    if not deadline:  # the run was killed before it changed anything
         return 1
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -106,7 +105,7 @@ def expire(identity: str) -> int:
     armed = _armed(identity)
     if armed:
         time.sleep(max(0.0, armed.deadline - time.monotonic()))
-        _roll_back(identity, f"nobody confirmed it over a new connection within {armed.seconds} s")
+        _roll_back(identity, f"it was not confirmed over a new connection within {armed.seconds} s")
     return 0
 
 
@@ -126,7 +125,7 @@ def confirm(identity: str = "", command: str = "") -> int:
     return _answer(CONFIRMED, told)
 
 
-def rollback(identity: str = "", reason: str = "it was told so") -> int:
+def rollback(identity: str = "", reason: str = "a roll-back was requested") -> int:
     _roll_back(identity, reason)
     return status(identity)
 
@@ -157,9 +156,9 @@ def _armed(identity: str) -> Armed | None:
 
 
 def _run(command: str, armed: Armed) -> str:
-    """Why the shell command did not end well; empty where it did. What it leaves in the background is not waited for."""
+    """Why the shell command failed; empty if it did not. Does not wait for processes that it leaves in the background."""
     rest = max(0.0, armed.deadline - time.monotonic() - MARGIN)
-    # What is left in the background would keep a pipe open.
+    # A file, as a process in the background would keep a pipe open.
     with os.fdopen(os.memfd_create("kubenode"), "w+b") as output:
         # pylint: disable-next=ansible-bad-function,consider-using-with  # there is no AnsibleModule here
         shell = subprocess.Popen(
@@ -179,7 +178,7 @@ def _run(command: str, armed: Armed) -> str:
 
 @contextlib.contextmanager
 def _locked(run: processes.Process | None = None) -> t.Iterator[None]:
-    """The lock, deaf to signals: what is begun here is brought to its end. ``run`` has to end, should it hold the lock."""
+    """Holds the lock and ignores signals, so that what is begun is completed. Ends ``run`` if the lock stays held."""
     for number in lock.ENDINGS:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.ExitStack() as stack:
@@ -202,12 +201,12 @@ def _roll_back(identity: str, reason: str) -> None:
     if processes.network_namespace() != armed.namespace:
         syslog.syslog(
             syslog.LOG_ERR,
-            f"{armed} can not be rolled back from here: this is another network namespace than the one that was changed",
+            f"{armed} cannot be rolled back from here: this is not the network namespace that was changed",
         )
         return
     with _locked(armed.run):
         armed = _armed(identity)
-        if armed is None:  # the run has taken back itself, or was confirmed
+        if armed is None:  # the run has undone its changes itself, or was confirmed
             return
         report = replay(armed, reason)
         checkpoint_backend.settle(report)
@@ -216,9 +215,9 @@ def _roll_back(identity: str, reason: str) -> None:
 
 
 def replay(armed: Armed, reason: str) -> RolledBack:
-    """Undoes what the journal has, the newest first; what goes wrong with one entry does not keep the others.
+    """Undoes the steps in the journal, newest first. If one entry fails, the others are still undone.
 
-    A step counts as undone when what it had changed was read back and is as before.
+    A step counts as undone if its object was read back and is as before.
     """
     undone, left, failed = 0, list[str](), list[str]()
     for line in reversed(checkpoint_backend.entries()):
@@ -228,22 +227,24 @@ def replay(armed: Armed, reason: str) -> RolledBack:
             backend = BACKENDS[type(operation)]
             try:
                 backend.perform(operation)
-            except ForeignChange as others:
-                left.append(str(others))
+            except ForeignChange as change:
+                left.append(str(change))
             differences = backend.verify(operation)
             failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
             undone += not differences and len(left) == found
-        except Exception as error:  # also what nobody has foreseen: the entries before it are still to be undone
+        except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
             failed.append(f"{summary}: {error}")
     return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
 
 
 class Backend(converge.Backend, t.Protocol):
-    """Raises ForeignChange from perform() where others have changed what the operation is about."""
+    """Raises ForeignChange from perform() if another program has changed the object."""
 
     def verify(self, operation: t.Any) -> list[str]:
-        """What is not as the operation should have left it, read anew, in sentences' middles. What others changed since is no
-        part of that."""
+        """Reads the node again. Returns what differs from what the operation should have left, each as a part of a sentence.
+
+        What other programs have changed since is not included.
+        """
 
 
 def _backends() -> dict[type, Backend]:

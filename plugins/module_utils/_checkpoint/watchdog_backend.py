@@ -5,8 +5,8 @@
 
 """What rolls back at a checkpoint's deadline, without Ansible and without the network.
 
-A transient timer of systemd, where systemd is process 1 and we are in its network namespace; elsewhere a process of its own
-that sleeps, as a timer's service would run in process 1's namespace.
+A transient timer of systemd, if systemd is process 1 and we are in its network namespace. Otherwise a separate process that
+sleeps, because a timer's service would run in the network namespace of process 1.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ START_LIMIT = 30.0  # seconds; Python starts in a tenth of one
 
 
 def start(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watchdog, float]:
-    """Has the program call ``expire`` for the checkpoint in ``seconds``. Answers when: in seconds of the monotonic clock.
+    """Makes the program call ``expire`` for the checkpoint in ``seconds``. Raises Failure.
 
-    These count from when the program has said that it can be started and that the Python libraries are there, which takes its
-    time on a node with much to do. Raises Failure.
+    Returns the watchdog and the deadline, in seconds of the monotonic clock. The seconds count from the moment when the program
+    has said that it runs and can load the Python libraries, which takes a while on a busy node.
     """
     if not _is_systemds():
         return _start_process(identity, seconds, libraries)
     done = process.run([*_program("ready"), *libraries])
     if done.stdout != READY:
-        raise Failure(f"the roll-back program can not be run: {done.stderr.strip() or done.rc}")
+        raise Failure(f"the roll-back program cannot be run: {done.stderr.strip() or done.rc}")
     unit, deadline = f"kubenode-checkpoint-{identity}", time.monotonic() + seconds
     done = process.run(
         [
@@ -54,7 +54,7 @@ def start(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watc
 
 
 def stop(watchdog: Watchdog) -> None:
-    """It may have ended; it may even be the caller's own."""
+    """Stops the watchdog, which may have ended, or be this process."""
     if isinstance(watchdog, str):
         process.run([process.find("systemctl") or "systemctl", "stop", watchdog])
     elif watchdog != processes.myself():
@@ -70,8 +70,8 @@ def _program(*arguments: str) -> list[str]:
 
 
 def _start_process(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watchdog, float]:
-    """It is in no session of ours and has none of our files, so that no connection waits for it or takes it along."""
-    # pylint: disable-next=ansible-bad-function,consider-using-with  # it outlives us, and AnsibleModule waits
+    """Starts it in its own session and without our open files, so that no connection waits for it or ends it."""
+    # pylint: disable-next=ansible-bad-function,consider-using-with  # it outlives the run, and AnsibleModule would wait
     child = subprocess.Popen(
         _program("watch", identity, *libraries),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", text=True,
@@ -83,7 +83,7 @@ def _start_process(identity: str, seconds: int, libraries: t.Sequence[str]) -> t
         said = output.readline() if selector.select(START_LIMIT) else ""
         if said != READY:
             child.kill()
-            raise Failure(f"the roll-back program can not be run: {said}{output.read()}".strip())
+            raise Failure(f"the roll-back program cannot be run: {said}{output.read()}".strip())
         deadline = time.monotonic() + seconds
         told.write(f"{deadline}\n")
     return processes.find(child.pid), deadline

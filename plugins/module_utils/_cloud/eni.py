@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""An elastic network interface (ENI) of a node, as imds_info tells it or a user gives it."""
+"""An elastic network interface (ENI) of a node, as imds_info returns it or a user describes it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .._core.fields import FAMILIES, UINT32, Unfit
 
 @dataclass(frozen=True)
 class Eni:
-    """option: by which errors name it, as ``enis[1]``.
-    addresses, gateway: by family, "ipv4" and "ipv6"; the first address is the primary one.
-    name: of its link; empty where it is not plugged in, or a pod has it for itself.
-    index: of the link. device_number, network_card: AWS's. table, pods: the user's. All None, or empty, where not told.
+    """option: the name of the ENI's option for errors, for example ``enis[1]``.
+    addresses, gateway: by family, "ipv4" and "ipv6". The first address is the primary one.
+    name: of its link; empty if the ENI is not plugged in, or is in a pod's network namespace.
+    index: of the link. device_number, network_card: from AWS's metadata. table, pods: from the user. None or empty if not given.
     """
 
     option: str
@@ -39,16 +39,16 @@ class Eni:
 
 
 def from_list(option: str, given: object) -> tuple[Eni, ...]:
-    """All ENIs of a node. Raises Invalid for the first that can not be, and where not exactly one is the primary one."""
+    """Parse all ENIs of a node. Raises Invalid for the first ENI that is not valid, and unless exactly one is primary."""
     if not isinstance(given, (list, tuple)) or not given:
-        raise Invalid(option, given, "a list of at least one ENI, as imds_info returns in interfaces")
+        raise Invalid(option, given, "a list of at least one ENI, in the form of imds_info's interfaces")
     enis = tuple(_eni(f"{option}[{index}]", one) for index, one in enumerate(given))
     primary = [eni for eni in enis if eni.primary]
     if len(primary) != 1:
         found = [eni.name or eni.option for eni in primary]
-        raise Invalid(f"{option}[].primary", found, "true of one ENI, the node's primary one")
+        raise Invalid(f"{option}[].primary", found, "true for exactly one ENI, the node's primary one")
     if not primary[0].name:
-        raise Invalid(f"{primary[0].option}.name", None, "the link that is the node's primary ENI")
+        raise Invalid(f"{primary[0].option}.name", None, "the link of the node's primary ENI")
     return enis
 
 
@@ -59,7 +59,7 @@ def _eni(option: str, given: object) -> Eni:
         if key not in _KEYS:
             raise Invalid(f"{option}.{key}", value, f"left out; known here are {', '.join(_KEYS)}")
     if given.get("master"):
-        allowed = "left out: what a bridge or a bond holds is not routed by its own name; give that link as name"
+        allowed = "left out: packets of a port are routed by its bridge or bond; give the bridge or bond as name"
         raise Invalid(f"{option}.master", given["master"], allowed)
     gateway = given.get("gateway") or {}
     if not isinstance(gateway, dict) or not gateway.keys() <= FAMILIES.keys():
@@ -77,7 +77,7 @@ def _eni(option: str, given: object) -> Eni:
     )
 
 
-# What a user may leave out. From 1: 0 is no link and no table. device-number and network-card have few digits.
+# The numbers, all optional, and their ranges. 0 is not a valid link or table. device-number and network-card have few digits.
 _NUMBERS = {"index": (1, 2**31 - 1), "device_number": (0, 9999), "network_card": (0, 99), "table": (1, UINT32)}
 _KEYS = ("name", "mac", "ipv4", "ipv6", "gateway", "subnets", "primary", "master", *_NUMBERS, "pods")
 
@@ -85,7 +85,7 @@ _T = t.TypeVar("_T")
 
 
 def _parsed(option: str, given: object, parse: t.Callable[[t.Any], _T]) -> _T | None:
-    """None for what was left out. Raises Invalid."""
+    """Parse an optional value; None if it was left out. Raises Invalid."""
     try:
         return None if given is None else parse(given)
     except Unfit as unfit:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a node with elastic network interfaces (ENIs) needs besides the rules of its pods, in the layout of a CNI.
+"""The rules, routes and addresses that a node with elastic network interfaces (ENIs) needs, in the layout of its CNI.
 
-A layout says where replies marked for the primary interface are looked up, which table belongs to an ENI, and at which
-priorities. Rules for pods are the CNI's; only the layout "custom", which has no CNI, makes them.
+A layout gives the table of each ENI, the table for replies that are marked for the primary interface, and the priorities of
+the rules. Rules for pods belong to the CNI. Only the layout "custom", which has no CNI, makes them.
 
 Numbers are from the sources of amazon-vpc-cni-k8s 1.23 (pkg/networkutils), cilium (pkg/datapath/linux/linux_defaults and
 routing) and terway (plugin/datapath, cmd/terway-cli/symmetric.go).
@@ -27,16 +27,17 @@ Entry = dict[str, t.Any]  # a rule or a route as policy_routes takes it
 
 
 class Layout(t.NamedTuple):
-    """mark: with its mask, what replies carry that have to leave by the primary interface.
-    mark_table: where they are looked up; main, or a table with the primary interface's default route alone.
-    table_of: the number of an ENI's table; None where it has none to be made. Raises Invalid where it can not be told.
-    is_onlink: whether a table's gateway is a neighbour by that word, or by a route of its own.
-    from_address: priority of the rule that looks an ENI's own address up in its table; 0 for none.
-    to_pod, from_pod: priorities of the rules of pods; 0 where these are the CNI's.
-    pod_links: what the node's ends of pods' links are called.
-    marks_itself: whether the CNI marks connections that come in by the primary interface.
-    ipv6_gateway: the router of each ENI, where the metadata names none.
-    clouds: those whose metadata tells all that table_of needs; empty for any.
+    """mark: MARK/MASK of replies that must leave by the primary interface.
+    mark_priority: priority of the rule that routes by the mark.
+    mark_table: the table of that rule: main, or a table with only the primary interface's default route.
+    table_of: returns the number of an ENI's table, None if it needs none. Raises Invalid if the ENI lacks the data for it.
+    is_onlink: if true, the default route has the flag onlink; if false, the gateway gets a route of its own.
+    from_address: priority of the rule that looks an ENI's own address up in its table; 0 for no rule.
+    to_pod, from_pod: priorities of the rules for pods; 0 if these belong to the CNI.
+    pod_links: patterns for the names of the node's ends of pods' links.
+    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    ipv6_gateway: the IPv6 router of each ENI, used if the metadata names none.
+    clouds: the clouds whose metadata has all that table_of needs; empty for any cloud.
     """
 
     mark: str
@@ -66,21 +67,23 @@ def _of_interface(one: Eni) -> int:
 
 
 def _of_index(one: Eni) -> int | None:
-    """Terway: the link's index, which is another one each time that an ENI is plugged in."""
+    """Terway: the link's index, which changes each time the ENI is plugged in."""
     return 1000 + one.index if one.index else None
 
 
 def _as_given(one: Eni) -> int:
     table = one.table or _of_index(one)
     if table is None:
-        raise Invalid(f"{one.option}.table", None, "given, or the link's index, from which it follows")
+        raise Invalid(f"{one.option}.table", None, "given, unless the link's index is given, from which it follows")
     return table
 
 
 def _device_number(one: Eni) -> int:
     number = one.device_number
     if number is None or (number == 0 and not one.network_card):
-        allowed = "given, from 1 up: by it the CNI numbers the ENI's table. AWS says 0 until it knows"
+        allowed = (
+            "given, 1 or more: the CNI numbers the ENI's table by it. AWS may report 0 for a new ENI; try again later"
+        )
         raise Invalid(f"{one.option}.device_number", number, allowed)
     return number
 
@@ -112,7 +115,7 @@ LAYOUTS = {
         is_onlink=True,
         pod_links=("cali*",),
     ),
-    # Between the priorities that known CNIs use, in the order of AWS's.
+    # Priorities between those of known CNIs, in the order of AWS's.
     "custom": Layout(
         mark="0x80/0x80",
         mark_priority=1200,
@@ -125,11 +128,12 @@ LAYOUTS = {
 }
 
 
-class Wish(t.NamedTuple):
-    """rules, routes: as policy_routes takes them. The others are for rp_filter and nftables_connmark to fit to them.
+class DesiredLayout(t.NamedTuple):
+    """The desired state. rules, routes: options of policy_routes. The other fields are options for rp_filter and
+    nftables_connmark that match these.
 
-    marks_itself: whether the CNI marks connections that come in by the primary interface.
-    addresses: the primary IPv4 address of each secondary ENI, as link_addresses takes it.
+    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    addresses: the primary IPv4 address of each secondary ENI, an option of link_addresses.
     """
 
     rules: list[Entry]
@@ -142,12 +146,14 @@ class Wish(t.NamedTuple):
     addresses: list[Entry]
 
 
-def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> Wish:
-    """What the layout of this name asks for on a node with these ENIs. Raises Invalid.
+def desired(
+    name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None
+) -> DesiredLayout:
+    """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
-    Secondary ENIs without a link are passed over: they are not plugged in yet, or a pod has them for itself.
+    Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace.
 
-    mark, priorities: other ones than custom's own; priorities by "mark", "to_pod", "from_pod" and "from_address".
+    mark, priorities: replace those of the layout custom. Keys of priorities: "mark", "to_pod", "from_pod", "from_address".
     """
     layout = adapted(name, mark, priorities)
     enis = eni.from_list("enis", given)
@@ -155,10 +161,12 @@ def desired(name: str, given: object, mark: object = None, priorities: t.Mapping
     others = [one for one in enis if one.name and one is not primary]
     for one in enis:
         if one.pods and (one is primary or not layout.from_pod):
-            why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes its pods itself"
+            why = (
+                "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
+            )
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, _slash, mask = layout.mark.partition("/")
-    return Wish(
+    return DesiredLayout(
         [*_mark_rules(layout, primary), *(rule for one in others for rule in _rules(layout, one))],
         [*_mark_routes(layout, primary), *(route for one in others for route in _routes(layout, one))],
         primary.name,
@@ -171,7 +179,7 @@ def desired(name: str, given: object, mark: object = None, priorities: t.Mapping
 
 
 def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) -> Layout:
-    """The layout of this name with a mark and priorities of the user's own. Raises Invalid."""
+    """The layout of this name, with the user's mark and priorities. Raises Invalid."""
     if name not in LAYOUTS:
         raise Invalid("layout", name, f"one of {', '.join(LAYOUTS)}")
     layout = LAYOUTS[name]
@@ -191,7 +199,9 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     layout = layout._replace(**changes)
     if name == "custom" and not layout.to_pod < layout.mark_priority < layout.from_pod:
         order = {"to_pod": layout.to_pod, "mark": layout.mark_priority, "from_pod": layout.from_pod}
-        raise Invalid("priorities", order, "in the order to_pod, mark, from_pod: the first rule that matches decides")
+        raise Invalid(
+            "priorities", order, "in the order to_pod, mark, from_pod, as the first rule that matches decides"
+        )
     return layout
 
 
@@ -200,7 +210,7 @@ PRIORITIES = {"to_pod": "to_pod", "mark": "mark_priority", "from_pod": "from_pod
 
 def _number(option: str, given: object) -> int:
     try:
-        return fields.number(given, 1, 32765)  # above come the kernel's own rules
+        return fields.number(given, 1, 32765)  # the kernel's own rules have 32766 and 32767
     except Unfit as unfit:
         raise Invalid(option, given, str(unfit)) from None
 
@@ -233,12 +243,12 @@ def _mark_families(layout: Layout, primary: Eni) -> list[str]:
 
 
 def _used_families(one: Eni) -> list[str]:
-    """IPv4, which a node of a cloud always has, and IPv6 where the ENI has any."""
+    """IPv4, which every cloud node has, and IPv6 if the ENI has an IPv6 address."""
     return [family for family in FAMILIES if family == "ipv4" or one.addresses[family]]
 
 
 def _rules(layout: Layout, one: Eni) -> t.Iterator[Entry]:
-    """Those by which packets of an ENI get to its table."""
+    """The rules that look up an ENI's packets in its table."""
     table = layout.table_of(one)
     for pod in one.pods:
         yield {"priority": layout.to_pod, "to": pod, "table": MAIN}
@@ -249,14 +259,16 @@ def _rules(layout: Layout, one: Eni) -> t.Iterator[Entry]:
 
 
 def _routes(layout: Layout, one: Eni) -> t.Iterator[Entry]:
-    """What is in an ENI's table."""
+    """The routes in an ENI's table."""
     table = layout.table_of(one)
     for family in _routed_families(layout, one) if table is not None else ():
         yield from _default(layout, one, family, t.cast(int, table))
 
 
 def _routed_families(layout: Layout, one: Eni) -> list[str]:
-    """IPv6 only where its router is known: the metadata of most clouds does not tell, and pods may well be IPv4 alone."""
+    """The families that an ENI's table needs. IPv6 only if its router is known or a pod needs it: the metadata of most
+    clouds does not name the router, and pods may be IPv4 only.
+    """
     known = [family for family in _used_families(one) if _gateway(layout, one, family)]
     needed = [family for family in FAMILIES if one.pods_of(family)] + (["ipv4"] if one.addresses["ipv4"] else [])
     return [family for family in FAMILIES if family in (*known, *needed)]
@@ -269,7 +281,7 @@ def _gateway(layout: Layout, one: Eni, family: str) -> str:
 def _default(layout: Layout, one: Eni, family: str, table: int | str) -> list[Entry]:
     gateway = _gateway(layout, one, family)
     if not gateway:
-        raise Invalid(f"{one.option}.gateway.{family}", None, "given: the router of this ENI's subnet")
+        raise Invalid(f"{one.option}.gateway.{family}", None, "given, the router of this ENI's subnet")
     default = {"table": table, "to": "default", "via": gateway, "dev": one.name}
     if layout.is_onlink:
         return [{**default, "onlink": True}]

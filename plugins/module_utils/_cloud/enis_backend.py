@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A node's elastic network interfaces: what the metadata service says of them, and which of the node's links each one is."""
+"""Reads a node's elastic network interfaces from the metadata service, and finds the link of each one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typing as t
 
 from . import imds_backend, links_backend, metadata
 
-TIMEOUT = 5.0  # seconds for one request; a service that works takes milliseconds
-RETRIES = 5  # how often a run asks again
+TIMEOUT = 5.0  # seconds for one request; a working service answers within milliseconds
+RETRIES = 5  # after the first try
 
 
 def read(
@@ -26,7 +26,7 @@ def read(
 ) -> tuple[str, list[dict[str, t.Any]]]:
     """The cloud that answered, and the interfaces as imds_info returns them. Raises NoMetadata.
 
-    timeout, retries, deadline: see imds.with_retries().
+    timeout, retries, deadline: see imds_backend.with_retries().
     """
     answering, nics = imds_backend.with_retries(
         imds_backend.asking(cloud, endpoint), timeout, retries=retries, deadline=deadline

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A cloud's instance metadata service: asked by HTTP, straight and within a time limit. Nothing is changed.
+"""Reads a cloud's instance metadata service by HTTP, without a proxy and within a time limit. Changes nothing.
 
-HTTP is spoken over a plain socket. The time limit holds for a request as a whole, while the one of http.client and urllib
-starts again with every packet, so that a service that dribbles would hold up a boot. urllib would also go by the
-environment's proxies. And either pulls in email and ssl: about 15 ms of a boot program's start, where a socket takes 2.
+It speaks HTTP over a plain socket, for three reasons. The time limit applies to the whole request; that of http.client and
+urllib starts again with every packet, so a service that sends slowly would delay a boot. urllib would use the environment's
+proxies. Both import email and ssl, which adds about 15 ms to a boot program's start; a socket adds 2 ms.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from .metadata import ENDPOINTS, TREES, Garbled, Nic, NoMetadata, Rejected, Sile
 AZURE_PATH = "/metadata/instance/network/interface?api-version=2021-02-01"
 TREE_PATH = "/latest/meta-data/"
 TOKEN_PATH = "/latest/api/token"
-TOKEN_LIFETIME = 300  # seconds; one reading is done long before
+TOKEN_LIFETIME = 300  # seconds; reading all interfaces takes much less
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each is twice the one before
-DOUBLINGS = 2  # until the pause is the longest
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each pause is twice the previous one
+DOUBLINGS = 2  # from FIRST_PAUSE to LONGEST_PAUSE
 SEARCH_LIMIT = (
-    1.0  # seconds that one of several possible clouds gets to answer; a service on the host takes milliseconds
+    1.0  # seconds for one request while the cloud is unknown; a service on the host answers within milliseconds
 )
-ANSWER_LIMIT = 2**20  # bytes; an answer has some hundred for each interface
+ANSWER_LIMIT = 2**20  # bytes; an answer has a few hundred for each interface
 
 T = t.TypeVar("T")
 
 
 def read(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
-    """The node's interfaces as the cloud's service says, asked once.
+    """Read the node's interfaces from the cloud's service once.
 
-    endpoint: as ``http://169.254.169.254``; raises Invalid for what is no such thing.
-    timeout: seconds for each request. Azure takes one request; the others two, a token, and about five for each interface.
-    Raises NoMetadata, in one of its kinds.
+    endpoint: for example ``http://169.254.169.254``.
+    timeout: seconds for each request. Azure needs one request. The other clouds need one for a token, two more, and about
+    six for each interface.
+    Raises Invalid for another form of endpoint, and a subclass of NoMetadata if the service gives no valid answer.
     """
     if cloud == "azure":
         return metadata.azure(_request("GET", endpoint, AZURE_PATH, {"Metadata": "true"}, timeout))
@@ -53,7 +54,7 @@ def read(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
 def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
     """The first cloud that answers as its vendor documents, and the interfaces. Raises Unidentified.
 
-    endpoint: where to ask, in place of each cloud's own.
+    endpoint: replaces each cloud's own endpoint.
     """
     problems: dict[str, NoMetadata] = {}
     for cloud, usual in ENDPOINTS.items():
@@ -65,9 +66,9 @@ def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
 
 
 def asking(cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, tuple[Nic, ...]]]:
-    """What asks the cloud's service once, for with_retries(): the cloud that answered, and the interfaces.
+    """A function for with_retries() that asks the service once and returns the cloud that answered and the interfaces.
 
-    cloud: "auto" for the one that the firmware tells, or else the first that answers.
+    cloud: "auto" for the cloud that the firmware names, or else the first that answers.
     """
     known = cloud_by_firmware() if cloud == "auto" else cloud
 
@@ -80,7 +81,7 @@ def asking(cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[floa
 
 
 def cloud_by_firmware(root: str = "/") -> str | None:
-    """The cloud that the node's firmware tells, or None. The uuids can be read by root alone."""
+    """The cloud that the node's firmware names, or None. Only root can read the uuids."""
     names = ("sys_vendor", "product_name", "chassis_asset_tag", "product_uuid")
     facts = {name: _text(os.path.join(root, "sys/class/dmi/id", name)) for name in names}
     facts["hypervisor_uuid"] = _text(os.path.join(root, "sys/hypervisor/uuid"))
@@ -96,12 +97,12 @@ def with_retries(
     sleep: t.Callable[[float], t.Any] = time.sleep,
     clock: t.Callable[[], float] = time.monotonic,
 ) -> T:
-    """What ``read`` returns, tried again after a pause while its problem may pass.
+    """Call ``read``, and call it again after a pause as long as its error may pass.
 
-    read: is given the seconds for each of its requests: ``timeout``, or what is left until the deadline.
-    retries: how often, after the first try.
-    deadline: on ``clock``; given up when the next try would start later.
-    Raises the last problem, which then knows the number of tries.
+    read: gets the time limit of each of its requests in seconds: ``timeout``, or the time that is left until the deadline.
+    retries: the number of tries after the first.
+    deadline: on ``clock``. No try starts after it.
+    Raises the last NoMetadata, with the number of tries.
     """
     for tries in itertools.count(1):
         try:
@@ -127,7 +128,7 @@ def _read_tree(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
             try:
                 yield name, get(f"network/interfaces/macs/{folder}/{name}")
             except Rejected as problem:
-                if problem.status != 404:  # so both clouds say that an interface has none of it
+                if problem.status != 404:  # on both clouds 404 means that the interface has no such value
                     raise
 
     folders = metadata.macs(get("network/interfaces/macs/"))
@@ -135,7 +136,7 @@ def _read_tree(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
 
 
 def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str]:
-    """The header that carries a token; none where the cloud refuses one and can do without."""
+    """The header with a token; empty if the cloud refuses to give a token and does not require one."""
     lifetime = {f"{names.token_header}-ttl-seconds": str(TOKEN_LIFETIME)}
     try:
         token = _request("PUT", endpoint, TOKEN_PATH, lifetime, timeout).strip()
@@ -143,13 +144,13 @@ def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str
         if names.needs_token or problem.status == 429 or problem.status >= 500:
             raise
         return {}
-    if not re.fullmatch(r"[!-~]+", token):  # it goes into a header
+    if not re.fullmatch(r"[!-~]+", token):  # the token becomes part of a header
         raise Garbled("the token", "one word of ASCII", token)
     return {names.token_header: token}
 
 
 def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str], timeout: float) -> str:
-    """The text of an answer with status 200. Raises NoMetadata in one of its kinds."""
+    """The text of an answer with status 200. Raises a subclass of NoMetadata otherwise."""
     request = f"{method} {endpoint.rstrip('/')}{path}"
     host, port = metadata.address_of(endpoint)
     own = {"Host": endpoint.rstrip("/")[len("http://") :], "Connection": "close", "User-Agent": "kubenode.datapath"}
@@ -160,7 +161,7 @@ def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str]
     try:
         stream.open(host, port, "\r\n".join((*lines, "", "")).encode())
         return _body(request, stream).decode(errors="replace")
-    except (socket.timeout, TimeoutError):  # two kinds before Python 3.10
+    except (socket.timeout, TimeoutError):  # different classes before Python 3.10
         raise Silent(request, timeout, stream.received) from None
     except OSError as error:
         raise Unreachable(request, error.strerror or str(error)) from None
@@ -169,7 +170,7 @@ def _request(method: str, endpoint: str, path: str, headers: t.Mapping[str, str]
 
 
 class _Stream:
-    """The bytes of one answer, all of them within one time limit."""
+    """The bytes of one answer. ``timeout``, in seconds, applies to the whole answer."""
 
     def __init__(self, request: str, timeout: float) -> None:
         self.received = 0
@@ -188,15 +189,15 @@ class _Stream:
         self._connection.close()
 
     def until(self, mark: bytes) -> bytes:
-        """What comes before ``mark``."""
+        """Read up to ``mark``, which is dropped. Raises Garbled at an early end."""
         while mark not in self._current:
-            self._more(f"whole up to {mark!r}")
+            self._more(f"complete up to {mark!r}")
         found, _mark, self._current = self._current.partition(mark)
         return found
 
     def exactly(self, size: int) -> bytes:
         while len(self._current) < size:
-            self._more(f"{size} bytes long, as it says itself")
+            self._more(f"{size} bytes long, as its header says")
         found, self._current = self._current[:size], self._current[size:]
         return found
 
@@ -210,7 +211,7 @@ class _Stream:
             raise Garbled(f"the answer to {self._request}", expected, self._current.decode(errors="replace"))
 
     def _receive(self) -> bool:
-        """False at the end of the stream."""
+        """Receive some bytes. False at the end of the stream."""
         self._connection.settimeout(self._left())
         came = self._connection.recv(65536)
         self._current += came
@@ -227,7 +228,7 @@ class _Stream:
 
 
 def _body(request: str, stream: _Stream) -> bytes:
-    """What follows the head of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1)."""
+    """The body of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1). Raises Rejected or Garbled."""
     status, *fields = stream.until(b"\r\n\r\n").decode(errors="replace").split("\r\n")
     parts = re.fullmatch(r"HTTP/1\.[01] ([0-9]{3})(?: (.*))?", status)
     if not parts:

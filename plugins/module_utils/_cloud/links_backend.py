@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The node's network links, from /sys/class/net. Read only, no process started."""
+"""Reads the node's network links from /sys/class/net. Starts no process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .metadata import Link
 
 
 def read(root: str = "/") -> tuple[Link, ...]:
-    """All links of the network namespace that /sys was mounted in, by name."""
+    """All links of the network namespace that /sys was mounted in, sorted by name."""
     folder = Path(root, "sys/class/net")
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     return tuple(link for entry in entries for link in _link(entry))
 
 
 def _link(entry: Path) -> t.Iterator[Link]:
-    """None for ``bonding_masters``, which is no link, and for a link that goes away meanwhile."""
+    """Yields nothing for ``bonding_masters``, which is not a link, and for a link that disappears during the call."""
     try:
         mac = (entry / "address").read_text().strip().lower()
         index = int((entry / "ifindex").read_text())
@@ -33,7 +33,7 @@ def _link(entry: Path) -> t.Iterator[Link]:
 
 
 def _target(link: Path) -> str | None:
-    """The name of what a symbolic link leads to; None where it is not there."""
+    """The base name of a symbolic link's target; None if the symbolic link does not exist."""
     try:
         return os.path.basename(os.readlink(link))
     except OSError:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a cloud's metadata service says of a node's network interfaces, and which of the node's links it means.
+"""Parses the answers of a cloud's metadata service about a node's network interfaces, and finds the link of each interface.
 
-Azure answers with one JSON text. AWS and Alibaba Cloud keep a tree of small texts, with a folder for each interface's
-MAC address, in which a file is missing where there is nothing to say.
+Azure answers with one JSON text. AWS and Alibaba Cloud have a tree of small text files, with a folder for each interface's
+MAC address. A file is missing if the interface has no such value.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 
 from .._core.errors import Failure, Invalid
 
-# By cloud, in the order in which they are asked where nothing else tells which it is.
+# In the order in which the clouds are asked if the firmware does not name the cloud.
 ENDPOINTS = {
     "azure": "http://169.254.169.254",
     "aws": "http://169.254.169.254",
     "alibaba": "http://100.100.100.200",
 }
 
-# The service's own tag for every machine in Azure, whatever its generation; "Microsoft Corporation" alone is any Hyper-V.
+# The chassis asset tag of every Azure machine, of any generation. The vendor "Microsoft Corporation" alone means any Hyper-V.
 AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
 
-# Azure's subnets of IPv6 have this length, and no other (Azure Virtual Network FAQ).
+# Azure's IPv6 subnets always have this prefix length (Azure Virtual Network FAQ).
 AZURE_IPV6_PREFIX = 64
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
@@ -37,40 +37,42 @@ ADDRESSES: dict[int, t.Callable[[str], Address]] = {4: ipaddress.IPv4Address, 6:
 THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")  # RFC 1122, section 3.2.1.3
 T = t.TypeVar("T")
 
-SYNTHETIC = "hv_netvsc"  # Hyper-V's driver: the link that stands for an interface of Azure, with or without a VF below
+SYNTHETIC = (
+    "hv_netvsc"  # the driver of Hyper-V's synthetic link, which represents an Azure interface, with or without a VF
+)
 
 
 class NoMetadata(Failure):
-    """The metadata service gave nothing to go by.
+    """The metadata service gave no valid answer.
 
-    is_passing: whether asking again may help.
-    tries: how often it was asked.
+    is_passing: true if a retry may help.
+    tries: how often the service was asked.
     """
 
     is_passing = True
     tries = 1
 
     def __str__(self) -> str:
-        return super().__str__() + (f" It was asked {self.tries} times." if self.tries > 1 else "")
+        return super().__str__() + (f" The service was asked {self.tries} times." if self.tries > 1 else "")
 
 
 class Unreachable(NoMetadata):
-    """Nobody listens, nothing leads there, or the connection was cut."""
+    """The connection was refused or cut, or there is no route to the service."""
 
     def __init__(self, request: str, reason: str) -> None:
         super().__init__(
-            f"{request} failed: {reason}. The metadata service is not up, or this is not its address, or a firewall"
-            " keeps the node from it."
+            f"{request} failed: {reason}. The metadata service is not up, this is not its address, or a firewall"
+            " blocks the node's requests."
         )
 
 
 class Silent(NoMetadata):
-    """The answer did not come, or not all of it in time. ``seconds``: how long it was waited for."""
+    """The service did not send a complete answer within ``seconds``."""
 
     def __init__(self, request: str, seconds: float, received: int) -> None:
-        came = f"{received} bytes came, but not the end" if received else "nothing came"
+        came = f"{received} bytes came, but not the whole answer" if received else "nothing came"
         super().__init__(
-            f"{request} was not answered within {seconds:g} s: {came}. The metadata service is not up or overloaded,"
+            f"{request} was not answered within {seconds:g} s: {came}. The metadata service is not up, is overloaded,"
             " or a firewall drops its packets."
         )
 
@@ -81,7 +83,7 @@ class Rejected(NoMetadata):
     def __init__(self, request: str, status: int, reason: str) -> None:
         super().__init__(
             f"{request} was answered with HTTP status {status} {reason}, where 200 is expected."
-            " Either the metadata service is in trouble or switched off, or this is another cloud's."
+            " The metadata service has a problem, is disabled, or belongs to another cloud."
         )
         self.status = status
         # Azure: 410 for up to 70 s while a machine moves, 429 and 500 (instance-metadata-service, "Errors and debugging").
@@ -91,28 +93,28 @@ class Rejected(NoMetadata):
 
 
 class Garbled(NoMetadata):
-    """The service answered, but not with what its vendor documents."""
+    """The service answered, but not in the form that its vendor documents."""
 
     def __init__(self, what: str, expected: str, found: str) -> None:
         excerpt = found if len(found) <= 80 else f"{found[:80]}..."
         super().__init__(
-            f"{what} must be {expected}; found {excerpt!r}. Something else than this cloud's metadata service"
+            f"{what} must be {expected}; found {excerpt!r}. A server other than this cloud's metadata service"
             " may have answered, or the answer was cut off."
         )
 
 
 class Unidentified(NoMetadata):
-    """None of the clouds' services answered a node whose firmware does not tell its cloud."""
+    """No cloud's service answered, and the node's firmware does not name its cloud."""
 
     def __init__(self, problems: t.Mapping[str, NoMetadata]) -> None:
         answers = " ".join(f"{cloud}: {error}" for cloud, error in problems.items())
-        super().__init__(f"no cloud's metadata service was found; set cloud where it is known. {answers}")
+        super().__init__(f"no cloud's metadata service was found; set cloud if it is known. {answers}")
         self.is_passing = any(error.is_passing for error in problems.values())
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """The router of an interface's subnet, by family; None where neither the metadata nor the cloud's rules name it."""
+    """The router of an interface's subnet, by family; None if neither the metadata nor the cloud's rules name it."""
 
     ipv4: str | None = None
     ipv6: str | None = None
@@ -137,10 +139,10 @@ class Nic:
 
 @dataclass(frozen=True)
 class Tree:
-    """How a cloud names the files of an interface's folder, and the header of its tokens.
+    """A cloud's names for the files in an interface's folder, and for the header of its tokens.
 
-    needs_token: False where the cloud also answers those who have none.
-    gateway4, gateway6, device_number, network_card: empty where the cloud has no such file.
+    needs_token: False if the cloud also answers requests without a token.
+    gateway4, gateway6, device_number, network_card: empty if the cloud has no such file.
     """
 
     token_header: str
@@ -187,11 +189,11 @@ TREES = {
 
 @dataclass(frozen=True)
 class Link:
-    """A network link of the node, as far as it takes to find the one that the cloud means.
+    """A network link of the node, with the properties that identify the link of a cloud's interface.
 
-    driver: of the device behind it, None for one that exists in the kernel alone.
-    lowers: the links that it stands on, as a bridge on its ports.
-    index: the kernel's number for it; 0 where it is not known.
+    driver: of the device behind the link, None for a virtual link.
+    lowers: the links below it (/sys/class/net/*/lower_*), for example a bridge's ports.
+    index: the link's index; 0 if unknown.
     """
 
     name: str
@@ -203,10 +205,11 @@ class Link:
 
 
 def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
-    """The link that is the interface with this MAC address, out of all that share it; None where no link has it.
+    """The link of the interface with this MAC address; None if no link has the address. Several links may share it.
 
-    A bridge, bond, VLAN or macvlan on top of it takes over its address, and so does an accelerated-networking VF below it,
-    whose master it is. Only Hyper-V's synthetic link stands on another link and is meant nevertheless.
+    A bridge, bond, VLAN or macvlan above the interface's link has the same address, and so has an accelerated-networking VF
+    below it, whose master is the interface's link. So a link with other links below it is not chosen, except Hyper-V's
+    synthetic link.
     """
     nics = [link for link in links if link.mac == mac and (link.driver == SYNTHETIC or not link.lowers)]
     names = {link.name for link in nics}
@@ -219,7 +222,7 @@ def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
 
 
 def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
-    """What imds_info tells of an interface, and the filter eni_policy takes."""
+    """An interface as imds_info returns it and the filter eni_policy takes it."""
     link = choose(nic.mac, links)
     return {
         "name": link.name if link else None,
@@ -237,7 +240,7 @@ def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
 
 
 def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
-    """The cloud by what the firmware says (DMI, by file name in /sys/class/dmi/id; Xen's uuid), or None."""
+    """The cloud that the firmware names, or None. facts: by file name in /sys/class/dmi/id, and Xen's "hypervisor_uuid"."""
     vendor, product = facts.get("sys_vendor", ""), facts.get("product_name", "")
     if facts.get("chassis_asset_tag") == AZURE_ASSET_TAG and vendor == "Microsoft Corporation":
         return "azure"
@@ -253,7 +256,7 @@ def cloud_by_firmware(facts: t.Mapping[str, str]) -> str | None:
 def address_of(endpoint: str) -> tuple[str, int]:
     """Address and port of an endpoint. Raises Invalid.
 
-    A name is not taken: looking it up can hang for longer than any limit, and needs what a boot may not have yet.
+    A host name is refused: a lookup can hang for longer than the time limit, and early in a boot there may be no resolver.
     """
     match = re.fullmatch(r"http://(?:([0-9.]+)|\[([0-9a-fA-F:]+)\])(?::([0-9]{1,5}))?/?", endpoint)
     try:
@@ -265,9 +268,10 @@ def address_of(endpoint: str) -> tuple[str, int]:
 
 
 def azure(answer: str) -> tuple[Nic, ...]:
-    """Azure's network/interface. Raises Garbled.
+    """Parse Azure's network/interface. Raises Garbled.
 
-    The first is the primary: so does AgentBaker take it (cse_config.sh, getPrimaryNicIP). A NIC without "ipv6" has none.
+    The first interface is the primary one, as in AgentBaker (cse_config.sh, getPrimaryNicIP). An interface without "ipv6"
+    has no IPv6 address.
     """
     try:
         interfaces = json.loads(answer)
@@ -296,7 +300,7 @@ def _azure_nic(what: str, one: object, primary: bool) -> Nic:
 
 
 def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list[dict[str, t.Any]]:
-    """``nic[family][listed]``; empty where the family or the list is missing."""
+    """``nic[family][listed]``; empty if the family or the list is missing. Raises Garbled for another type."""
     current = nic.get(family) or {}
     entries = (current.get(listed) or []) if isinstance(current, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -305,7 +309,7 @@ def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list
 
 
 def macs(listing: str) -> tuple[str, ...]:
-    """The folder names of a tree's list of interfaces. Raises Garbled."""
+    """The folder names in a tree's list of interfaces. Raises Garbled."""
     names = tuple(name.rstrip("/") for name in _words(listing))
     for name in names:
         _mac("the list of interfaces", name)
@@ -315,17 +319,18 @@ def macs(listing: str) -> tuple[str, ...]:
 
 
 def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str) -> tuple[Nic, ...]:
-    """The interfaces in a tree: folder name -> file -> text, without the files that are missing. Raises Garbled.
+    """Parse the interfaces of a tree. Raises Garbled.
 
-    primary: the MAC address of the node itself, which is the first interface's.
+    folders: folder name -> file name -> text, without missing files.
+    primary: the instance's MAC address, which is that of the primary interface.
     """
     own = _mac("the node's mac", primary.strip())
     return tuple(_tree_nic(TREES[cloud], name, files, own) for name, files in folders.items())
 
 
 def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str) -> Nic:
-    if not files:  # every interface is in a subnet
-        raise Garbled(f"the folder of interface {folder}", f"filled with {', '.join(names.files())}", "")
+    if not files:  # every interface is in a subnet, so its folder cannot be empty
+        raise Garbled(f"the folder of interface {folder}", f"a folder with {', '.join(names.files())}", "")
 
     def read(
         parse: t.Callable[[str, int, t.Iterable[str]], tuple[str, ...]], file: str, version: int
@@ -351,29 +356,29 @@ def _number(what: str, given: str | None) -> int | None:
 
 
 def _words(text: str) -> list[str]:
-    """The items of a list as it comes: one in a line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
+    """The items of a list in any of its forms: one per line (AWS), ``["a","b"]`` or ``[a,b]`` (both Alibaba Cloud)."""
     return re.findall(r'[^\s,"\[\]]+', text)
 
 
 def _mac(what: str, given: object) -> str:
-    """Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``."""
+    """Parse a MAC address. Azure writes ``000D3AF806EC``, the others ``00:16:3e:0f:12:34``. Raises Garbled."""
     if not isinstance(given, str) or not re.fullmatch(r"[0-9a-fA-F]{2}([:-]?[0-9a-fA-F]{2}){5}", given):
         raise Garbled(what, "a MAC address", "nothing" if given is None else str(given))
     return ":".join(re.findall("[0-9a-f]{2}", given.lower()))
 
 
 def _hosts(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
-    """Those that packets from elsewhere reach: global unicast addresses (RFC 4291, section 2.4), private ones included."""
+    """The global unicast addresses (RFC 4291, section 2.4), private ones included. Raises Garbled."""
     return tuple(str(one) for one in _unicast(what, version, given) if not one.is_link_local)
 
 
 def _routers(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
-    """A router's address may be link-local."""
+    """The addresses of routers, which may be link-local. Raises Garbled."""
     return tuple(str(one) for one in _unicast(what, version, given))
 
 
 def _unicast(what: str, version: int, given: t.Iterable[str]) -> t.Iterator[Address]:
-    """Addresses of interfaces, which all programs of a node mean alike: without those that name one of its links (%eth0)."""
+    """The unicast addresses, without loopback and IPv4-mapped ones, and without those that have a zone (%eth0)."""
     for text in given:
         one = _parsed(what, f"an IPv{version} address", ADDRESSES[version], text)
         is_special = one.is_unspecified or one.is_loopback or one.is_multicast
@@ -386,7 +391,7 @@ def _unicast(what: str, version: int, given: t.Iterable[str]) -> t.Iterator[Addr
 
 
 def _networks(what: str, version: int, given: t.Iterable[str]) -> tuple[str, ...]:
-    """Each subnet once. A base with host bits is taken for the subnet that it is in."""
+    """Each subnet once. Host bits in a subnet's base are cleared. Raises Garbled."""
     kind = ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network
     found = (_parsed(what, f"an IPv{version} subnet", lambda one: kind(one, strict=False), text) for text in given)
     return tuple(dict.fromkeys(map(str, found)))
@@ -402,7 +407,7 @@ def _parsed(what: str, expected: str, parse: t.Callable[[str], T], text: str) ->
 def _first_host(subnets: t.Sequence[str]) -> str | None:
     """The router of an IPv4 subnet: base plus one, in Azure (Virtual Network FAQ) and AWS (VPC user guide, "Subnet sizing").
 
-    There is no such rule for IPv6: both clouds' routers announce themselves, from a link-local address.
+    IPv6 has no such rule: both clouds' routers send router advertisements from a link-local address.
     """
     network = ipaddress.IPv4Network(subnets[0]) if subnets else None
     return str(network[1]) if network and network.num_addresses > 1 else None

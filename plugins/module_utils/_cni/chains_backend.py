@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Names of the chains in nf_tables and in iptables' old tables. Read only; loads no kernel module."""
+"""Names of the chains in nf_tables and in the legacy tables of iptables. Read only; loads no kernel module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 
-# The kernel lists the old tables that somebody uses; a name is there only with its module.
+# Each file lists the legacy tables in use. The kernel has the file only while the module is loaded.
 LEGACY = {
     "ip": ("/proc/net/ip_tables_names", "iptables-legacy-save"),
     "ip6": ("/proc/net/ip6_tables_names", "ip6tables-legacy-save"),
@@ -21,7 +21,7 @@ LEGACY = {
 
 
 def read(run: process.Runner) -> list[tuple[str, str]]:
-    """Where each chain is, as "ip nat (nft)", and its name."""
+    """Each chain's place, such as "ip nat (nft)", and its name. run: starts programs."""
     return [*_nft(), *_legacy(run)]
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""By what CNIs are known on a node: the plugins that a configuration names, their links and their chains.
+"""How CNIs are recognised on a node: by the plugins in their configurations, their links and their chains.
 
 From the sources of azure-container-networking (network/transparent_endpointclient_linux.go), cilium
 (pkg/datapath/connector), amazon-vpc-cni-k8s (pkg/networkutils/network.go), flannel (pkg/trafficmngr/iptables), calico and
@@ -21,8 +21,8 @@ from .._core import fields
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
 CILIUM_PLUGIN = "cilium-cni"
-CILIUM_HOST = "cilium_host"  # the link that the agent makes first
-# The node's ends of pods' links. lxc_health is that of Cilium's own health check.
+CILIUM_HOST = "cilium_host"  # the first link that the Cilium agent creates
+# Names of the node's ends of pods' links. lxc_health belongs to Cilium's own health check.
 PODS = {
     AZURE: re.compile(r"azv[0-9a-f]{1,11}"),
     CILIUM: re.compile(r"lxc(?!_health)\w+"),
@@ -31,7 +31,7 @@ PODS = {
 
 
 class Owner(t.NamedTuple):
-    """What a CNI that is neither azure-vnet nor Cilium, or an agent beside it, makes on a node."""
+    """A CNI other than azure-vnet and Cilium, or an agent beside it, with the chains and links that it creates."""
 
     name: str
     chains: re.Pattern[str] | None = None
@@ -49,7 +49,10 @@ OTHERS = (
 
 
 class AzureVnet(t.NamedTuple):
-    """What a CNI configuration says of azure-vnet. is_there: whether it is among the plugins; bridge, hosts: what it is told."""
+    """azure-vnet in a CNI configuration. is_there: whether it is among the plugins.
+
+    bridge: the name of its bridge, empty for the default. hosts: addresses in its ipsToRouteViaHost.
+    """
 
     is_there: bool = False
     bridge: str = ""
@@ -57,6 +60,7 @@ class AzureVnet(t.NamedTuple):
 
 
 def azure_vnet_in(text: str) -> AzureVnet:
+    """Parses the text of a CNI configuration; an unreadable one has no azure-vnet."""
     for plugin in _plugins(text):
         if plugin.get("type") == "azure-vnet":
             hosts, bridge = plugin.get("ipsToRouteViaHost"), plugin.get("bridge")
@@ -66,12 +70,12 @@ def azure_vnet_in(text: str) -> AzureVnet:
 
 
 def plugins_in(text: str) -> tuple[str, ...]:
-    """Types of the plugins."""
+    """Types of the plugins in the text of a CNI configuration, in order."""
     return tuple(str(plugin["type"]) for plugin in _plugins(text) if "type" in plugin)
 
 
 def _plugins(text: str) -> list[dict[str, t.Any]]:
-    """Of a configuration, or of a list of them; none for what can not be read."""
+    """The plugins of a configuration or of a configuration list; none if the text is unreadable."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -90,7 +94,7 @@ def _address(value: object) -> str:
 
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
-    """The node's ends of pods' links, by whose they are."""
+    """The node's ends of pods' links, sorted, by owner: a key of PODS."""
     found: dict[str, list[str]] = {owner: [] for owner in PODS}
     for link in sorted(links):
         owner = next((owner for owner, name in PODS.items() if name.fullmatch(link)), None)
@@ -100,7 +104,7 @@ def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
 
 
 def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[str, list[str]]:
-    """What is there of other CNIs, by their names. chains: where each is, and its name."""
+    """Chains and links of other CNIs, as text, by the name of the CNI. chains: place and name of each."""
     found: dict[str, list[str]] = {}
     for place, chain in sorted(set(chains)):
         for owner in OTHERS:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""CNI configurations of the node, and who works on them. Read only, no process started."""
+"""The node's CNI configurations, and processes that restore azure-vnet's rules. Read only; starts no process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import typing as t
 from .._platform import files, processes
 from . import cni as model
 
-SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime looks at (containernetworking/cni, libcni/conf.go)
-# Names of processes; the kernel keeps 15 characters (TASK_COMM_LEN). Azure/azure-container-networking, cnms/service.
+SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads (containernetworking/cni, libcni/conf.go)
+# Process names, of which the kernel keeps 15 characters (TASK_COMM_LEN). Azure/azure-container-networking, cnms/service.
 MONITORS = ("azure-cnimonitor"[:15], "azure-cnms", "networkmonitor")
 
 
 class Found(t.NamedTuple):
-    """is_inert: whether no runtime looks at it, as at one that Cilium has renamed to NAME.cilium_bak."""
+    """A CNI configuration. is_inert: whether runtimes ignore it, such as one that Cilium has renamed to NAME.cilium_bak."""
 
     content: model.AzureVnet
     is_inert: bool
 
 
 def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
-    """By path, in the order in which a runtime takes the first."""
+    """Configurations by path, sorted by name. A runtime uses the first that is not inert."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -41,12 +41,12 @@ def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
 
 
 def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
-    """Types of the plugins in each configuration that a runtime looks at, by path, in the order in which it takes the first."""
+    """Types of the plugins in each configuration that a runtime reads, by path, sorted by name. A runtime uses the first."""
     return {path: model.plugins_in(_text(path)) for path in configurations(folder) if path.endswith(SUFFIXES)}
 
 
 def monitors() -> dict[int, str]:
-    """Processes that restore azure-vnet's rules here, by number; one in another network namespace restores others."""
+    """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
     found = {}
     for number in filter(str.isdigit, os.listdir("/proc")):
         name = _text(f"/proc/{number}/comm").rstrip("\n")

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a set of policy routes has in common with a known CNI, without being the same.
+"""Warnings about policy routes that collide with those of a known CNI.
 
-Apart from the other guards, whose users do not need what a rule is.
+Separate from the other guards, whose users do not need the model of policy rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import layouts
 
 
 class CniLayouts:
-    """Warns where a set of policy routes uses what a known CNI or cloud agent uses for something else."""
+    """Warns of each desired priority, table and mark that a known CNI or cloud agent uses for another purpose."""
 
     def __init__(self, desired: Policy) -> None:
         self._desired = desired

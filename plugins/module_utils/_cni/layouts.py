@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Priorities, tables and marks that known programs use on nodes, and what for.
+"""Priorities, tables and marks that known programs use on nodes, and their purposes.
 
 From the sources of amazon-vpc-cni-k8s 1.23 (pkg/networkutils), cilium (pkg/datapath/linux/linux_defaults), terway
 (plugin/datapath, cmd/terway-cli), cni-ipvlan-vpc-k8s (plugin/unnumbered-ptp), amazon-ec2-net-utils 2.7 (lib/lib.sh),
@@ -23,7 +23,7 @@ Fits = t.Callable[[Rule], bool]
 
 
 class Use(t.NamedTuple):
-    """What somebody keeps at a priority. fits: whether a rule means the same."""
+    """A program's use of a priority. fits: whether a given rule has the same purpose."""
 
     owner: str
     meaning: str
@@ -77,7 +77,7 @@ PRIORITIES: dict[int, tuple[Use, ...]] = {
     2048: (Use("Terway", "from a pod lookup its interface's table", _is_from_pod),),
     32765: (Use("amazon-vpc-cni", "from an interface's primary address lookup its table", _is_from_pod),),
 }
-# First, last, owner, meaning. Their numbers are computed from an interface's, so that a rule of ours may meet one later.
+# First, last, owner, meaning. The owner computes each number from an interface's, so another rule there may collide later.
 RANGES = (
     (10000, 11599, "amazon-ec2-net-utils", "rules and tables of secondary interfaces"),
     (30200, 30499, "nm-cloud-setup", "rules and tables of interfaces"),
@@ -95,7 +95,7 @@ MARKS = (
 
 
 def warnings(rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> list[str]:
-    """A sentence for each priority, table and mark of the wish that somebody else is known to use otherwise."""
+    """A sentence for each desired priority, table and mark that a known program uses for another purpose."""
     found: dict[str, None] = {}
     tables = {route.table for route in routes}
     for rule in rules:
@@ -106,7 +106,7 @@ def warnings(rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> list[str]:
     for table in sorted(tables):
         owners = [TABLES[table]] if table in TABLES else [use[2] for use in RANGES if use[0] <= table <= use[1]]
         for owner in owners:
-            found.setdefault(f"Table {table} is one that {owner} fills. Take another where it runs.")
+            found.setdefault(f"Table {table} is filled by {owner}. Choose another on nodes that run this software.")
     return list(found)
 
 
@@ -114,12 +114,12 @@ def _at_priority(rule: Rule) -> t.Iterator[str]:
     uses = PRIORITIES.get(rule.priority, ())
     if uses and not any(use.fits(rule) for use in uses):
         others = " and ".join(f"{use.owner} ({use.meaning})" for use in uses)
-        yield f"Priority {rule.priority} is one that {others} uses; this set uses it otherwise. Take another where it runs."
+        yield f"Priority {rule.priority} has another purpose in {others}. Choose another on nodes that run this software."
     for first, last, owner, meaning in RANGES if rule.priority >= RANGES[0][0] else ():
         if first <= rule.priority <= last:
             yield (
-                f"Priority {rule.priority} is one of {first} to {last}, by which {owner} keeps {meaning}."
-                " Take another where it runs."
+                f"Priority {rule.priority} is in the range {first} to {last}, which {owner} uses for {meaning}."
+                " Choose another on nodes that run this software."
             )
 
 
@@ -128,6 +128,6 @@ def _of_mark(rule: Rule) -> t.Iterator[str]:
         is_same = (rule.fwmark, rule.fwmask) == (mark, mask) and table and rule.table == table
         if rule.fwmark & mask and not is_same:
             yield (
-                f"Mark {rule.fwmark:#x}/{rule.fwmask:#x} has bits of {mark:#x}/{mask:#x}, by which {owner} marks {meaning}."
-                " Take other bits where it runs."
+                f"Mark {rule.fwmark:#x}/{rule.fwmask:#x} has bits of {mark:#x}/{mask:#x}, which {owner} uses for {meaning}."
+                " Choose other bits on nodes that run this software."
             )

@@ -5,7 +5,7 @@
 
 """Named tuples as JSON, for a journal that outlives its writer. Only classes of a given vocabulary are written and read.
 
-A named tuple is ``{"_platform.files.Put": {"path": "/etc/x", ...}}`` without the fields that have their defaults; bytes are
+A named tuple is ``{"_platform.files.Put": {"path": "/etc/x", ...}}``; a field that has its default is left out. Bytes are
 ``{"bytes": "0a000105"}``; a plain tuple is an array.
 """
 
@@ -18,11 +18,14 @@ Vocabulary = t.Mapping[str, t.Any]  # named tuples by name, as vocabulary() make
 
 
 class Unreadable(ValueError):
-    """``str()`` says what is not in the vocabulary, or no JSON."""
+    """The text is not JSON, or names a class outside the vocabulary; ``str()`` says which."""
 
 
 def vocabulary(*classes: type) -> Vocabulary:
-    """Named tuples by name: the module's last two words and the class, the same in a module and in a program on the node."""
+    """Maps names to named tuples. A name is the last two parts of the module's path and the class: ``_platform.files.Put``.
+
+    So the names are the same in an Ansible module and in a node program.
+    """
     return {_name(one): one for one in classes}
 
 
@@ -35,12 +38,12 @@ def _unknown(name: str) -> str:
 
 
 def encode(value: t.Any, known: Vocabulary) -> str:
-    """One line. Raises Unreadable for what decode() would not read."""
+    """Returns one line of JSON. Raises Unreadable for a value that decode() could not read."""
     return json.dumps(_plain(value, known), separators=(",", ":"))
 
 
 def decode(text: str, known: Vocabulary) -> t.Any:
-    """What was encoded. Raises Unreadable."""
+    """Returns the value that encode() was given. Raises Unreadable."""
     try:
         return _rebuilt(json.loads(text), known)
     except Unreadable:
@@ -54,7 +57,7 @@ def _plain(value: t.Any, known: Vocabulary) -> t.Any:
         return value
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named one is an operation
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named tuple is an operation
         return [_plain(one, known) for one in value]
     name = _name(type(value))
     kind = known.get(name)

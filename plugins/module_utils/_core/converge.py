@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The loop: observe, plan, apply, prove. Check mode, the two planes and roll-back are known here and nowhere else.
+"""The loop: observe, plan, apply, prove. Only this module knows check mode, the two planes and roll-back.
 
 A resource is one managed thing (a live table, a file, a boot unit). It observes the node without changing it, plans as
-a pure function of what it observed, and performs the operations of its plan. The loop looks at all resources before it
-touches the first, applies in the order given, undoes what it did when a later step fails, and looks again when it is
-through: a plan that is not empty then is a failure. After an undo it looks again as well: the node must then read as before.
+a pure function of what it observed. Its backends perform the operations of the plan.
+
+The loop observes all resources before it changes the first, and applies their plans in the order given. If a step fails,
+the loop undoes the steps that were done. At the end it observes and plans again: a plan that is not empty is a failure.
+After an undo it observes again as well: the node must then read as before.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ class Plane(enum.Enum):
 
 Operation = (
     t.Any
-)  # a named tuple in the vocabulary of one system edge, as ``files.Write``: data, so that it can be kept
+)  # a named tuple of one backend, such as ``files.Put``: plain data, so that it can be written to a journal
 
 
 class Step(t.NamedTuple):
-    """One act on the node and the act that takes it back.
+    """One operation on the node, and the operation that undoes it.
 
     summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
-    do: performed when the plan is applied; None for a step that only matters on the way back.
-    undo: performed, in reverse order, when a later step fails, and when this one may have been done although it failed: so it
-        must do no harm where nothing was done. None where nothing has to be undone.
-    is_record: the step writes down what the other steps of its resource do. Where it can not be undone, these stay done as well:
-        a record of another moment would have a later run put back the wrong values.
-    is_optional: where it fails, the run goes on without it.
+    do: performed when the plan is applied; None for a step that only has an undo.
+    undo: performed, in reverse order, when a later step fails, or when this step failed but may have been done. So it must
+        do no harm if nothing was done. None if nothing has to be undone.
+    is_record: the step records what the other steps of its resource do. If it cannot be undone, those steps stay done as
+        well, because a later run would restore wrong values from a record that does not match them.
+    is_optional: if the step fails, the run goes on without it.
     """
 
     summary: str
@@ -52,11 +54,11 @@ class Step(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """How a resource gets from what was observed to what is wished. Empty, without steps, where it is there already.
+    """How a resource gets from its observed to its desired state. Empty (without steps) if the two are equal.
 
-    before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty where there
+    before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty if there
         is nothing to show.
-    report: what the module's result says of this plan, also where it is empty; in the module's own shape.
+    report: what the module's result says about this plan, in the module's own shape; an empty plan may have one, too.
     """
 
     steps: tuple[Step, ...] = ()
@@ -70,46 +72,49 @@ class Backend(t.Protocol):
 
     @property
     def OPERATIONS(self) -> tuple[type, ...]:
-        """Of the class."""
+        """An attribute of the class."""
 
     def perform(self, operation: t.Any) -> None:
-        """Does one operation. Raises DatapathError where the node refuses."""
+        """Performs one operation. Raises DatapathError if the node refuses it."""
 
 
 class Resource(t.Protocol):
-    """One managed thing. ``name`` is how an operator calls it: "table ip6 azureSLBProbe"."""
+    """One managed thing. ``name`` is what an operator calls it: "table ip6 azureSLBProbe"."""
 
     name: str
     plane: Plane
 
     def observe(self) -> t.Any:
-        """Reads the node; changes nothing, loads nothing."""
+        """Reads the node. Changes nothing and loads no kernel module."""
 
     def plan(self, observed: t.Any) -> Plan:
         """Pure: the same observation always gives the same plan."""
 
     @property
     def backends(self) -> t.Sequence[Backend]:
-        """Those that perform the operations of its plans. Asked only where there is something to do."""
+        """The backends that perform the operations of its plans. Read only if there is something to do."""
 
 
 def perform(resource: Resource, operation: Operation) -> None:
-    """By the backend of the resource that has the operation's class among its OPERATIONS. Raises DatapathError."""
+    """Calls the backend of the resource that has the operation's class in its OPERATIONS. Raises DatapathError."""
     next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS).perform(operation)
 
 
 class Checkpoint(t.Protocol):
-    """Has the node take a run back by itself, should that cut it off, until somebody confirms it."""
+    """Makes the node roll a run back by itself unless the controller confirms it: the run may have cut the node off."""
 
     def armed(self, steps: t.Sequence[Step]) -> t.ContextManager[t.Callable[[Step], None]]:
-        """Armed before the block, and still after it unless it raises. Gives what notes a step before it is done."""
+        """Arms the checkpoint before the block. It stays armed after the block, unless the block raises.
+
+        Yields a function that notes a step; it is called before the step is done.
+        """
 
 
 class Guard(t.Protocol):
-    """Looks whether this is the place for the wish."""
+    """Checks whether the desired state may be applied on this node."""
 
     def inspect(self) -> t.Iterable[str]:
-        """Returns warnings. Raises Refusal where the wish must not be carried out."""
+        """Returns warnings. Raises Refusal if the desired state must not be applied."""
 
 
 Plans = tuple[tuple[Resource, Plan], ...]
@@ -118,8 +123,8 @@ Plans = tuple[tuple[Resource, Plan], ...]
 class Outcome(t.NamedTuple):
     """What a run did, or in check mode would do.
 
-    plans: those that were not empty, in order. surveyed: the plans of all resources, of the observation that was acted upon.
-    warnings: of the guards.
+    plans: the plans that were not empty, in order. surveyed: the plans of all resources, from the observation that the run
+        acted upon. warnings: the warnings of the guards.
     """
 
     plans: Plans = ()
@@ -131,15 +136,15 @@ class Outcome(t.NamedTuple):
         return bool(self.plans)
 
     def report(self, resource: Resource) -> t.Any:
-        """What the plan of a resource reports; None where its plane was not asked for."""
+        """Returns the report of a resource's plan; None if its plane was not selected."""
         return next((plan.report for one, plan in self.surveyed if one is resource), None)
 
     def operations(self) -> t.Iterator[Operation]:
-        """What the plans perform, and what undoes it."""
+        """Yields the operations of the plans, and the operations that undo them."""
         return (one for _resource, plan in self.plans for step in plan.steps for one in (step.do, step.undo) if one)
 
     def diff(self) -> list[dict[str, str]]:
-        """Ansible's diff: an entry for each plane that changes, the texts of its resources one below the other."""
+        """Returns Ansible's diff: one entry for each plane that changes, with the texts of its resources below one another."""
         return [entry for plane in Plane for entry in self._diff_of(plane)]
 
     def _diff_of(self, plane: Plane) -> t.Iterator[dict[str, str]]:
@@ -156,10 +161,10 @@ class Outcome(t.NamedTuple):
 
 
 class _Journal:
-    """The steps that were done, or may have been, so that they can be undone.
+    """The steps that were done, or may have been done, so that they can be undone.
 
-    note: is told of each before it is done; a checkpoint's, which writes it where another program finds it.
-    refused: the step that failed, of which the node says that nothing of it was done.
+    note: called with each step before it is done. A checkpoint's function writes the step where another program finds it.
+    refused: the step that failed, if the node says that nothing of it was done.
     """
 
     def __init__(self, note: t.Callable[[Step], None]) -> None:
@@ -183,12 +188,12 @@ class _Journal:
                 raise Failure(f"step {number} of {len(steps)}, {step.summary}, failed: {error}") from error
 
     def undo(self) -> list[str]:
-        """Undoes what was done, newest first. Returns what could not be undone, as sentences."""
+        """Undoes the steps, newest first. Returns what could not be undone, as sentences."""
         troubles: list[str] = []
         kept: list[Resource] = []  # whose record could not be undone
         for resource, step in reversed(self.done):
             if resource in kept:
-                troubles.append(f"{step.summary}: it is left done, as its record could not be undone")
+                troubles.append(f"{step.summary}: it stays done, because its record could not be undone")
                 continue
             try:
                 if step.undo is not None:
@@ -201,7 +206,7 @@ class _Journal:
         return troubles
 
     def doubt(self) -> bool:
-        """Takes the refused step for one that was done. False where there is none."""
+        """Treats the refused step as done. Returns False if there is none."""
         self.done, self.refused = self.refused, []
         return bool(self.done)
 
@@ -215,14 +220,14 @@ def converge(
     exclusive: t.Callable[[], t.ContextManager[t.Any]] = contextlib.nullcontext,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Brings the resources of ``planes`` to what they wish for, or in ``check`` mode only says how.
+    """Brings the resources of ``planes`` to their desired state, or in ``check`` mode only says how.
 
-    exclusive: gives a lock that keeps other runs on the node out. It is taken only when there is something to do, and
-        everything is then observed anew, as another run may have done it meanwhile.
-    checkpoint: is armed where the immediate plane changes. The run then ends with that: what else there is to do waits for
-        the next run, when this one has been confirmed.
-    Raises Refusal from a guard, and Failure where a step failed or the result did not hold; both leave the node as it was
-    or say what could not be put back.
+    exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
+        resources are then observed again, because another run may have changed the node meanwhile.
+    checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers; the
+        other plans wait for the next run, after this one has been confirmed.
+    Raises Refusal from a guard, and Failure if a step failed or the plans are not empty afterwards. After either, the node
+    is as it was, or the error says what could not be undone.
     """
     selected = [resource for resource in resources if resource.plane in planes]
     warnings = tuple(warning for guard in guards for warning in guard.inspect())
@@ -244,23 +249,23 @@ def converge(
 
 
 def _is_risky(resource: Resource, plan: Plan) -> bool:
-    """Whether it may cut the node off, so that it has to be undone. What can not be undone waits for the confirmation."""
+    """True for a plan that may cut the node off and can be undone. A plan that cannot be undone waits for the confirmation."""
     return resource.plane is Plane.IMMEDIATE and any(step.undo is not None for step in plan.steps)
 
 
 def _survey(resources: t.Sequence[Resource]) -> Plans:
-    """Observes all, then plans all."""
+    """Observes all resources, then plans all of them."""
     observed = [(resource, resource.observe()) for resource in resources]
     return tuple((resource, resource.plan(state)) for resource, state in observed)
 
 
 def _changing(surveyed: Plans) -> Plans:
-    """The plans with something to do."""
+    """The plans that have steps."""
     return tuple((resource, plan) for resource, plan in surveyed if plan.steps)
 
 
 def _execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None) -> None:
-    """Applies and proves; whatever goes wrong, an interrupt included, what was done is undone."""
+    """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done."""
     journal = _Journal(note)
     try:
         journal.apply(_changing(surveyed))
@@ -275,13 +280,13 @@ def _execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None
 def _prove(resources: t.Sequence[Resource]) -> None:
     for resource, plan in _changing(_survey(resources)):
         raise Failure(
-            f"{resource.name} was applied, but does not read back as wished: {plan.steps[0].summary} is planned again."
+            f"{resource.name} was applied, but does not read back as desired: {plan.steps[0].summary} is planned again."
             " Another program may be changing it at the same time."
         )
 
 
 def _undone(journal: _Journal, surveyed: Plans) -> str:
-    """Undoes what was done and looks at the node. Returns the error's last sentence: what the node is like now."""
+    """Undoes what was done and observes the node. Returns the error's last sentence: the state that the node is in now."""
     has_done = bool(journal.done)
     troubles = journal.undo()
     differences = _differences(surveyed)
@@ -293,21 +298,21 @@ def _undone(journal: _Journal, surveyed: Plans) -> str:
         return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
     if differences:
         return f"What was done was undone, but the node does not read as before. {'; '.join(differences)}"
-    return "What was done before it was undone." if has_done else "Nothing was changed."
+    return "What was done was undone." if has_done else "Nothing was changed."
 
 
 def _differences(surveyed: Plans) -> list[str]:
-    """How the resources differ from what they were when they were planned: the same state gives the same plan."""
+    """How the resources differ from their state at planning time. The same state gives the same plan."""
     try:
         again = _survey([resource for resource, _plan in surveyed])
     except DatapathError as error:
-        return [f"It could not be looked at: {error}"]
+        return [f"The node could not be observed: {error}"]
     pairs = [(resource.name, plan, now) for (resource, plan), (_resource, now) in zip(surveyed, again)]
     return [f"{name}: {_difference(plan, now)}" for name, plan, now in pairs if _state(plan) != _state(now)]
 
 
 def _state(plan: Plan) -> tuple[t.Any, ...]:
-    """What a plan tells of the state that it starts from. A step without an undo may have been done for good."""
+    """What a plan tells about the state that it starts from. A step without undo is left out, because it may stay done."""
     return plan.before, [(step.summary, step.do) for step in plan.steps if step.undo is not None]
 
 
@@ -315,4 +320,4 @@ def _difference(before: Plan, now: Plan) -> str:
     was, is_now = ([*plan.before.splitlines(), *(step.summary for step in plan.steps)] for plan in (before, now))
     gone, new = ([line for line in one if line not in other] for one, other in ((was, is_now), (is_now, was)))
     parts = [f"{word} {', '.join(lines)}" for word, lines in (("before:", gone), ("now:", new)) if lines]
-    return "; ".join(parts) or "the order is another"
+    return "; ".join(parts) or "the order differs"

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the fields of rules and routes may hold: numbers, ranges, prefixes, names. Parsed often, so without the module ipaddress.
+"""Values of the fields of rules and routes: numbers, ranges, prefixes, names.
 
-A parser takes what an option gave and answers the kernel's value, or raises Unfit with what would have been right.
+A parser takes an option's value and returns the kernel's, or raises Unfit with what is allowed. Parsers are called often, so
+they do without the module ipaddress, which is slow.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def link(given: object) -> str:
 
 
 def address(given: object) -> tuple[int, bytes]:
-    """Its family and itself."""
+    """The family of an address, and the address in network order."""
     text = str(given)
     family = IPV6 if ":" in text else IPV4
     try:
@@ -93,7 +94,7 @@ def address(given: object) -> tuple[int, bytes]:
 
 
 def node(given: object) -> tuple[int, bytes]:
-    """The family of an address of one node, and itself. The kernel takes 0.0.0.0 for none given, and refuses the others."""
+    """Like address(), for the address of one node. The kernel reads 0.0.0.0 as no address at all, and refuses the others."""
     family, packed = address(given)
     if not any(packed) or (family == IPV6 and packed[0] == 0xFF):
         raise Unfit("an IP address of one node")
@@ -101,9 +102,12 @@ def node(given: object) -> tuple[int, bytes]:
 
 
 def prefix(given: object) -> tuple[int, Prefix]:
-    """Its family, 0 where it says none (``default``, ``all``), and itself; an address is a prefix of full length."""
+    """The family and the prefix. An address is a prefix of full length.
+
+    The family is 0 for words that do not tell it: ``default``, ``all`` and ``any``.
+    """
     try:
-        return IPV4, (socket.inet_pton(IPV4, t.cast(t.Any, given)), 32)  # most are
+        return IPV4, (socket.inet_pton(IPV4, t.cast(t.Any, given)), 32)  # the most common case
     except (OSError, TypeError, ValueError):
         text = str(given)
     if text in ("default", "all", "any"):
@@ -126,7 +130,7 @@ def show(packed: bytes) -> str:
 
 
 def show_prefix(given: Prefix, unlimited: str) -> str:
-    """As ``ip`` prints it; ``unlimited`` for the prefix that holds every address."""
+    """As ``ip`` prints it; ``unlimited`` for the prefix that contains every address."""
     packed, length = given
     if not packed:
         return unlimited
@@ -139,7 +143,7 @@ def show_range(given: Range) -> str:
 
 
 def network(packed: bytes, length: int) -> Prefix:
-    """The prefix of this length that holds an address."""
+    """The prefix of this length that contains an address."""
     rest = len(packed) * 8 - length
     return ((int.from_bytes(packed, "big") >> rest << rest).to_bytes(len(packed), "big"), length) if length else ANY
 
@@ -150,5 +154,5 @@ def contains(prefix: Prefix, packed: bytes) -> bool:
 
 
 def is_link_local(packed: bytes) -> bool:
-    """Whether an IPv6 address is one that each link has its own of (RFC 4291, section 2.5.6)."""
+    """Whether an IPv6 address is link-local, in fe80::/10 (RFC 4291, section 2.5.6)."""
     return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80

@@ -15,7 +15,7 @@ CHARACTERS = "*?["  # what makes a word a pattern, to the shell, to systemd-sysc
 
 
 class OneOf(t.NamedTuple):
-    """One character out of ``characters``, or where ``negated`` one that is not among them."""
+    """One character out of ``characters``, or, if ``negated``, one that is not among them."""
 
     characters: frozenset[str]
     negated: bool = False
@@ -24,8 +24,8 @@ class OneOf(t.NamedTuple):
         return OneOf(self.characters | characters if self.negated else self.characters - characters, self.negated)
 
     def meets(self, other: OneOf) -> bool:
-        """Whether both take some character: two negated ones do, as there are more characters than they name."""
-        left = self.without(other.characters)  # what only ``self`` takes, or both do where ``other`` is negated
+        """Whether some character matches both. Two negated ones always meet, because there are more characters than they name."""
+        left = self.without(other.characters)  # matched by ``self`` alone; if ``other`` is negated, by both
         return not left.is_empty() if other.negated else left != self
 
     def is_empty(self) -> bool:
@@ -38,7 +38,7 @@ class OneOf(t.NamedTuple):
         return f"[{'!' if self.negated else ''}{characters}]" if characters else "?"
 
     def expression(self) -> str:
-        """The same in a regular expression. NUL, which no name has, is there because ``[]`` and ``[^]`` mean nothing."""
+        """The same as a regular expression. It contains NUL, which no name has, because ``[]`` and ``[^]`` are not valid."""
         return f"[{'^' if self.negated else ''}\0{re.escape(''.join(sorted(self.characters)))}]"
 
 
@@ -96,7 +96,7 @@ def _expression(glob: Glob) -> re.Pattern[str]:
 
 
 def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
-    """Globs that together match what ``glob`` matches, but for ``names``: a glob cannot say "not this word" by itself."""
+    """Globs that together match what ``glob`` matches, except ``names``: a glob cannot say "not this word" by itself."""
     names = [name for name in names if _matches(glob, name)]
     if not names:
         return [glob]

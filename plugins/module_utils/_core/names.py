@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Names that options carry, checked before they reach a file, a script or the kernel."""
+"""Names given in options, checked before they reach a file, a script or the kernel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .errors import Invalid
 INTERFACE_LENGTH = 15
 # include/uapi/linux/netfilter/nf_tables.h: NFT_NAME_MAXLEN is 256; a unit's file name, which contains it, ends at 255.
 TABLE_LENGTH = 128
-# Words that the scanner of nft 0.9.8, 1.0.6 or 1.1.3 takes for itself where a table's name stands. Measured, as each version has
-# others and none of them documents its own (tests/integration/_nftables/test_nft_versions.py); a node's nft may be upgraded.
+# Words that nft 0.9.8, 1.0.6 or 1.1.3 reserves, so that no table can have such a name. Measured, because each version reserves
+# others and none documents them (tests/integration/_nftables/test_nft_versions.py). A node's nft may be upgraded.
 NFT_WORDS = """
 accept ackseq add addr ah all and arp auto-merge avgpkt bridge burst bypass bytes cfi cgroup chain chains
 checksum classid code comment comp constant continue count counter counters cpi cpu create ct daddr day dccp
@@ -38,7 +38,7 @@ symhash synproxy synproxys table tables tag tcp th time timeout timestamp to tpr
 tsecr tsval ttl tunnel type typeof udp udplite undefine until update urgptr used value version vlan vm vmap vni
 vtag vxlan week wildcard window with wscale xml xor xt zone
 """
-# NAME_MAX is 255; a name gets a prefix and suffixes on its way.
+# NAME_MAX is 255; the name of a temporary file has a prefix and suffixes besides.
 NAME_LENGTH = 200
 
 
@@ -50,14 +50,17 @@ def interface(option: str, given: str) -> str:
 
 
 def network_interface(option: str, given: str) -> str:
-    """As ``interface``, of one that packets of other machines come in by: not lo, and no name of /proc/sys/net's for several."""
+    """Like ``interface``, for one that packets from other machines come in by.
+
+    So it is not lo, and not all or default, which mean several links in /proc/sys/net.
+    """
     if given in ("all", "default", "lo"):
         raise Invalid(option, given, "the name of one network interface that leads to other machines, as eth0")
     return interface(option, given)
 
 
 def pattern(option: str, given: str) -> str:
-    """A link's name, or the beginning of names with ``*`` after it, as nft takes it: the ``*`` counts as a character."""
+    """A link's name, or the beginning of names followed by ``*``. nft counts the ``*`` as a character of the name."""
     if given.endswith("*") and 1 < len(given) <= INTERFACE_LENGTH:
         interface(option, given[:-1])
         return given
@@ -67,21 +70,19 @@ def pattern(option: str, given: str) -> str:
 def table(option: str, given: str, is_new: bool = True) -> str:
     """A table's name as nft's scanner takes it unquoted (an identifier; 0.9.8 has no quoted form).
 
-    is_new: False for a table to be removed, which an nft that leaves the word free may have made.
+    is_new: False for a table to be removed: an nft that does not reserve the word may have made it.
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
         raise Invalid(
             option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _"
         )
     if is_new and given in NFT_WORDS.split():
-        raise Invalid(
-            option, given, "a word that nft's language leaves free, from version 0.9.8 to 1.1; add a capital letter"
-        )
+        raise Invalid(option, given, "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter")
     return given
 
 
 def is_in_run(path: str) -> bool:
-    """Whether a file or folder there is gone after a boot."""
+    """Whether a path is in /run, which a boot empties."""
     return f"{path}/".startswith(("/run/", "/var/run/"))
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Versions as upstream counts them: numbers with dots, whatever a distribution puts around them."""
+"""Versions as upstream counts them: numbers with dots, without what a distribution adds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_NFT = re.compile(rf"^nftables v({_NUMBERS})", re.MULTILINE)
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """Ordered by its numbers, of which 1.1 and 1.1.0 are the same; ``text`` is how it was written."""
+    """Ordered by its numbers; 1.1 and 1.1.0 are equal. ``text`` is the version as it was written."""
 
     numbers: tuple[int, ...]
     text: str = field(compare=False)
@@ -30,7 +30,7 @@ class Version:
 
 
 def wanted(option: str, given: str) -> Version:
-    """The version that an option names. Raises Invalid."""
+    """The version given in an option. Raises Invalid."""
     if not _WANTED.fullmatch(given):
         raise Invalid(option, given, 'a version of digits and dots, as "0.9.8"')
     return _version(given)

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Addresses that come to links and go from them, and what the kernel takes along that has to stay.
+"""The messages that add and remove addresses of links, and that restore what the kernel removes along with an address.
 
-With a link's last IPv4 address all IPv4 routes over it and its neighbours go, those of a CNI as well (net/ipv4/fib_frontend.c,
-fib_inetaddr_event); with the first address of a prefix, where promote_secondaries is off, all others of that prefix.
+When a link loses its last IPv4 address, the kernel removes the link's neighbours and all IPv4 routes over it, those of a
+CNI included (net/ipv4/fib_frontend.c, fib_inetaddr_event). When the first address of a prefix is removed and
+promote_secondaries is off, the kernel removes all other addresses of that prefix.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from .link_message import APPEND, CREATE, NUD_PERMANENT, REPLACE, Address, Link,
 
 
 def messages(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Address]) -> t.Iterator[Message]:
-    """What leads from the scene to one with these changes.
+    """The messages, in order, that make these changes to the scene.
 
-    An IPv6 address that changes its length is the same to the kernel, so that it goes before it comes. An IPv4 address comes
-    first, so that the link is never without.
+    IPv6 addresses are removed before others are added, because to the kernel an address with another prefix length is the
+    same one. IPv4 addresses are added before others are removed, so that the link always has one.
     """
     links = {link.number: link for link in scene.links}
     left = [one for one in scene.addresses if one not in removed]
     yield from (_removal(one, links) for one in removed if one.family == IPV6)
     for index in dict.fromkeys(one.link for one in added if one.family == IPV4):
-        if not _has_ipv4(scene.addresses, index):  # to take ours back is to take the last one
-            for summary, request in reversed(list(_swept(scene, links[index]))):
+        if not _has_ipv4(scene.addresses, index):  # the undo will remove the link's last IPv4 address
+            for summary, request in reversed(list(_restored(scene, links[index]))):
                 yield Message(summary, None, request)
     for one in added:
         yield Message(
@@ -40,12 +41,14 @@ def messages(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addre
     for one in removed:
         if one.family == IPV4:
             yield _removal(one, links)
-            yield from (_keeping(other, links) for other in (*left, *added) if _is_near(other, one))
+            yield from (_kept(other, links) for other in (*left, *added) if _shares_prefix(other, one))
     going = [one for one in removed if one.family == IPV4]
-    staying = [other for other in (*left, *added) if not any(_is_near(other, one) for one in going)]
+    staying = [other for other in (*left, *added) if not any(_shares_prefix(other, one) for one in going)]
     for index in dict.fromkeys(one.link for one in going):
-        if not _has_ipv4(staying, index):  # or but for those of a prefix, which may have gone and come
-            for summary, request in _swept(scene, links[index], [one.local for one in going]):
+        # Addresses that share a prefix with a removed one do not count: the kernel may have removed them before they were
+        # added again.
+        if not _has_ipv4(staying, index):
+            for summary, request in _restored(scene, links[index], [one.local for one in going]):
                 yield Message(summary, request, None)
 
 
@@ -62,29 +65,30 @@ def _removal(one: Address, links: t.Mapping[int, Link]) -> Message:
     return Message(f"remove {_shown(one, links)}", one.delete(link), one.add(link, link))
 
 
-def _keeping(one: Address, links: t.Mapping[int, Link]) -> Message:
+def _kept(one: Address, links: t.Mapping[int, Link]) -> Message:
     request = one.add(links[one.link], links[one.link])
     return Message(f"keep {_shown(one, links)}", request._replace(flags=CREATE | REPLACE), None)
 
 
-def _is_near(other: Address, one: Address) -> bool:
-    """Whether both are of one prefix on one link, so that one of them depends on the other."""
+def _shares_prefix(other: Address, one: Address) -> bool:
+    """True if both have the same prefix on the same link, so that the kernel may remove one with the other."""
     places = {(each.family, each.link, fields.network(each.local, each.length)) for each in (other, one)}
     return len(places) == 1
 
 
-def _swept(scene: Scene, link: Link, gone: t.Collection[bytes] = ()) -> t.Iterator[tuple[str, Request]]:
-    """What brings back all that goes with the link's last IPv4 address, but what is about addresses that are ``gone``.
+def _restored(scene: Scene, link: Link, gone: t.Collection[bytes] = ()) -> t.Iterator[tuple[str, Request]]:
+    """The requests that restore all that the kernel removes with the link's last IPv4 address, each with a summary.
 
-    A route that has not gone is replaced by itself. One with several hops stays, but its hop by this link is dead, and the kernel
-    takes a route with the same hops for that one as long as it is there (fib_find_info).
+    gone: removed addresses; a route with one of them as its source is not restored. A route that still exists is replaced
+    by itself. A route with several hops stays, but its hop over this link is marked dead, and while it exists the kernel
+    takes a new route with the same hops for the old one (fib_find_info). Such a route is deleted first.
     """
     for neighbour in scene.neighbours:
         if neighbour.link == link.number and neighbour.family == IPV4 and neighbour.is_permanent:
             yield f"keep {neighbour} dev {link.name}", neighbour.add(link, NUD_PERMANENT)
     over = [one for one in scene.routes if one.family == IPV4 and any(index == link.number for index, _via in one.hops)]
     seen = set()
-    for one in sorted(over, key=lambda one: one.has_gateway):  # a gateway is looked up when a route by it is added
+    for one in sorted(over, key=lambda one: one.has_gateway):  # the kernel looks up a route's gateway when it is added
         source = attributes(one.body, route.HEADER.size).get(route.RTA_PREFSRC)
         if not (one.is_links_own or one.has_nexthop_object or source in gone):
             if len(one.hops) > 1:

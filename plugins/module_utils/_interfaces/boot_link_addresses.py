@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The units that give links their addresses whenever these appear."""
+"""The units that add addresses to links whenever the links appear."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from .link_address import LinkAddress
 
 
 class BootLinkAddresses:
-    """The permanent plane: a unit for each link."""
+    """The permanent plane of link addresses: one unit for each link."""
 
     def __init__(self, backend: files.Files, systemd: units.Units) -> None:
         self._backend = backend
         self._systemd = systemd
 
     def given(self) -> list[LinkAddress]:
-        """What the units on the node are there for."""
-        return [one for unit in self._units() for one in self._told_by(unit)]
+        """The addresses that the units on the node add."""
+        return [one for unit in self._units() for one in self._addresses_of(unit)]
 
     def added(self) -> list[LinkAddress]:
-        """What those of them that were started have added. One that was not is placed where a run has added the same."""
-        return [one for unit in self._units() if self._systemd.is_active(unit) for one in self._told_by(unit)]
+        """The addresses that started units have added. A unit that was not started was installed by a run that added them."""
+        return [one for unit in self._units() if self._systemd.is_active(unit) for one in self._addresses_of(unit)]
 
     def _units(self) -> list[str]:
-        """Those on the node, and those that a killed run has not placed yet: what it left on its way goes by their names."""
+        """The names of the units on the node, and of those that a killed run left as temporary files."""
         pattern = f"{boot_unit.ADDRESSES}*.service"
         arriving = self._backend.left_over_in(units.FOLDER)
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
-    def _told_by(self, unit: str) -> list[LinkAddress]:
+    def _addresses_of(self, unit: str) -> list[LinkAddress]:
         found = self._backend.read(units.path_of(unit))
         if not isinstance(found, files.Content) or not found.text.startswith(HEADING):
             return []
         return [one for one in map(link_address.from_words, boot_unit.added_addresses(found.text)) if one]
 
     def resources(self, desired: t.Collection[LinkAddress]) -> list[EnabledUnit]:
-        """What holds the units at ``desired``. None is started: its link's next appearance does that."""
+        """The resources that make the units add ``desired``. No unit is started: its link starts it at its next appearance."""
         links = [one.dev for one in desired] + list(map(boot_unit.addresses_link, self._units()))
         return [self._unit(link, [one for one in desired if one.dev == link]) for link in dict.fromkeys(links)]
 

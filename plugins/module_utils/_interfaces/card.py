@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A network card: a link that a cloud may know as one of the node's interfaces, by what rtnetlink tells of the link."""
+"""A link that may be one of the node's interfaces in the cloud, as opposed to a pod's or a virtual one. Read from rtnetlink."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .._netlink.attributes import attributes, text
 
 ETHER = 1  # include/uapi/linux/if_arp.h, ARPHRD_ETHER
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINKINFO, IFLA_INFO_KIND = 1, 3, 18, 1  # include/uapi/linux/if_link.h
-# Hardware has no kind. A node that is a container itself has one end of a veth for a card.
+# Hardware has no kind. If the node itself is a container, its interface is one end of a veth pair.
 KINDS = ("", "veth")
 
 
 class Card(t.NamedTuple):
-    """number: the link's index. mac: in lower case with colons."""
+    """A network interface of the node. number: the link's index. mac: in lower case with colons."""
 
     number: int
     name: str
@@ -30,9 +30,9 @@ class Card(t.NamedTuple):
 
 
 def of(device: int, index: int, found: dict[int, bytes], pods: t.Iterable[str]) -> Card | None:
-    """The card that a link is; None where it is none.
+    """The Card for a link; None if the link is a pod's or a virtual one.
 
-    device: the link's type; found: its attributes. pods: patterns of what the node's ends of pods' links are called.
+    device: the link's type (ARPHRD_*). found: its attributes. pods: patterns for the names of the node's ends of pods' links.
     """
     name = text(found, IFLA_IFNAME)
     if device != ETHER or any(fnmatch.fnmatchcase(name, pattern) for pattern in pods):

@@ -13,8 +13,8 @@ import typing as t
 class Interface(t.NamedTuple):
     """A link with a MAC.
 
-    namespace: how to find its network namespace, empty for the node's own. master: the link that it is a port of.
-    number: the kernel's, there; peer: the number of a veth's other end in that end's namespace, 0 for none.
+    namespace: the name of its network namespace for messages, empty for the node's own. master: the link that it is a port of.
+    number: its index in its namespace. peer: the index of a veth's other end in that end's namespace, 0 for none.
     """
 
     namespace: str

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Interfaces of all network namespaces of the node: its own, and those of its pods. Read only, no process started."""
+"""Reads the interfaces of all network namespaces of the node: its own and those of its pods. Starts no process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
-from .._netlink import attributes
+from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .interface import Interface
 
-NAMED = ("/run/netns", "/run/docker/netns")  # where ip-netns(8), CRI runtimes and Docker keep them by name
+NAMED = ("/run/netns", "/run/docker/netns")  # ip-netns(8) and CRI runtimes; Docker
 CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h; Python has setns() from 3.12
 # include/uapi/linux/if_link.h, if_addr.h
 LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
@@ -31,15 +31,15 @@ IFA_ADDRESS, IFA_LOCAL = 1, 2
 
 
 class Interfaces(t.NamedTuple):
-    """is_whole: whether all namespaces could be read."""
+    """is_whole: True if all namespaces could be read."""
 
     found: tuple[Interface, ...]
     is_whole: bool
 
 
 def read() -> Interfaces:
-    """Those of our own namespace first. A namespace that goes away meanwhile has none."""
-    found = _of("", routing_backend.open_socket)
+    """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
+    found = _of("", wire.open_socket)
     is_whole = True
     for path, name in _namespaces():
         try:
@@ -52,7 +52,7 @@ def read() -> Interfaces:
 
 
 def _namespaces() -> list[tuple[str, str]]:
-    """One path to each other network namespace, and a name for people."""
+    """One path to each other network namespace, and a name for messages."""
     known = {_identity("/proc/self/ns/net")}
     paths = [
         (f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)
@@ -68,7 +68,7 @@ def _namespaces() -> list[tuple[str, str]]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """None where a process has gone, or is a kernel's or a dead one that has no namespace any more."""
+    """Device and inode of a namespace. None if the process has ended, or is a kernel thread or zombie without a namespace."""
     try:
         status = os.stat(path)
     except OSError:
@@ -84,7 +84,11 @@ def _names(folder: str) -> list[str]:
 
 
 def _open_inside(path: str) -> socket.socket:
-    """A socket stays in the namespace of the thread that opened it; the thread ends, so nothing has to find its way back."""
+    """Open a netlink socket in another namespace.
+
+    A thread enters the namespace and opens the socket, which stays in that namespace. The thread then ends, so no thread has
+    to return to the own namespace.
+    """
     opened: list[socket.socket | BaseException] = []
 
     def enter() -> None:
@@ -92,7 +96,7 @@ def _open_inside(path: str) -> socket.socket:
             with open(path, "rb") as namespace:
                 if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
                     raise OSError(ctypes.get_errno(), "setns")
-            opened.append(routing_backend.open_socket())
+            opened.append(wire.open_socket())
         except OSError as error:
             opened.append(error)
 
@@ -105,7 +109,7 @@ def _open_inside(path: str) -> socket.socket:
     return result
 
 
-def _of(namespace: str, opener: routing_backend.Opener) -> list[Interface]:
+def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
     addresses: dict[int, set[str]] = {}
     for family in (IPV4, IPV6):
         for body in routing_backend.dump(routing_backend.GETADDR, family, opener):
@@ -130,5 +134,5 @@ def _of(namespace: str, opener: routing_backend.Opener) -> list[Interface]:
     ]
 
 
-def _links(opener: routing_backend.Opener) -> list[bytes]:
+def _links(opener: wire.Opener) -> list[bytes]:
     return routing_backend.dump(routing_backend.GETLINK, 0, opener)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""An address that a link of the node is given, and the record of those that we have given."""
+"""An address that this collection adds to a link of the node, and the record of the addresses that it has added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .link_message import NODAD, NOPREFIXROUTE
 
 
 class LinkAddress(t.NamedTuple):
-    """It comes without a route to its prefix (noprefixroute): but for the local table, every packet goes as it did before.
+    """An address for link ``dev``. It is added without a route to its prefix (noprefixroute), so that only the local table
+    changes and all packets are routed as before.
 
     length: of the prefix.
     """
@@ -36,24 +37,24 @@ class LinkAddress(t.NamedTuple):
 
     @property
     def flags(self) -> int:
-        """The cloud has given an IPv6 address to this ENI and to nobody else, so that nobody has to be asked (nodad)."""
+        """IFA_FLAGS. An IPv6 address needs no duplicate address detection (nodad): the cloud gives it to this ENI alone."""
         return NOPREFIXROUTE | (NODAD if len(self.local) == 16 else 0)
 
     @property
     def words(self) -> str:
-        """The same as ip(8) takes it."""
+        """The address as arguments of ip-address(8)."""
         return f"{self} noprefixroute{' nodad' if self.flags & NODAD else ''}"
 
 
 class Given(t.NamedTuple):
-    """What we have added to the link with this index. A link that is plugged in again has another index."""
+    """An address that this collection has added to the link with this index. A link that is replugged has another index."""
 
     ifindex: int
     address: LinkAddress
 
 
 def from_options(given: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
-    """The wish, and the option that gave each. Raises Invalid for the first that can not be."""
+    """The desired addresses, each with the option that it is from. Raises Invalid for the first entry that is not valid."""
     found: dict[LinkAddress, str] = {}
     lengths: dict[tuple[str, bytes], int] = {}
     for number, entry in enumerate(given):
@@ -62,7 +63,7 @@ def from_options(given: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
         if lengths.setdefault((one.dev, one.local), one.length) != one.length:
             former = lengths[one.dev, one.local]
             raise Invalid(
-                f"{option}.address", entry["address"], f"of length {former}, as an entry before gives it to {one.dev}"
+                f"{option}.address", entry["address"], f"of length {former}, as in an earlier entry for {one.dev}"
             )
         found.setdefault(one, option)
     return found
@@ -76,7 +77,7 @@ def _entry(option: str, given: t.Any) -> LinkAddress:
             raise Invalid(f"{option}.{key}", given[key], "left out; known here are dev and address")
     for key in ("dev", "address"):
         if not isinstance(given.get(key), str):
-            raise Invalid(f"{option}.{key}", given.get(key), "given as text")
+            raise Invalid(f"{option}.{key}", given.get(key), "a string")
     try:
         local, length = _address(given["address"])
     except Unfit as unfit:
@@ -101,7 +102,7 @@ def _address(given: str) -> tuple[bytes, int]:
 
 
 def from_words(words: str) -> LinkAddress | None:
-    """None for what we have not written."""
+    """Parse LinkAddress.words. None for a text of another form."""
     found = re.match(r"(\S+) dev (\S+) noprefixroute", words)
     try:
         return LinkAddress(found[2], *_address(found[1])) if found else None
@@ -110,13 +111,13 @@ def from_words(words: str) -> LinkAddress | None:
 
 
 def record_text(record: t.Iterable[Given]) -> str | None:
-    """None for nothing to keep."""
+    """The record as JSON; None for an empty record."""
     lines = [json.dumps([ifindex, one.dev, one.prefix]) for ifindex, one in sorted(record)]
     return "[\n  " + ",\n  ".join(lines) + "\n]\n" if lines else None
 
 
 def record_from(text: str) -> frozenset[Given]:
-    """Empty for what is no record: nothing is ours then."""
+    """Parse a record. A text that is not a record counts as empty: no address is known to be added by this collection."""
     try:
         entries = json.loads(re.sub("^#.*", "", text) or "[]")
         return frozenset(_given(*entry) for entry in entries)
@@ -125,7 +126,7 @@ def record_from(text: str) -> frozenset[Given]:
 
 
 def _given(ifindex: t.Any, dev: t.Any, address: t.Any) -> Given:
-    """Raises ValueError for an entry of another shape."""
+    """Parse one entry of a record. Raises ValueError for an entry of another form."""
     if (
         not isinstance(ifindex, int)
         or isinstance(ifindex, bool)

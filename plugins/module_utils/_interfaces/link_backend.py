@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Links with their addresses, neighbours and routes, through rtnetlink: listed, and sent back in the kernel's own words.
+"""Lists links with their addresses, neighbours and routes through rtnetlink, and sends them back in the kernel's own encoding.
 
-Hardly anything is encoded that the kernel has not said itself, so that pyroute2 is not needed on a node that is about to change
-the link by which it is managed.
+Almost every message is one that the kernel has listed. So pyroute2 is not needed on a node that is about to change the link
+by which it is managed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
+from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .._routing.route import LOCAL
 from . import link_message
@@ -52,16 +53,16 @@ class Apply(t.NamedTuple):
 
 
 class Restore(t.NamedTuple):
-    """As many of ``messages`` as are still to be sent; one that is refused does not keep the others back."""
+    """Send all of ``messages``, even if the kernel refuses some. A change that is already made is not an error."""
 
     messages: tuple[Message, ...]
 
 
 class Await(t.NamedTuple):
-    """Wait until the link with this number answers for ``addresses``.
+    """Wait until the link with this number has local routes for ``addresses``.
 
-    The kernel adds the local route of an IPv6 address after it has answered to the message (net/ipv6/addrconf.c,
-    addrconf_dad_work). A link that goes keeps that work waiting, and by then the address would be on neither.
+    The kernel adds the local route of an IPv6 address after it has acknowledged the message (net/ipv6/addrconf.c,
+    addrconf_dad_work). Deleting another link delays that work, and the node would answer for the address on neither link.
     """
 
     link: int
@@ -69,11 +70,11 @@ class Await(t.NamedTuple):
 
 
 Operation = t.Union[Apply, Restore, Await]
-PATIENCE, PAUSE = 2.0, 0.001  # seconds; it takes less than one millisecond
+PATIENCE, PAUSE = 2.0, 0.001  # seconds; the kernel takes less than one millisecond
 
 
 class LinkMessages:
-    """The edge."""
+    """The backend."""
 
     OPERATIONS = t.get_args(Operation)
 
@@ -81,11 +82,11 @@ class LinkMessages:
         return tuple(map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)))
 
     def addresses(self) -> tuple[link_message.Address, ...]:
-        """Of both families."""
+        """The addresses of all links, of both families."""
         return tuple(map(link_message.address_from, _bodies(routing_backend.GETADDR)))
 
     def scene(self) -> Scene:
-        """Everything, of both families and all tables."""
+        """All links, addresses, neighbours and routes, of both families and all tables."""
         return Scene(
             self.links(),
             self.addresses(),
@@ -94,11 +95,11 @@ class LinkMessages:
         )
 
     def perform(self, operation: Operation) -> None:
-        """Raises Failure that names what was refused and why."""
+        """Send the messages, or wait. Raises Failure with the refused message and the kernel's answer."""
         if isinstance(operation, Await):
             _await(operation)
             return
-        refused: dict[int, routing_backend.Refused] = {}
+        refused: dict[int, wire.Refused] = {}
         if isinstance(operation, Restore):
             _send(operation.messages, refused)
             troubles = _troubles(operation.messages, refused, (errno.EEXIST,))
@@ -119,23 +120,23 @@ class LinkMessages:
             raise
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend.
+        """How the node differs from the operation's result; see rollback_program.Backend.
 
-        Neighbours, which the kernel forgets and learns by itself, and settings of a bridge's port are not compared.
+        Not compared: neighbours, which the kernel learns and drops by itself, and the settings of a bridge's port.
         """
         if isinstance(operation, Await):
             return []
         scene = self.scene()
-        final = {_subject(message.do): message for message in operation.messages if message.do}  # the last one decides
+        final = {_subject(message.do): message for message in operation.messages if message.do}  # the last message wins
         return [
-            f"it does not read back: {message.summary}"
+            f"the kernel does not show the result of: {message.summary}"
             for message in final.values()
-            if message.do and not _holds(message.do, scene)
+            if message.do and not _is_done(message.do, scene)
         ]
 
 
 def _subject(request: Request) -> t.Any:
-    """What a message is about; another message may be about the same."""
+    """The key of the object that a message changes. Two messages with the same key change the same object."""
     if request.kind in (NEWADDR, DELADDR):
         address = link_message.address_from(request.body)
         return NEWADDR, address.link, address.key
@@ -148,8 +149,8 @@ def _subject(request: Request) -> t.Any:
     return NEWLINK, request.kind == SETLINK, link_message.link_from(request.body).number
 
 
-def _holds(request: Request, scene: Scene) -> bool:
-    """Whether the kernel shows what a message asked for."""
+def _is_done(request: Request, scene: Scene) -> bool:
+    """True if the scene shows the result of the request."""
     if request.kind in (NEWADDR, DELADDR):
         address = link_message.address_from(request.body)
         is_there = any((one.link, one.key) == (address.link, address.key) for one in scene.addresses)
@@ -168,7 +169,7 @@ def _holds(request: Request, scene: Scene) -> bool:
 
 
 def _is_one_of_several(request: Request, scene: Scene) -> bool:
-    """The kernel makes one IPv6 route of several with one key."""
+    """True if the route is a hop of another IPv6 route: the kernel merges routes with one key into a multipath route."""
     route = link_message.route_from(request.body)
     return route is not None and any(
         (one.family, one.table, one.dst, one.metric) == (route.family, route.table, route.dst, route.metric)
@@ -179,7 +180,7 @@ def _is_one_of_several(request: Request, scene: Scene) -> bool:
 
 
 def _bodies(kind: int) -> t.Iterator[bytes]:
-    """Of both families."""
+    """The kernel's listing of one kind of object, for both families."""
     return (body for family in (IPV4, IPV6) for body in routing_backend.dump(kind, family))
 
 
@@ -192,27 +193,29 @@ def _await(operation: Await) -> None:
         if not missing:
             return
         if time.monotonic() > deadline:
-            raise Failure(f"the link does not answer for {', '.join(missing)}")
+            raise Failure(f"the kernel has added no local route for {', '.join(missing)} within {PATIENCE:g} s")
         time.sleep(PAUSE)
 
 
-def _send(messages: t.Sequence[Message], refused: dict[int, routing_backend.Refused]) -> None:
-    """All of them, whether one is refused or not; notes in ``refused`` what was, by position."""
+def _send(messages: t.Sequence[Message], refused: dict[int, wire.Refused]) -> None:
+    """Send all messages, even if some are refused. Stores the refusals in ``refused``, by the message's position."""
     for start in range(0, len(messages), routing_backend.CHUNK):
         chunk = messages[start : start + routing_backend.CHUNK]
         requests = [_packed(message.do, start + number) for number, message in enumerate(chunk) if message.do]
-        refused.update(routing_backend.exchange(requests))
+        refused.update(wire.exchange(requests))
 
 
 def _packed(request: Request, number: int) -> bytes:
-    size, flags = routing_backend.HEADER.size + len(request.body), routing_backend.REQUEST | request.flags
-    return routing_backend.HEADER.pack(size, request.kind, flags, number, 0) + request.body
+    return attributes.message(request.kind, request.flags, request.body, number)
 
 
 def _troubles(
-    messages: t.Sequence[Message], refused: t.Mapping[int, routing_backend.Refused], fine: t.Collection[int]
+    messages: t.Sequence[Message], refused: t.Mapping[int, wire.Refused], fine: t.Collection[int]
 ) -> list[str]:
-    """fine: answers that mean that it is done already; what is to go may always have gone."""
+    """An error text for each refusal that counts.
+
+    fine: error codes that mean that the change is already made. A delete message may always find its object gone.
+    """
     troubles = []
     for number, answer in sorted(refused.items()):
         message = messages[number]

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Links, addresses, neighbours and routes as the kernel lists them, and the messages that put the same on another link.
+"""Links, addresses, neighbours and routes as the kernel lists them, and the messages that move them to another link.
 
-What moves from link to link goes back to the kernel in the kernel's own words, as ``ip route save`` and ``ip route restore``
-do it: flags, lifetimes, metrics and attributes that this program has never heard of arrive with it. Only what names the link
-is exchanged.
+An object that moves to another link is sent back in the kernel's own encoding, as ``ip route save`` and ``ip route restore``
+do. So flags, lifetimes, metrics and attributes that this program does not know are kept. Only the fields that name the link
+are replaced.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DELETING = frozenset((DELLINK, DELADDR, DELROUTE, DELNEIGH))
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO = 1, 3, 4, 10, 13, 18
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND, INFO_SLAVE_DATA = 1, 2, 4, 5
 IFF_UP = 1
-# What a user sets of a bridge (IFLA_BR_*); the rest is its state, some of which the kernel refuses to be given.
+# The settings of a bridge (IFLA_BR_*). Its other attributes are state, and the kernel refuses to set some of them.
 BRIDGE_SETTINGS = (*range(1, 10), 20, *range(22, 40), *range(41, 47), 49)
-# Of these a kernel without VLAN filtering says that they are off, and refuses to be told so.
+# A kernel without VLAN filtering lists these as off and refuses to set them, even to off.
 BRIDGE_SWITCHES = (7, 46)
-# What a user sets of a bridge's port: hairpin, guard, protect, fast leave, learning, the floods, proxy ARP, isolation.
+# The settings of a bridge's port: hairpin, guard, protect, fast leave, learning, the floods, proxy ARP, isolation.
 PORT_SETTINGS = (4, 5, 6, 7, 8, 9, 10, 11, 27, 28, 30, 32, 33)
 # include/uapi/linux/if_addr.h
 IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS = 1, 2, 3, 8
@@ -55,7 +55,7 @@ NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, index, state, flags, ty
 
 
 class Request(t.NamedTuple):
-    """A netlink message without length and number. flags: besides NLM_F_REQUEST."""
+    """A netlink message without length and sequence number. flags: in addition to NLM_F_REQUEST."""
 
     kind: int
     flags: int
@@ -63,7 +63,7 @@ class Request(t.NamedTuple):
 
 
 class Message(t.NamedTuple):
-    """What is sent, what takes it back, and how an operator calls it: "add 10.0.0.4/24 to eth0". None is for nothing."""
+    """The request that makes a change and the request that undoes it, None for none. summary: "add 10.0.0.4/24 dev eth0"."""
 
     summary: str
     do: Request | None
@@ -74,7 +74,7 @@ class Message(t.NamedTuple):
 
 
 class Link(t.NamedTuple):
-    """number: its index. kind: "bridge", "veth"...; empty for hardware. master: the number of its bridge, 0 for none."""
+    """number: its index. kind: "bridge", "veth"...; empty for hardware. master: the index of its bridge, 0 for none."""
 
     number: int
     name: str
@@ -88,14 +88,14 @@ class Link(t.NamedTuple):
         return Request(SETLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0) + master)
 
     def set_as_port(self) -> Request:
-        """Its settings as a port of the bridge, as they were listed."""
+        """Set the link's settings as a bridge port to those that the kernel listed."""
         info = attributes(attributes(self.body, IFINFO.size).get(IFLA_LINKINFO, b""))
         settings = _chosen(info.get(INFO_SLAVE_DATA, b""), PORT_SETTINGS)
         nested = pack({INFO_SLAVE_KIND: b"bridge\0", INFO_SLAVE_DATA: settings})
         return Request(NEWLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0) + pack({IFLA_LINKINFO: nested}))
 
     def make(self) -> Request:
-        """The same bridge, with the same index, so that whatever names it by that number still does."""
+        """Create the same bridge again, with the same index, so that references to the index stay valid."""
         found = attributes(self.body, IFINFO.size)
         info = attributes(found.get(IFLA_LINKINFO, b""))
         kept = {kind: found[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in found}
@@ -115,7 +115,7 @@ def _chosen(data: bytes, settings: t.Collection[int]) -> bytes:
 
 
 class Address(t.NamedTuple):
-    """link: its link's number."""
+    """An address of a link. link: the link's index."""
 
     family: int
     link: int
@@ -134,11 +134,14 @@ class Address(t.NamedTuple):
 
     @property
     def is_links_own(self) -> bool:
-        """An IPv6 link-local address: each link has one of its own."""
+        """True for an IPv6 link-local address: the kernel gives each link its own."""
         return self.family == IPV6 and self.scope == LINK_SCOPE
 
     def add(self, link: Link, former: Link, flags: int = 0) -> Request:
-        """flags: in addition to its own. A label that begins with the former link's name gets the new one's."""
+        """Add the address to ``link``. flags: IFA_FLAGS in addition to the address's own.
+
+        If the label begins with the name of the ``former`` link, that part becomes the name of ``link``.
+        """
         found = attributes(self.body, IFADDR.size)
         label = text(found, IFA_LABEL)
         if label.partition(":")[0] == former.name:
@@ -156,7 +159,7 @@ class Address(t.NamedTuple):
 
 
 class Neighbour(t.NamedTuple):
-    """link: its link's number."""
+    """A neighbour entry. link: the link's index. state: NUD_*."""
 
     family: int
     link: int
@@ -188,7 +191,7 @@ class Neighbour(t.NamedTuple):
 
 
 class Route(t.NamedTuple):
-    """hops: where it leads, by a link's number and a gateway, which is empty for none."""
+    """A route. hops: the link's index and the gateway of each hop; the gateway is empty if there is none."""
 
     family: int
     table: int
@@ -201,7 +204,7 @@ class Route(t.NamedTuple):
     body: bytes
 
     def __str__(self) -> str:
-        """Without its links."""
+        """The route without the names of its links."""
         gateways = "".join(f" via {fields.show(via)}" for _index, via in self.hops if via)
         metric = f" metric {self.metric}" if self.metric else ""
         return (
@@ -214,19 +217,19 @@ class Route(t.NamedTuple):
         return any(via for _index, via in self.hops)
 
     def key(self, link: Link, former: Link) -> tuple[t.Any, ...]:
-        """What two routes have in common of which the kernel takes one, once it leads over another link."""
+        """The key by which the kernel tells routes apart, after this route has moved from ``former`` to ``link``."""
         hops = tuple((link.number if index == former.number else index, via) for index, via in self.hops)
         return self.family, self.table, self.dst, self.metric, hops
 
     @property
     def is_links_own(self) -> bool:
-        """What the kernel keeps for each link that is up, and for each of its addresses in the local table."""
+        """True for a route that the kernel itself keeps for each link that is up, or for an address in the local table."""
         is_multicast = self.dst[0][:1] == b"\xff" or self.dst[0][:1] == b"\xfe"  # or link-local
         return self.type != routes.UNICAST or self.protocol == KERNEL and self.family == IPV6 and is_multicast
 
     @property
     def is_of_address(self) -> bool:
-        """The prefix of an address: it comes and goes with it."""
+        """True for the route to an address's prefix, which the kernel adds and removes with the address."""
         return self.protocol == KERNEL and not self.has_gateway
 
     def add(self, link: Link, former: Link, flags: int) -> Request:
@@ -237,7 +240,7 @@ class Route(t.NamedTuple):
 
     def _over(self, link: Link, former: Link) -> bytes:
         header = list(routes.HEADER.unpack_from(self.body))
-        header[-1] &= routes.RTNH_F_ONLINK  # the rest is state: the kernel says it and takes it from nobody
+        header[-1] &= routes.RTNH_F_ONLINK  # the other flags are state, which the kernel lists but does not accept
         found = attributes(self.body, routes.HEADER.size)
         if u32(found, routes.RTA_OIF) == former.number:
             found[routes.RTA_OIF] = struct.pack("=I", link.number)
@@ -250,7 +253,7 @@ class Route(t.NamedTuple):
 
 
 def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
-    """All next hops of an IPv4 route; of an IPv6 route, whose hops come and go one by one, those that are moved."""
+    """All next hops of an IPv4 route. Of an IPv6 route only the moved hops, because the kernel adds and deletes them singly."""
     hops = b""
     while data:
         length, flags, weight, index = routes.NEXTHOP.unpack_from(data)
@@ -264,13 +267,13 @@ def _hops_over(data: bytes, link: Link, former: Link, family: int) -> bytes:
 
 
 def _seconds_left(cacheinfo: bytes) -> int:
-    """Of a route that a router advertised; 0 for one that stays."""
+    """The remaining lifetime of a route in seconds; 0 for a route that does not expire."""
     ticks: int = routes.CACHE_EXPIRES.unpack_from(cacheinfo)[0] if cacheinfo else 0
     return max(ticks // CLOCK_TICKS, 1) if ticks else 0
 
 
 class Scene(t.NamedTuple):
-    """All that the kernel lists of the node's links; of addresses, neighbours and routes, those of bridge and NIC."""
+    """All links of the node, and the addresses, neighbours and routes that a change may affect."""
 
     links: tuple[Link, ...] = ()
     addresses: tuple[Address, ...] = ()
@@ -294,7 +297,7 @@ def address_from(body: bytes) -> Address:
 
 
 def new_address(index: int, local: bytes, length: int, flags: int) -> Address:
-    """One that the kernel has not listed yet, of global scope, for the link with this index."""
+    """An Address of global scope that is not on the node yet, for the link with this index."""
     family = IPV6 if len(local) == 16 else fields.IPV4
     header = IFADDR.pack(family, length, 0, 0, index)
     return address_from(header + pack({IFA_LOCAL: local, IFA_ADDRESS: local, IFA_FLAGS: struct.pack("=I", flags)}))
@@ -307,7 +310,7 @@ def neighbour_from(body: bytes) -> Neighbour:
 
 
 def route_from(body: bytes) -> Route | None:
-    """None for an entry of the kernel's cache."""
+    """Parse a route message. None for an entry of the kernel's route cache."""
     family, length, _src, _tos, table, protocol, _scope, kind, flags = routes.HEADER.unpack_from(body)
     if flags & routes.RTM_F_CLONED:
         return None
@@ -336,5 +339,5 @@ def _hops(found: dict[int, bytes]) -> t.Iterator[tuple[int, bytes]]:
 
 
 def _gateway(found: t.Mapping[int, bytes]) -> bytes:
-    """RTA_VIA is an IPv6 gateway of an IPv4 route: its family, and itself."""
+    """The gateway's address, empty for none. RTA_VIA, a family and an address, is the IPv6 gateway of an IPv4 route."""
     return found.get(routes.RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Addresses that we have given to links of the running kernel."""
+"""The addresses that this collection adds to links in the running kernel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .link_address import Given, LinkAddress
 from .link_backend import Apply, LinkMessages
 from .link_message import NOPREFIXROUTE, Address, Link, Message, Scene, new_address
 
-# /run is emptied by a boot, as are the links.
+# A boot empties /run, as it removes the addresses.
 RECORD = "/run/kubenode/link-addresses.json"
 
 
 class Observed(t.NamedTuple):
-    """links: by name. ours: the addresses that we have added, by our record or by a unit of ours."""
+    """links: by name. ours: the current addresses that this collection has added, according to its record or its units."""
 
     scene: Scene
     links: t.Mapping[str, Link]
@@ -33,7 +33,7 @@ class Observed(t.NamedTuple):
 
 
 class Changes(t.NamedTuple):
-    """satisfied: what another's address does, with that."""
+    """satisfied: desired addresses that a foreign address satisfies, each with that address."""
 
     added: tuple[LinkAddress, ...] = ()
     removed: tuple[Given, ...] = ()
@@ -51,9 +51,10 @@ class Changes(t.NamedTuple):
 
 
 class LiveLinkAddresses:
-    """Holds what is ours at ``wish``, with the option that gave each; with ``is_present`` false, those go, or all for None.
+    """Makes the addresses that this collection has added equal ``desired``, which maps each to the option that it is from.
 
-    boot: what started units of ours have added is ours as well. Reports the changes.
+    is_present: if false, removes the ``desired`` addresses instead, or all for None. Only own addresses are removed.
+    boot: the units; addresses that started units have added are own, too. The plan's report is a Changes.
     """
 
     plane = Plane.IMMEDIATE
@@ -79,12 +80,12 @@ class LiveLinkAddresses:
         file = self._record_file(frozenset()).observe()
         found = file.found[RECORD]
         record = link_address.record_from(found.text if isinstance(found, files.Content) else "")
-        told = {Given(links[one.dev].number, one) for one in self._boot.added() if one.dev in links}
+        by_units = {Given(links[one.dev].number, one) for one in self._boot.added() if one.dev in links}
         names = {link.number: link.name for link in scene.links}
-        # A link keeps its index when it is renamed, and what we have added to it.
+        # A renamed link keeps its index and its addresses.
         known = {
             one._replace(address=one.address._replace(dev=names[one.ifindex]))
-            for one in record | told
+            for one in record | by_units
             if one.ifindex in names
         }
         current = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
@@ -93,7 +94,7 @@ class LiveLinkAddresses:
         return Observed(scene, links, ours, record, file)
 
     def links(self) -> dict[str, int]:
-        """The indexes of links that have addresses of ours, or are to get some, by name."""
+        """The links that keep or get an address of this collection: their indexes by name."""
         observed = self.observe()
         changes = self._changes(observed)
         names = [one.dev for one in (*(given.address for given in changes.kept), *changes.added)]
@@ -102,10 +103,10 @@ class LiveLinkAddresses:
     def plan(self, observed: Observed) -> Plan:
         changes = self._changes(observed)
         added = {Given(observed.links[one.dev].number, one) for one in changes.added}
-        left = frozenset({*changes.kept, *added})
-        if left and not (changes.added or changes.removed or _is_unsettled(observed, left)):
+        remaining = frozenset({*changes.kept, *added})
+        if remaining and not (changes.added or changes.removed or _has_stale_record(observed, remaining)):
             return Plan(report=changes)
-        announcing, settling = self._record_file(left | observed.ours.keys()), self._record_file(left)
+        announcing, settling = self._record_file(remaining | observed.ours.keys()), self._record_file(remaining)
         steps = (
             *announcing.plan(observed.file).steps,
             *_applied(tuple(self._messages(changes, observed))),
@@ -123,14 +124,14 @@ class LiveLinkAddresses:
         desired = self._desired or {}
         for one, option in desired.items():
             if one.dev not in observed.links:
-                raise Invalid(f"{option}.dev", one.dev, "a link of this node, or immediate be false")
-        theirs = {(one.link, one.local): one for one in observed.scene.addresses if one not in observed.ours.values()}
+                raise Invalid(f"{option}.dev", one.dev, "a link of this node unless immediate is false")
+        foreign = {(one.link, one.local): one for one in observed.scene.addresses if one not in observed.ours.values()}
         places = {one: (observed.links[one.dev].number, one.local) for one in desired if one not in ours}
         return Changes(
-            tuple(one for one, place in places.items() if place not in theirs),
+            tuple(one for one, place in places.items() if place not in foreign),
             tuple(given for one, given in ours.items() if one not in desired),
             tuple(given for one, given in ours.items() if one in desired),
-            tuple((one, theirs[place]) for one, place in places.items() if place in theirs),
+            tuple((one, foreign[place]) for one, place in places.items() if place in foreign),
         )
 
     def _messages(self, changes: Changes, observed: Observed) -> t.Iterator[Message]:
@@ -139,7 +140,7 @@ class LiveLinkAddresses:
         return address_changes.messages(observed.scene, [observed.ours[one] for one in changes.removed], added)
 
     def remember(self, observed: Observed) -> Plan:
-        """Nothing but that the record takes over what units of ours have added."""
+        """Plan only to add to the record the addresses that units have added."""
         if observed.ours.keys() <= observed.record:
             return Plan()
         plan = self._record_file(observed.record | observed.ours.keys()).plan(observed.file)
@@ -154,10 +155,10 @@ class LiveLinkAddresses:
         return (self._backend, self._files)
 
 
-def _is_unsettled(observed: Observed, left: t.Collection[Given]) -> bool:
-    """True if a killed run did not get to the end of its record, which would make another program's address ours one day.
+def _has_stale_record(observed: Observed, left: t.Collection[Given]) -> bool:
+    """True if a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
 
-    What links that have gone leave in the record does no harm.
+    Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.
     """
     links = {link.number for link in observed.links.values()}
     ours = {(one.ifindex, one.address.prefix) for one in left}

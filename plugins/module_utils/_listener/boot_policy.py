@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A set of rules and routes that the next boot loads and a listener holds: its file, their program, the unit, the record."""
+"""A policy, a set of rules and routes, on the permanent plane: its file, the listener's program, their unit, and the record.
+
+The unit's program loads the file at boot. It then stays as the listener, and maintains the active policy, which the record names.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ from .._routing import policy
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
 
-if t.TYPE_CHECKING:  # so that Ansible brings it to the node, for archive()
+if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it
     from . import listener_program  # noqa: F401
 
 
 class BootPolicy:
-    """Where the permanent plane of ``protocol`` lives. ``path``: of the set's file; the program stands beside it."""
+    """The file, the program, the unit and the record of the policy of ``protocol``.
+
+    path: of the policy's file; the program is placed beside it. tables: the numbers of routing tables by name.
+    """
 
     def __init__(
         self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
@@ -43,22 +49,25 @@ class BootPolicy:
 
     @property
     def has_listener(self) -> bool:
-        """Whether our unit is on the node."""
+        """True if the listener's unit file is on the node."""
         return self._backend.read(units.path_of(self.unit)) is not None
 
     def kept(self, lists: t.Collection[str]) -> Policy:
-        """Of ``lists``, what the next boot would load."""
+        """What the next boot would load, limited to ``lists`` ("rules", "routes"). Raises Invalid, Refusal."""
         loaded = boot_files.loaded_path(self._backend, self.unit)
         return self._read(loaded or self._path, lists, is_ours=bool(loaded))
 
     def active(self, lists: t.Collection[str]) -> Policy:
-        """Of ``lists``, what the listener holds: the record of an earlier run, or what the node was booted with."""
+        """What the listener maintains, limited to ``lists``: the policy in the record, else the policy that the boot loaded.
+
+        Raises Invalid, Refusal.
+        """
         if lists and self._backend.read(record(self._protocol)) is not None:
             return self._read(record(self._protocol), lists, is_ours=True)
         return self.kept(lists)
 
     def _read(self, path: str, lists: t.Collection[str], is_ours: bool) -> Policy:
-        """Raises Refusal where ours can not be read: what it keeps of ``lists`` would be lost."""
+        """Raises Refusal if a file of this collection cannot be read: its rules or routes of ``lists`` would be lost."""
         found = self._backend.read(path) if lists else None
         if not isinstance(found, files.Content):
             return Policy(self._protocol)
@@ -67,26 +76,26 @@ class BootPolicy:
         except Invalid as damage:
             if is_ours or found.text.startswith(HEADING + Policy(self._protocol).beginning):
                 raise Refusal(
-                    f"{path}, which keeps {' and '.join(lists)} that this run does not name, can not be read: {damage}. Nothing"
-                    " was changed. Give rules and routes both, or remove all of them by state absent without a list"
+                    f"{path}, which keeps {' and '.join(lists)} that this run's options leave out, cannot be read: {damage}."
+                    " Nothing was changed. Set both rules and routes, or remove all of them by state absent without a list"
                 ) from damage
-            return Policy(self._protocol)  # not what we wrote: whether it may be overwritten is ManagedFiles' to say
+            return Policy(self._protocol)  # a foreign file: ManagedFiles decides whether it may be overwritten
         if former.protocol != self._protocol:
             raise Invalid("path", path, f"another file: this one keeps the set of protocol {former.protocol}")
         return former
 
     def _text(self, desired: Policy) -> str:
-        """Both planes mostly keep the same, and to write out 20,000 rules takes time."""
+        """The file's text, cached: both planes mostly need the same text, and 20,000 rules take time to render."""
         if self._written is None or self._written[0] != desired:
             self._written = desired, desired.text()
         return self._written[1]
 
     def record(self, active: Policy, stays: bool) -> Resource:
-        """What holds the record at ``in_force``, for the listener to read. stays: whether there is one after the run."""
+        """The resource that keeps ``active`` in the record, for the listener. stays: whether there is a record after the run."""
         return ActivePolicyRecord(self._backend, self._protocol, self._text(active), stays, lambda: self.has_listener)
 
     def record_gone(self) -> Resource:
-        """What takes the record away once the listener has gone."""
+        """The resource that removes the record once the listener is gone."""
         return ActivePolicyRecord(
             self._backend,
             self._protocol,
@@ -97,13 +106,16 @@ class BootPolicy:
         )
 
     def resources(self, kept: Policy, starts: bool) -> list[Resource]:
-        """What holds it at ``kept``, gone where that is empty, in the order in which it comes. starts: see EnabledUnit."""
+        """The resources of ``kept`` on the permanent plane, in the order in which they are applied.
+
+        They remove its files and its unit if ``kept`` is empty. starts: as for EnabledUnit.
+        """
         is_desired, stored = not kept.is_empty, self._text(kept)
         named = f"# For policy routes of protocol {self._protocol}.\n"
         program = named + archive("_listener.listener_program") if is_desired else ""
 
         def entries(at: str, is_here: bool) -> list[Entry]:
-            """Each begins with the protocol, so that one set's call never takes another's file for its own."""
+            """Each text begins with the protocol, so that a run never takes another protocol's file for its own."""
             is_there = is_desired and is_here
             return [
                 text(at, stored if is_there else None, kept.beginning),

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What rtnetlink tells unasked, and whether it concerns a set of rules and routes of ours.
+"""Which rtnetlink notifications affect a policy, the set of rules and routes of one protocol.
 
-A node tells of every rule, route and link of every pod. So a message is judged by its bytes, and taken apart only where these
-leave it open.
+The kernel announces every rule, route and link of every pod. So a message is first judged by single bytes, and its attributes
+are parsed only if these do not decide.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import typing as t
 
 from .._interfaces import card
 from .._interfaces.card import Card
-from .._netlink.attributes import attributes, text, u32
+from .._netlink.attributes import HEADER, attributes, text, u32
 
 # include/uapi/linux/netlink.h, rtnetlink.h
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 REPLACE = 0x100
 NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
-# Where attributes begin: behind ifinfomsg, ifaddrmsg, rtmsg and fib_rule_hdr.
+# The offset of the attributes: after ifinfomsg, ifaddrmsg, rtmsg and fib_rule_hdr.
 OF_LINK, OF_ADDRESS, OF_ROUTE, OF_RULE = (HEADER.size + length for length in (16, 8, 12, 12))
 LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
@@ -33,24 +32,26 @@ RTA_DST, RTA_OIF, RTA_PRIORITY, RTA_TABLE = 1, 4, 6, 15
 FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_PROTOCOL = 1, 2, 6, 21
 IFF_UP = 1
 RTM_F_CLONED = 0x200
-AF_BRIDGE = 7  # a bridge tells of its ports under this family
+AF_BRIDGE = 7  # under this family a bridge announces its ports
 
 ANY_LINK = ""
 RULE_REMOVED, ROUTE_REMOVED = "a rule was removed", "a route was removed"
 RULE_ADDED, ROUTE_ADDED = "a rule with our protocol was added", "a route with our protocol was added"
 ROUTE_REPLACED = "a route was replaced"
 CONTESTED = frozenset({RULE_REMOVED, ROUTE_REMOVED, RULE_ADDED, ROUTE_ADDED, ROUTE_REPLACED})
-KERNEL = 0  # the port of what the kernel does by itself
+KERNEL = 0  # the port in messages about what the kernel does by itself
 
 
 class Dependencies(t.NamedTuple):
-    """What a set depends on besides the rules and routes of its own, in types of JSON.
+    """What a policy depends on besides its own rules and routes, in types that JSON has.
 
-    links: by name, the index (0 for none) and whether it is up; ANY_LINK where a gateway's link is not known yet.
-    tables: where its routes stand. sources: the routes' preferred source addresses, in hexadecimal.
-    open: by rule_key() and route_key(), the wishes that another program's object fulfils or keeps out.
-    waits: whether some of it can not be loaded yet.
-    cards: the node's, where the set follows from its ENIs; pods: patterns of links that are none.
+    links: by name, the index (0 if there is no such link) and whether it is up; ANY_LINK if a gateway's link is not known yet.
+    tables: the tables of its routes. sources: the preferred source addresses of its routes, in hexadecimal.
+    open: the keys, by rule_key() and route_key(), of desired rules and routes that are not installed: a foreign object satisfies
+        or blocks them, or they wait.
+    waits: whether a desired rule or route cannot be loaded yet.
+    cards: the node's network interfaces (index, name, MAC), if the policy follows from its ENIs.
+    pods: name patterns of the links of pods, which are not counted among ``cards``; None if the policy follows from no ENIs.
     """
 
     links: t.Mapping[str, tuple[int, bool]] = {}
@@ -63,19 +64,25 @@ class Dependencies(t.NamedTuple):
 
 
 class ChangeEvent(t.NamedTuple):
-    """A reason to look. what: what happened, as a clause. port: of the socket that asked for it, KERNEL for nobody's."""
+    """A reason to load the policy again.
+
+    what: what happened, as a clause. port: the netlink port of the socket that requested the change; KERNEL if none did.
+    """
 
     what: str
     port: int = KERNEL
 
     @property
     def is_contest(self) -> bool:
-        """Whether a program changed rules or routes of ours. The kernel, which drops routes with their link, does not contest."""
+        """True if a program changed the policy's rules or routes.
+
+        False if the kernel did: it removes routes together with their link.
+        """
         return self.port != KERNEL and self.what in CONTESTED
 
 
 def rule_key(family: int, priority: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> str:
-    """Tells rules apart well enough to know when to look."""
+    """A key that identifies a rule well enough to decide whether a message matters. source, destination: address, length."""
     return f"rule {family} {priority} {source[0].hex()}/{source[1]} {destination[0].hex()}/{destination[1]}"
 
 
@@ -84,7 +91,7 @@ def route_key(family: int, table: int, destination: tuple[bytes, int], metric: i
 
 
 class EventFilter:
-    """Tells which messages concern the set of ``protocol``. It remembers how the links were when it last heard of them."""
+    """Decides which messages affect the policy of ``protocol``. It tracks the state of the links from message to message."""
 
     def __init__(self, protocol: int, interest: Dependencies) -> None:
         self._protocol = protocol
@@ -99,11 +106,11 @@ class EventFilter:
 
     @property
     def cards(self) -> frozenset[Card]:
-        """Those of the node now; none where the set does not follow from ENIs."""
+        """The node's current network interfaces; empty if the policy does not follow from ENIs."""
         return frozenset(self._cards.values())
 
     def concern(self, message: bytes) -> ChangeEvent | None:
-        """None for what leaves the set as it is."""
+        """The event that an rtnetlink message reports; None if it does not affect the policy."""
         _length, kind, flags, _sequence, port = HEADER.unpack_from(message)
         what = ""
         if kind in (NEWRULE, DELRULE):
@@ -116,7 +123,8 @@ class EventFilter:
             what = self._of_address(kind, message)
         if not what:
             return None
-        return ChangeEvent(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)  # nobody asks who brought a link
+        # Who adds a link or an address is of no interest.
+        return ChangeEvent(what, KERNEL if kind in (NEWLINK, NEWADDR) else port)
 
     def _of_rule(self, kind: int, message: bytes) -> str:
         if self._tag in message:
@@ -150,7 +158,7 @@ class EventFilter:
         return "a route of another program was removed" if key in self._open else ""
 
     def _of_link(self, kind: int, message: bytes) -> str:
-        """A link that is renamed is gone under the one name and new under the other."""
+        """A renamed link counts as removed under its former name, and as new under the other."""
         family, device, index, flags, _change = LINK.unpack_from(message, HEADER.size)
         if family == AF_BRIDGE:
             return ""
@@ -174,7 +182,7 @@ class EventFilter:
         return what
 
     def _of_address(self, kind: int, message: bytes) -> str:
-        """The kernel takes routes away with their source address, and all of a link with the link's last address."""
+        """The kernel removes routes with their source address, and all routes of a link with the link's last address."""
         *_rest, index = ADDRESS.unpack_from(message, HEADER.size)
         found = attributes(message, OF_ADDRESS)
         if kind == NEWADDR:
@@ -186,7 +194,7 @@ class EventFilter:
         return f"an address of {name} went away" if name else ""
 
     def _arrival(self, noun: str, index: int) -> str:
-        """What comes to a link matters while something waits for it."""
+        """A new route or address on a link matters only while a rule or route waits."""
         if self._waits and (self._name(index) or ANY_LINK in self._links):
             return f"{noun} is new"
         return ""

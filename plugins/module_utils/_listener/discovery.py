@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What each boot asks for itself: the ENIs of the node that it finds itself on, and what they need in a layout."""
+"""The option ``enis``, and the rules and routes that a layout derives from a node's ENIs.
+
+The permanent file may keep the option instead of rules and routes: each boot then asks for the ENIs of the node that it runs on.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from .._core import names
 from .._core.errors import Invalid
 from .._routing import policy, rt_names
 
-Enis = t.Mapping[str, t.Any]  # the option of this name, in normal form; plain data, for it is kept as JSON
+Enis = t.Mapping[str, t.Any]  # the option ``enis`` in normal form; plain data, because it is stored as JSON
 
 
 class Found(t.NamedTuple):
-    """rules, routes: as policy_routes takes them. unfit: by MAC, why an ENI can not be routed by as its metadata is now."""
+    """rules, routes: in the form of policy_routes' options. unfit: by MAC, why an ENI's current metadata gives no routes."""
 
     rules: list[eni_layout.Entry]
     routes: list[eni_layout.Entry]
@@ -27,9 +30,9 @@ class Found(t.NamedTuple):
 
 
 def from_option(given: t.Mapping[str, t.Any]) -> Enis:
-    """The normal form of the option ``enis``, without what was left out. Raises Invalid.
+    """The normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
 
-    given: layout; and cloud, mark, priorities and pod_interfaces, None where left out.
+    given: layout, cloud, mark, priorities and pod_interfaces; the last three are None if left out.
     """
     try:
         layout = eni_layout.adapted(given["layout"], given["mark"], given["priorities"])
@@ -37,7 +40,11 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
         raise error.inside("enis") from None
     clouds = ("auto", *(layout.clouds or ENDPOINTS))
     if given["cloud"] not in clouds:
-        why = f": the layout {given['layout']} goes by device numbers, which no other tells" if layout.clouds else ""
+        why = (
+            f": the layout {given['layout']} needs device numbers, which no other cloud reports"
+            if layout.clouds
+            else ""
+        )
         raise Invalid("enis.cloud", given["cloud"], f"one of {', '.join(clouds)}{why}")
     pods = [
         names.pattern(f"enis.pod_interfaces[{index}]", one) for index, one in enumerate(given["pod_interfaces"] or ())
@@ -53,15 +60,15 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
 
 
 def pod_interfaces(enis: Enis) -> list[str]:
-    """Patterns of what the node's ends of pods' links are called."""
+    """Name patterns of the node's ends of the links of pods."""
     return list(enis.get("pod_interfaces") or eni_layout.LAYOUTS[enis["layout"]].pod_links)
 
 
 def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
-    """What the layout asks for on a node with these interfaces, as imds_info returns them, and as the filter eni_policy says.
+    """The rules and routes that the layout needs on a node with these interfaces; the same as from the filter eni_policy.
 
-    An ENI that was attached a moment ago may not be described in full yet, or as another one is; it does not keep the others.
-    Raises Invalid where it is the primary one that does not fit.
+    interfaces: as imds_info returns them. The metadata of an ENI that was attached a moment ago may be incomplete, or equal to
+    another ENI's. Such an ENI is reported as unfit, and does not hold up the others. Raises Invalid if the primary ENI is unfit.
     """
     fit = [one for one in interfaces if one["primary"]]
     _desired(enis, fit)
@@ -77,8 +84,8 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     return Found(desired.rules, desired.routes, unfit)
 
 
-def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.Wish:
-    """Raises Invalid, also where two of them ask for one table, as ENIs of which the metadata says the same number."""
+def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:
+    """Raises Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
     desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"))
     policy.from_options(policy.PROTOCOL, desired.rules, desired.routes, rt_names.TABLES)
     return desired

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Asks the metadata service what a set of rules and routes is that follows from the node's ENIs."""
+"""Asks the metadata service for the node's ENIs, and derives a policy's rules and routes from the answer."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ pod_interfaces = discovery.pod_interfaces
 
 
 class Answer(t.NamedTuple):
-    """enis: that was asked for. cards: of the node, when it was asked.
+    """What the metadata service answered.
 
-    wish: what they need; None where the metadata is silent, or has not enough of the primary ENI.
-    missing: why it may not be all, as sentences. is_answered: whether the metadata answered.
-    unsure: links of the cards that are there, and of which the metadata does not tell enough.
+    enis: the option that was asked for. cards: the node's network interfaces before the question.
+    desired: the rules and routes; None if there was no answer, or if it does not describe the primary ENI sufficiently.
+    missing: sentences that say why ``desired`` may be incomplete. is_answered: whether the metadata service answered.
+    unsure: names of network interfaces that the node has and that the metadata does not describe sufficiently.
     """
 
     enis: Enis
@@ -43,7 +44,7 @@ class Answer(t.NamedTuple):
 
 
 def ask(enis: Enis, seconds: float) -> Answer:
-    """seconds: within which it is asked again and again, and for one request."""
+    """Asks until there is an answer, or ``seconds`` have passed. A single request has the same time limit."""
     there = cards(pod_interfaces(enis))
     try:
         deadline = time.monotonic() + seconds
@@ -54,15 +55,13 @@ def ask(enis: Enis, seconds: float) -> Answer:
     except Invalid as error:
         return Answer(enis, there, None, [str(error)])
     known = {one["mac"] for one in interfaces}
-    strange = [
-        f"{one} is none of the cloud's, as far as its metadata says" for one in sorted(there) if one.mac not in known
-    ]
+    unknown = [f"{one} is not among the ENIs in the cloud's metadata" for one in sorted(there) if one.mac not in known]
     unsure = frozenset(one.name for one in there if one.mac not in known or one.mac in desired.unfit)
-    return Answer(enis, there, desired, [*desired.unfit.values(), *strange], unsure=unsure)
+    return Answer(enis, there, desired, [*desired.unfit.values(), *unknown], unsure=unsure)
 
 
 def cards(pods: t.Sequence[str]) -> frozenset[Card]:
-    """The node's, without pods' links."""
+    """The node's network interfaces. pods: name patterns of the links of pods, which are left out."""
     bodies = routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)
     return frozenset(filter(None, (_card(body, pods) for body in bodies)))
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Whether a link is there and up, in the network namespace of the process, whatever is mounted at /sys."""
+"""The index and the state of a link, by ioctl(2): /sys may belong to another network namespace than the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUEST = struct.Struct("=16sH22x")  # ifreq: name, flags
 
 
 def of(name: str) -> tuple[int, bool]:
-    """Its index and whether it is up; 0 and false where there is none."""
+    """The link's index, and whether it is up; 0 and False if there is no such link."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         try:
             _name, flags = REQUEST.unpack(fcntl.ioctl(asked, SIOCGIFFLAGS, REQUEST.pack(name.encode(), 0)))

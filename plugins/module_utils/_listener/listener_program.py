@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Stays on the node, hears what becomes of a set of policy rules and routes, and has it loaded again where some of it is lost.
+"""The listener: a process that stays on the node and has a policy's rules and routes loaded again when some of them are lost.
 
-Started as ``policy-routes-75.json.pyz 75 PATH`` by a unit of systemd. It stays small: what loads is another process of the same
-file (``load 75 PATH``), which ends. It asks nobody and has no timer while nothing happens.
+A systemd unit starts it as ``policy-routes-75.json.pyz 75 PATH``. It stays small, because loading is done by another process of
+the same file (``load 75 PATH``), which then exits. While nothing happens, the listener sends no request and runs no timer.
 
-Where the set follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a card
-comes or goes, and some times more while something is missing (``ask 75 PATH``, ``_listener/metadata_poll.py``).
+If the policy follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a
+network interface is added or removed, and several more times while something is missing (``ask 75 PATH``; see
+``_listener/metadata_poll.py``).
 
-As ``rehearse 75 PATH`` it only tries what both processes need, each with the packages that it finds.
+``rehearse 75 PATH`` only tries what both processes need, each with the packages that it finds.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ from .notifications_backend import Notifications
 from .sd_notify_backend import notify
 from .watched_file_backend import WatchedFile
 
-LOAD, ASK, BOOT = "load", "ask", "boot"  # what a load is told to do
-DEBOUNCE = 0.05  # seconds; one program's changes come together
-AT_ONCE = 512  # messages between two looks at the clock
-CAUSES = 5  # that are kept; a script that starts a process for each rule has one name for all
-LOST = ChangeEvent("more happened than could be heard")
-OTHER_SET = ChangeEvent("another set was put in force")
+LOAD, ASK, BOOT = "load", "ask", "boot"  # the verbs of load_program that the listener uses
+DEBOUNCE = 0.05  # seconds; a program usually makes several changes at once
+AT_ONCE = 512  # messages that are read between two looks at the clock
+CAUSES = 5  # that are logged; a script that starts a process for each rule gives many causes of one name
+LOST = ChangeEvent("messages of the kernel were lost")
+OTHER_POLICY = ChangeEvent("a run put another policy in force")
 PENDING = ChangeEvent("a run held the lock")
 ASKED = ChangeEvent("the cloud's metadata says so")
-SLOW_END = 9.0  # seconds; with the second that systemd waits, ten from one failure to the next try
+SLOW_END = 9.0  # seconds; with the second that systemd waits (RestartSec=), ten between a failure and the next start
 WARNING = "<4>"  # for the journal, sd-daemon(3)
 
 ADVICE = {
-    "systemd-network": "systemd-networkd removes rules and routes that it did not make when it configures a link. Set"
-    " ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in networkd.conf, and restart it",
-    "nm-cloud-setup": "nm-cloud-setup removes rules that it did not make. Disable nm-cloud-setup.timer and .service",
+    "systemd-network": "systemd-networkd removes rules and routes that it did not create when it configures a link. Set"
+    " ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in networkd.conf, and restart systemd-networkd",
+    "nm-cloud-setup": "nm-cloud-setup removes rules that it did not create. Disable nm-cloud-setup.timer and .service",
 }
 
 
@@ -61,10 +62,10 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         from .._boot import rehearsal_program
 
         rehearsal_program.import_everything()
-        site.main()  # from here on as the other process: it finds libraries among the node's packages
+        site.main()  # adds the node's packages to the search path, where the load process finds libraries
         verb = ["ready"]
     if verb:
-        from . import load_program  # all that a run is made of, for as long as it takes
+        from . import load_program  # imports most of what a run needs; this process exits after the load
 
         return load_program.main([*verb, protocol, path])
     try:
@@ -77,10 +78,11 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 
 def _end_slowly(unit: str) -> None:
-    """Waits before a failure ends the process, where systemd had started that again by itself.
+    """Delays the exit after a failure, if systemd restarted this process by itself.
 
-    It does so one second after each end, so that a listener that was killed is soon back. A set that can not be loaded would be
-    tried as often. At boot and for a run the failure ends at once: kubelet and the run wait for it.
+    systemd restarts the unit one second after each exit, so that a killed listener is soon back. Without the delay, a policy that
+    cannot be loaded would be tried as often. At boot, and when a run starts the unit, the process exits at once: kubelet and the
+    run wait for it.
     """
     from .._platform import process
 
@@ -96,14 +98,14 @@ def _end_slowly(unit: str) -> None:
 
 
 def _loading(verb: str, protocol: int | str, path: str) -> list[str]:
-    """The other process. Unlike this one it may find libraries among the node's packages."""
+    """The command of the load process. Unlike this process, it may find libraries among the node's packages (no -S)."""
     return [sys.executable, "-I", "-B", sys.argv[0], verb, str(protocol), path]
 
 
 class _Load:
-    """Another process of this program, which loads. Its report comes by a pipe, its complaints go where ours go.
+    """A load process. Its report arrives through a pipe; it shares the standard error output of this process.
 
-    verb: what it is told to do. causes: why, and by whom; noted: as the listener's.
+    verb: LOAD, ASK or BOOT. causes: the events that led to this load, each with its sender. noted: see Listener.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class _Load:
         return self._pipe
 
     def report(self) -> dict[str, t.Any] | None:
-        """Waits for its end. None where it failed."""
+        """Waits until the process ends. Returns its report, or None if it failed."""
         with open(self._pipe, encoding="utf-8") as pipe:
             text = pipe.read()
         _pid, status = os.waitpid(self.pid, 0)
@@ -133,29 +135,29 @@ class _Load:
 
 
 class Listener:
-    """One set. ``run`` returns only where it can not be loaded at all: systemd then tries again."""
+    """The listener of one policy. ``run`` returns only if the first load fails; systemd then starts the unit again."""
 
     def __init__(self, protocol: int, path: str) -> None:
         self._protocol = protocol
         self._path = path
-        self._news = Notifications()
-        self._watch = EventFilter(protocol, Dependencies())
+        self._notifications = Notifications()
+        self._filter = EventFilter(protocol, Dependencies())
         self._poll = select.poll()
-        self._poll.register(self._news, select.POLLIN)
+        self._poll.register(self._notifications, select.POLLIN)
         self._record = WatchedFile()
-        self._known: list[int] = []  # its version that the newest load has read
+        self._record_version: list[int] = []  # the version of the record that the newest load has read
         self._poll.register(self._record, select.POLLIN)
         self._load: _Load | None = None
-        self._loader = 0  # the newest load's process, and so the port of what it changes
+        self._loader = 0  # the newest load's process id, which is also the netlink port of its changes
         self._is_ready = False
-        self._contests = Backoff()  # what programs keep undoing
-        self._losses = Backoff(longest=FIRST)  # what goes with a link or an address, and has to be back soon after it
-        self._failures = Backoff()  # of loads
-        self._inquiry = MetadataPoll(again=0.0)
-        self._rested = 0.0  # when the next load may begin
-        self._noted: dict[bool, float] = {}  # when the first reason for the next load came, by whether it is a contest
+        self._contests = Backoff()  # restorations of what other programs removed
+        self._losses = Backoff(longest=FIRST)  # of what the kernel removed with a link or address; short pauses
+        self._failures = Backoff()  # failed loads
+        self._metadata_poll = MetadataPoll(again=0.0)
+        self._not_before = 0.0  # when the next load may begin
+        self._noted: dict[bool, float] = {}  # when the first event for the next load came, by is_contest
         self._causes: dict[ChangeEvent, str] = {}
-        self._meanwhile: list[bytes | None] = []  # heard during a load, which may have looked before or after
+        self._during_load: list[bytes | None] = []  # received during a load, which may have read the kernel earlier
         self._waiting: list[str] = []
         self._missing: list[str] = []
         self._advised: set[str] = set()
@@ -163,11 +165,11 @@ class Listener:
     def run(self) -> int:
         self._start()
         while True:
-            for descriptor, _event in self._poll.poll(self._patience()):
-                if descriptor == self._news.fileno():
-                    self._hear()
+            for descriptor, _event in self._poll.poll(self._timeout()):
+                if descriptor == self._notifications.fileno():
+                    self._receive()
                 elif descriptor == self._record.fileno():
-                    self._compare()
+                    self._check_record()
                 elif self._load and not self._finish(self._load):
                     return 1
             due = self._next()
@@ -175,44 +177,44 @@ class Listener:
                 self._start()
 
     def _next(self) -> float | None:
-        """When the next load is to begin; None while there is one, or no reason for any."""
+        """When the next load begins, by the monotonic clock. None while a load runs, or if there is no reason for one."""
         if self._load is not None:
             return None
         backoffs = {True: self._contests, False: self._losses}
         times = [max(since + DEBOUNCE, backoffs[is_contest].until) for is_contest, since in self._noted.items()]
-        if self._inquiry.due is not None:
-            times.append(self._inquiry.due)
-        return max(min(times), self._rested) if times else None
+        if self._metadata_poll.due is not None:
+            times.append(self._metadata_poll.due)
+        return max(min(times), self._not_before) if times else None
 
-    def _patience(self) -> int | None:
-        """Milliseconds until a load is due; None for as long as it takes until there is news."""
+    def _timeout(self) -> int | None:
+        """Milliseconds until a load is due; None to wait for the next message without a limit."""
         due = self._next()
         return None if due is None else math.ceil(max(0.0, due - time.monotonic()) * 1000)
 
-    def _hear(self) -> None:
-        for message in self._news.pending(AT_ONCE):
-            if self._load is not None and len(self._meanwhile) <= AT_ONCE:
-                self._meanwhile.append(message if len(self._meanwhile) < AT_ONCE else None)
+    def _receive(self) -> None:
+        for message in self._notifications.pending(AT_ONCE):
+            if self._load is not None and len(self._during_load) <= AT_ONCE:
+                self._during_load.append(message if len(self._during_load) < AT_ONCE else None)
             self._judge(message)
-        self._inquiry = self._inquiry.seen(self._watch.cards, time.monotonic())
+        self._metadata_poll = self._metadata_poll.seen(self._filter.cards, time.monotonic())
 
-    def _compare(self) -> None:
-        """A run may put another set in force that changes nothing in the kernel, as others fulfil it."""
-        if self._record.version() != self._known and self._load is None:
-            self._note(OTHER_SET)
+    def _check_record(self) -> None:
+        """Notices a new record: a run may put a policy in force without a change of the kernel, if foreign objects satisfy it."""
+        if self._record.version() != self._record_version and self._load is None:
+            self._note(OTHER_POLICY)
 
     def _judge(self, message: bytes | None) -> None:
-        concern = LOST if message is None else self._watch.concern(message)
-        if concern and (concern.port == KERNEL or concern.port != self._loader):
-            self._note(concern)
+        event = LOST if message is None else self._filter.concern(message)
+        if event and (event.port == KERNEL or event.port != self._loader):
+            self._note(event)
 
-    def _note(self, concern: ChangeEvent) -> None:
-        self._noted.setdefault(concern.is_contest, time.monotonic())
-        if concern not in self._causes and len(self._causes) < CAUSES:
-            self._causes[concern] = sender_backend.of(concern.port) if concern.port != KERNEL else ""
+    def _note(self, event: ChangeEvent) -> None:
+        self._noted.setdefault(event.is_contest, time.monotonic())
+        if event not in self._causes and len(self._causes) < CAUSES:
+            self._causes[event] = sender_backend.of(event.port) if event.port != KERNEL else ""
 
     def _start(self) -> None:
-        verb, asking = LOAD, self._inquiry.due
+        verb, asking = LOAD, self._metadata_poll.due
         if asking is not None and asking <= time.monotonic():
             verb = ASK if self._is_ready else BOOT
             self._causes.setdefault(ASKED, "")
@@ -222,66 +224,66 @@ class Listener:
         self._causes, self._noted = {}, {}
 
     def _finish(self, load: _Load) -> bool:
-        """False where there is nothing to go on from: the very first load has failed."""
+        """Evaluates a load that has ended. Returns False if the first load failed, so that there is no state to go on from."""
         self._load = None
         self._poll.unregister(load)
         report, now = load.report(), time.monotonic()
         if report is None:
             self._failures = self._failures.restored(now)
-            self._rested = now + max(self._failures.pause, FIRST)
+            self._not_before = now + max(self._failures.pause, FIRST)
             self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
             return self._is_ready
-        self._watch = EventFilter(self._protocol, Dependencies(**report["interest"]))
+        self._filter = EventFilter(self._protocol, Dependencies(**report["interest"]))
         if load.asks:
-            self._inquiry = self._answered(report["asked"], now)
-        meanwhile, self._meanwhile = self._meanwhile, []
+            self._metadata_poll = self._answered(report["asked"], now)
+        during_load, self._during_load = self._during_load, []
         if self._is_ready and (report["added"] or report["removed"]):
-            self._rested = now
+            self._not_before = now
             if True in load.noted:
                 self._contests = self._contests.restored(now)
             else:
                 self._losses = self._losses.restored(now)
         elif load.asks:
-            self._rested = now  # what it took was the metadata's time
+            self._not_before = now  # no pause: most of its time was spent on the metadata service
         else:
-            self._rested = now + (now - load.started)  # half of the time, whoever keeps us looking for nothing
-        for message in meanwhile:
+            self._not_before = now + (now - load.started)  # loads that change nothing take at most half of the time
+        for message in during_load:
             self._judge(message)
-        self._inquiry = self._inquiry.seen(self._watch.cards, now)
-        self._tell(load, report, round((now - load.since) * 1000))
-        self._known = report["version"]
+        self._metadata_poll = self._metadata_poll.seen(self._filter.cards, now)
+        self._log_result(load, report, round((now - load.since) * 1000))
+        self._record_version = report["version"]
         self._record.watch(report["record"])
-        self._compare()
+        self._check_record()
         if report["pending"]:
             self._note(PENDING)
         return True
 
     def _answered(self, asked: dict[str, t.Any] | None, now: float) -> MetadataPoll:
-        """What follows a load that may have asked the metadata. asked: what came of it; None where the set needs none."""
+        """The metadata poll after a load with a question. asked: from its report; None if the policy follows from no ENIs."""
         missing = asked["missing"] if asked else []
         if missing != self._missing:
             self._missing = missing
             _log(f"{WARNING}Missing: {'; '.join(missing)}" if missing else "Missing: nothing any more")
         if not asked:
             return MetadataPoll()
-        return self._inquiry.asked(self._watch.cards, now, asked["is_answered"], not missing)
+        return self._metadata_poll.asked(self._filter.cards, now, asked["is_answered"], not missing)
 
-    def _tell(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:
+    def _log_result(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:
         changes = [f"{verb}: {'; '.join(report[verb])}" for verb in ("added", "removed") if report[verb]]
         if not self._is_ready:
             nothing = (
-                "Something is missing, and a run holds the lock" if report["pending"] else "Nothing had to be changed"
+                "Rules or routes are missing, and a run holds the lock" if report["pending"] else "No change was needed"
             )
             _log(
                 f"{'Ready' if report['pending'] else 'In force'} after {milliseconds} ms. {'. '.join(changes) or nothing}"
             )
         elif changes:
-            causes = dict.fromkeys(f"{concern.what}{who and f' by {who}'}" for concern, who in load.causes.items())
+            causes = dict.fromkeys(f"{event.what}{sender and f' by {sender}'}" for event, sender in load.causes.items())
             _log(
                 f"{'In force' if load.asks else 'Restored'} after {milliseconds} ms, as {'; '.join(causes)}. {'. '.join(changes)}"
             )
             if True in load.noted:
-                self._advise({who for concern, who in load.causes.items() if concern.what == RULE_REMOVED})
+                self._advise({sender for event, sender in load.causes.items() if event.what == RULE_REMOVED})
         if report["waiting"] != self._waiting:
             self._waiting = report["waiting"]
             _log(f"Waiting: {'; '.join(self._waiting) or 'nothing any more'}")
@@ -292,7 +294,7 @@ class Listener:
     def _advise(self, culprits: t.Collection[str]) -> None:
         if self._contests.pause:
             _log(
-                f"{WARNING}Restored {self._contests.times} times in a row what another program removes: where it does so again,"
+                f"{WARNING}Restored {self._contests.times} times in a row what another program removes. If it does so again,"
                 f" the next restoration comes after {self._contests.pause:g} s at the earliest"
             )
         for name in [name for name in ADVICE if name not in self._advised and f"({name}" in " ".join(culprits)]:

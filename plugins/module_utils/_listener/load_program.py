@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Brings the rules and routes of one protocol to what is in force, by the same code as a run: a later run finds them unchanged.
+"""Loads the active policy of one protocol into the kernel, by the same code as a run: a later run finds it unchanged.
 
-Started by the listener, as ``policy-routes-75.json.pyz load 75 PATH``, at boot and whenever something is lost. PATH is what a
-boot loads. It ends by telling in JSON what it did, what waits for a link that is not there, what the set depends on, and which
-record it stands in.
+The listener starts it as ``policy-routes-75.json.pyz load 75 PATH``, at boot and whenever a rule or route is lost. PATH is the
+file that a boot loads. It ends with a report in JSON: what it added and removed, which rules and routes wait and for what, what
+the policy depends on, and the path and version of the record.
 
-As ``ask 75 PATH`` and ``boot 75 PATH`` it first asks the metadata service, where the set follows from the node's ENIs, and
-tells what came of it.
+``ask 75 PATH`` and ``boot 75 PATH`` first ask the metadata service, if the policy follows from the node's ENIs, and report what
+it answered.
 
-As ``ready 75 PATH`` it only sees whether it could: it has its libraries, and can read PATH.
+``ready 75 PATH`` only checks that a load is possible: its libraries are there, and PATH can be read.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .change_event import Dependencies, route_key, rule_key
 if t.TYPE_CHECKING:
     from .discovery_program import Answer
 
-# Seconds for which the metadata service is asked. At boot kubelet waits for it. The service answers in milliseconds, and the
-# network by which it is asked is up: what is silent for so long is in trouble, and systemd gives a unit 90 s to start. Later,
-# what is lost meanwhile would wait as long to be restored.
+# Seconds for which the metadata service is asked. At boot, kubelet waits for the answer. The service answers in milliseconds, and
+# the network is up by then: a service that is silent for so long is in trouble, and systemd gives a unit 90 s to start. After
+# the boot the limit is short, because rules and routes that are lost in the meantime wait as long to be restored.
 PATIENCE = {"ask": 1.0, "boot": 20.0}
-# Seconds that the first load waits for the lock when it has something to change. A run that starts the unit holds the lock and
-# waits for the unit, so what is missing then is loaded after that run, by another load.
+# Seconds that the first load waits for the lock if it has something to change. A run that starts the unit holds the lock and
+# waits for the unit. What is missing then is loaded after that run, by another load.
 UNDER_A_RUN = 5.0
-SHOWN = 8  # rules and routes that are named; a node may have thousands
+SHOWN = 8  # rules and routes that a log line names; a node may have thousands
 
 
 def main(arguments: t.Sequence[str]) -> int:
@@ -55,14 +55,14 @@ def main(arguments: t.Sequence[str]) -> int:
     try:
         if verb == "ready":
             return _ready(path)
-        # Not under the lock, as it may take long.
+        # Without the lock, because the question may take long.
         answer = _ask(verb, int(protocol), path) if verb in PATIENCE else None
-        # A run that starts the unit leaves nothing to do, and holds the lock: first look without it.
+        # A run that starts the unit holds the lock, and leaves nothing to do: first look without the lock.
         report = _load(int(protocol), path, answer, may_change=False) if verb == "boot" else None
         if report is None or report["pending"]:
             with contextlib.ExitStack() as stack:
                 try:
-                    # A run changes the kernel and the record under it: what is found then belongs together.
+                    # A run changes the kernel and the record under the lock, so under it the two agree.
                     stack.enter_context(lock.exclusive(patience=UNDER_A_RUN if report else lock.PATIENCE))
                 except Failure:
                     if report is None:
@@ -87,28 +87,31 @@ def _ready(path: str) -> int:
 
 
 def _ask(verb: str, protocol: int, path: str) -> Answer | None:
-    """None where the set follows from no metadata."""
+    """The metadata service's answer; None if the policy does not follow from ENIs."""
     former, is_recorded = _former(protocol, path, rt_tables_backend.tables(), lists=())
     if not former.enis:
         return None
-    from . import discovery_program  # only for the sets that need it
+    from . import discovery_program  # only for policies that need it
 
-    # A set that has been in force before has to be again.
+    # With a record, the policy was in force before: it must be restored soon.
     return discovery_program.ask(former.enis, PATIENCE["ask" if is_recorded else verb])
 
 
 def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = True) -> dict[str, t.Any]:
-    """Unlike a run it undoes nothing: each step leads towards what is desired, and whatever undoes it will be heard.
+    """Loads what can be loaded now, and returns the report.
 
-    may_change: without, the report says whether anything is pending.
+    Unlike a run it rolls nothing back: each step leads towards the desired state, and the listener notices what undoes a step.
+
+    may_change: if False, nothing is changed, and "pending" in the report says whether there is something to change.
     """
-    version = watched_file_backend.version(
-        record(protocol)
-    )  # before it is read: another one is then known to be another
+    # Before the record is read, so that the listener notices a record that replaces it from now on.
+    version = watched_file_backend.version(record(protocol))
     (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
-    there = readiness.Surroundings(backend.rules(), backend.routes(), {})
-    states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, there))}
-    ready = readiness.split(desired, there._replace(links={name: up for name, (index, up) in states.items() if index}))
+    current = readiness.Surroundings(backend.rules(), backend.routes(), {})
+    states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, current))}
+    ready = readiness.split(
+        desired, current._replace(links={name: up for name, (index, up) in states.items() if index})
+    )
     live = LivePolicy(backend, ready.policy)
     plan = live.plan(live.observe())
     plans: list[tuple[Resource, Plan]] = [*([(holder, holder.plan(holder.observe()))] if holder else []), (live, plan)]
@@ -116,32 +119,32 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     is_pending = bool(steps) and not may_change
     for resource, step in steps if may_change else ():
         perform(resource, step.do)
-    if steps and may_change:  # one of them may have written it, under the lock
+    if steps and may_change:  # a step may have written the record, under the lock
         version = watched_file_backend.version(record(protocol))
-    others = [item for changes in plan.report for item, _protocols in changes.satisfied]
-    open_ = [*others, *(item for item, _reason in ready.waiting)]
-    interest = Dependencies(
+    satisfied = [item for changes in plan.report for item, _protocols in changes.satisfied]
+    open_ = [*satisfied, *(item for item, _reason in ready.waiting)]
+    dependencies = Dependencies(
         links=states,
         tables=sorted({route.table for route in desired.routes or ()}),
         sources=sorted({route.src.hex() for route in desired.routes or () if route.src}),
         open=sorted(map(_key, open_)),
         waits=bool(ready.waiting),
-        **_surveyed(desired, answer),
+        **_of_interfaces(desired, answer),
     )
     return {
         "pending": is_pending,
         "added": _shown([] if is_pending else [item for changes in plan.report for item in changes.added]),
         "removed": _shown([] if is_pending else [item for changes in plan.report for item in changes.removed]),
         "waiting": _shown([f"{item} ({reason})" for item, reason in ready.waiting]),
-        "interest": interest._asdict(),
+        "interest": dependencies._asdict(),
         "record": record(protocol),
         "version": version,
         "asked": answer and {"is_answered": answer.is_answered, "missing": _shown(answer.missing)},
     }
 
 
-def _surveyed(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
-    """Of the interest in cards: those that the metadata was asked for, as one that comes meanwhile is another question."""
+def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
+    """The dependencies on network interfaces: those of the question, because an interface added since needs another one."""
     if not desired.enis:
         return {}
     from . import discovery_program
@@ -151,16 +154,17 @@ def _surveyed(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
 
 
 def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, ActivePolicyRecord | None]:
-    """What a run has put in force since the node was booted; after a boot, what is to be loaded by it. And its record.
+    """The policy to load, and its record if that must be written, as a run would.
 
-    Where the metadata has told what the set is now, that. Of a card which is there, and of which it does not tell enough, what
-    was in force stays: metadata may flap, and an ENI that goes takes its card along. It is recorded, as a run would.
+    The policy is the one in the record, or after a boot the one at ``path``. If the metadata service answered, the policy
+    follows from the answer. The former rules and routes of a network interface stay if the node has the interface and the
+    metadata does not describe it sufficiently: metadata may flap, and an ENI that is detached takes its interface along.
     """
     tables = rt_tables_backend.tables()
     former, is_recorded = _former(protocol, path, tables)
     if answer and answer.desired and answer.enis == former.enis:
-        told = policy.from_options(protocol, answer.desired.rules, answer.desired.routes, tables)
-        desired = told.besides(former.by(answer.unsure))._replace(enis=former.enis)
+        derived = policy.from_options(protocol, answer.desired.rules, answer.desired.routes, tables)
+        desired = derived.besides(former.by(answer.unsure))._replace(enis=former.enis)
     else:
         desired = former
     is_new = desired.is_known and (desired is not former or not is_recorded)
@@ -170,7 +174,7 @@ def _in_force(protocol: int, path: str, answer: Answer | None) -> tuple[Policy, 
 def _former(
     protocol: int, path: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")
 ) -> tuple[Policy, bool]:
-    """Of ``lists``, what was in force so far, or what a boot is told; and whether there is a record of it."""
+    """The policy in the record, else the one at ``path``, limited to ``lists``; and whether there is a record."""
     recorded = Files().read(record(protocol))
     if isinstance(recorded, Content):
         return policy.from_text(recorded.text, tables, lists), True
@@ -191,6 +195,6 @@ def _key(item: Rule | Route) -> str:
 
 
 def _shown(items: t.Sequence[object]) -> list[str]:
-    """The first of them, and how many there are more."""
+    """The first SHOWN items as text, and the number of the others."""
     more = [f"{len(items) - SHOWN} more"] if len(items) > SHOWN else []
     return [*map(str, items[:SHOWN]), *more]

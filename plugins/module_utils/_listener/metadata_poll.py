@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""When the metadata service is asked for the node's ENIs: when a card comes or goes, and again while something is missing.
+"""When the metadata service is asked for the node's ENIs.
 
-An idle node asks nothing. The cloud's metadata may be some seconds behind a card that was plugged in.
+It is asked when a network interface was added or removed, and again while something is missing. An idle node asks nothing.
+The cloud's metadata may be some seconds behind a network interface that was plugged in.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ import typing as t
 
 from .._interfaces.card import Card
 
-# Seconds that a card has to be there, or to be gone, before it counts: a CNI makes a pod's link among the node's, and under
-# another name than it has in the end.
+# Seconds that a network interface must be present, or gone, before it counts: a CNI creates a pod's link in the node's network
+# namespace, and under a temporary name.
 SETTLING = 0.5
-FIRST = 1.0  # seconds until the next question, doubled with each one
-LAST = 64.0  # the longest pause for a card that the metadata does not name: it is none of the cloud's then
-LONGEST = 300.0  # the longest pause while there is no answer at all
+FIRST = 1.0  # seconds from the first question to the second; doubled with each further one
+LAST = 64.0  # the longest pause while an interface is missing in the metadata; after that, it is not the cloud's
+LONGEST = 300.0  # the longest pause while the metadata service does not answer
 
 Cards = frozenset[Card]
 
 
 class MetadataPoll(t.NamedTuple):
-    """cards: those of the node when it was asked last.
+    """The questions so far, and when the next is due. Times are seconds of a monotonic clock.
 
-    again: when it is to be asked again as something was missing, in seconds of a clock that only goes on; None for not.
-    tries: how often it was asked for the same cards. changed: since when the node has other ones; None for not.
+    cards: the node's network interfaces at the newest question.
+    again: when to ask again because something was missing; None if nothing was.
+    tries: the number of questions about these network interfaces.
+    changed: since when the node's network interfaces differ from ``cards``; None if they are the same.
     """
 
     cards: Cards = frozenset()
@@ -38,18 +41,18 @@ class MetadataPoll(t.NamedTuple):
 
     @property
     def due(self) -> float | None:
-        """When to ask; None for not before a card comes or goes."""
+        """When to ask; None to ask only after a network interface is added or removed."""
         times = (self.again, None if self.changed is None else self.changed + SETTLING)
         return min((one for one in times if one is not None), default=None)
 
     def seen(self, cards: Cards, now: float) -> MetadataPoll:
-        """What follows when the node has these cards. One that came and has gone again is not asked for."""
+        """The poll after the node was seen with these network interfaces. One that was added and is gone again is ignored."""
         if cards == self.cards:
             return self._replace(changed=None)
         return self._replace(changed=now if self.changed is None else self.changed)
 
     def asked(self, cards: Cards, now: float, is_answered: bool, is_complete: bool) -> MetadataPoll:
-        """What follows a question for these cards."""
+        """The poll after a question about these network interfaces. is_complete: whether nothing was missing in the answer."""
         tries = self.tries + 1 if cards == self.cards else 1
         pause = FIRST * 2 ** min(tries - 1, 10)
         if not is_answered:

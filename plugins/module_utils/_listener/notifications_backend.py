@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What rtnetlink tells unasked of links, addresses, routes and rules. Without pyroute2, for a process that stays."""
+"""rtnetlink notifications about links, addresses, routes and rules. Without pyroute2, to keep the listener small."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import socket
 import struct
 import typing as t
 
-# include/uapi/linux/rtnetlink.h, RTNLGRP_*; the address of a netlink socket is a mask of groups, the first is 1.
+# include/uapi/linux/rtnetlink.h, RTNLGRP_*. The address of a netlink socket is a bit mask of groups; group 1 is bit 0.
 LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE = 1, 5, 7, 8, 9, 11, 19
 GROUPS = sum(1 << group - 1 for group in (LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE))
-SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h: beyond net.core.rmem_max, for root
-KEPT = 4 << 20  # bytes that the kernel keeps for us: some 4,000 messages, a burst of a CNI
-SPACE = 1 << 16  # bytes; a message on a link with many virtual functions is the longest
-LENGTH = struct.Struct("=I")  # of a message, with its header
+SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h; lets root exceed net.core.rmem_max
+BUFFER = 4 << 20  # bytes that the kernel buffers for the socket: some 4,000 messages, a burst of a CNI
+SPACE = 1 << 16  # bytes; the longest message is that about a link with many virtual functions
+LENGTH = struct.Struct("=I")  # of a message, header included
 
 
 class Notifications:
-    """The edge."""
+    """The backend: a socket that has joined the groups above."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, KEPT)
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
         self._socket.setblocking(False)
         self._socket.bind((0, GROUPS))
         self._buffer = bytearray(SPACE)
@@ -35,7 +35,10 @@ class Notifications:
         return self._socket.fileno()
 
     def pending(self, most: int) -> t.Iterator[bytes | None]:
-        """At most ``most`` messages that have come; None where some were lost, as they came faster than they were read."""
+        """Yields messages that have arrived, from at most ``most`` reads of the socket.
+
+        None stands for messages that the kernel dropped because its buffer was full.
+        """
         for _number in range(most):
             try:
                 size = self._socket.recv_into(self._buffer)
@@ -51,7 +54,7 @@ class Notifications:
 
 def _messages(data: bytes) -> t.Iterator[bytes]:
     (length,) = LENGTH.unpack_from(data)
-    while len(data) > length >= 16:  # seldom: the kernel sends one at a time
+    while len(data) > length >= 16:  # rare: the kernel sends one message at a time
         yield data[:length]
         data = data[(length + 3) & ~3 :]
         if len(data) < 16:

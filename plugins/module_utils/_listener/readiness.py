@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which part of a set can be loaded on a node as it is, and what the rest waits for.
+"""Which part of a policy can be loaded on the node in its current state, and what the rest waits for.
 
-A run loads all or nothing and says why. A boot, and a link that comes later, can not ask anybody.
+A run loads everything, or fails with the reason. The listener has no operator who reads an error, so it loads what it can.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 
 
 class Ready(t.NamedTuple):
-    """policy: what can be loaded. waiting: the rest, each with the reason."""
+    """policy: the part that can be loaded. waiting: the other rules and routes, each with the reason."""
 
     policy: Policy
     waiting: tuple[tuple[Rule | Route, str], ...] = ()
 
 
 class Surroundings(t.NamedTuple):
-    """rules, routes: what the kernel holds. links: by name, whether it is up."""
+    """rules, routes: all in the kernel, foreign ones included. links: by name, whether the link is up."""
 
     rules: t.Sequence[Owned]
     routes: t.Sequence[Owned]
@@ -39,7 +39,7 @@ class Surroundings(t.NamedTuple):
 
 
 def split(desired: Policy, there: Surroundings) -> Ready:
-    """What the kernel holds already can be loaded in any case, whoever put it there."""
+    """Splits the desired policy. Rules and routes that the kernel has already never wait, even if their owner is foreign."""
     of_routes = _RouteObstacles(desired, there).all()
     of_rules = _rule_obstacles(desired, there, of_routes)
     policy = desired._replace(
@@ -51,7 +51,7 @@ def split(desired: Policy, there: Surroundings) -> Ready:
 
 
 def links(desired: Policy, there: Surroundings) -> set[str]:
-    """The links that routes go by; ANY_LINK for one that only a gateway can tell, and no route does."""
+    """The links that the desired routes use; ANY_LINK for the link of a gateway that no route reaches yet."""
     neighbours = Gateways([*(desired.routes or ()), *(route for route, _protocol in there.routes)])
     found: set[str] = set()
     for route in desired.routes or ():
@@ -62,22 +62,22 @@ def links(desired: Policy, there: Surroundings) -> set[str]:
 
 class _RouteObstacles:
     def __init__(self, desired: Policy, there: Surroundings) -> None:
-        self._wishes = desired.routes or ()
+        self._desired = desired.routes or ()
         self._links = there.links
         self._current = {route for route, _protocol in there.routes}
-        if any(route.is_bare for route in self._wishes):
+        if any(route.is_bare for route in self._desired):
             self._current |= set(map(_unbound, self._current))
         theirs = [(route, protocol) for route, protocol in there.routes if protocol != desired.protocol or route.unread]
         self._taken = {route.key: (route, protocol) for route, protocol in theirs}
-        # A gateway may be a neighbour by another route that is ready, and a source an address by one.
+        # Another route that is ready may make a gateway a neighbour, or a source an address of the node.
         self._neighbours = Gateways(route for route, _protocol in theirs)
-        leading = (route for route in self._wishes if route.is_connected or route.type == LOCAL)
+        leading = (route for route in self._desired if route.is_connected or route.type == LOCAL)
         ready = [route for route in leading if not self._obstacle(route)]
         self._neighbours = Gateways([*(route for route, _protocol in theirs), *ready])
 
     def all(self) -> dict[Route, str]:
-        """By route, what it waits for; empty for nothing."""
-        return {route: "" if route in self._current else self._obstacle(route) for route in self._wishes}
+        """By route, the reason why it waits; empty if it can be loaded."""
+        return {route: "" if route in self._current else self._obstacle(route) for route in self._desired}
 
     def _obstacle(self, route: Route) -> str:
         if route.key in self._taken:
@@ -102,16 +102,19 @@ class _RouteObstacles:
 
     def _of_source(self, route: Route) -> str:
         lack = self._neighbours.lack_of_source(route)
-        return f"{fields.show(route.src)} is no {lack.partition(' ')[2]}" if lack else ""
+        return f"{fields.show(route.src)} is not {lack}" if lack else ""
 
 
 def _unbound(route: Route) -> Route:
-    """As a wish that leaves the links of its gateways to the node."""
+    """The route without the links of its gateways, as a desired route that leaves them to the node."""
     return route._replace(hops=tuple(hop._replace(dev="") if hop.via else hop for hop in route.hops))
 
 
 def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[Route, str]) -> dict[Rule, str]:
-    """A packet never meets a rule whose table is empty because its routes wait; nor one that leads to no other."""
+    """By rule, the reason why it waits; empty if it can be loaded.
+
+    A rule waits while its table is empty because the table's routes wait. A goto rule waits for the rule that it leads to.
+    """
     current = {rule for rule, _protocol in there.rules}
     taken = {
         rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != desired.protocol or rule.opaque
@@ -135,7 +138,7 @@ def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[R
             places.add(rule.place)
     ready = [rule for rule in desired.rules or () if not found[rule]]
     for rule, (other, protocol) in rule_order.misplaced(ready, there.rules, desired.protocol).items():
-        found[rule] = f"{_taken(other, protocol)}, and can not stand behind it"
+        found[rule] = f"{_taken(other, protocol)}; this rule would have to come before it"
     return {rule: found[rule] for rule in desired.rules or ()}
 
 

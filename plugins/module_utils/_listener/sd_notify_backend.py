@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a service tells systemd of itself, sd_notify(3)."""
+"""The state of a service, as it reports it to systemd: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import socket
 
 
 def notify(*assignments: str) -> None:
-    """As ``notify("READY=1", "STATUS=...")``. Does nothing where no systemd has started this program, or it does not listen."""
+    """As ``notify("READY=1", "STATUS=...")``. Does nothing if systemd did not start this program or does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         if address.startswith("@"):  # the abstract namespace, unix(7)

@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Who sent a netlink request: the process behind a socket's port.
+"""The process that sent a netlink request, by the port of its socket.
 
-While the socket is open, those are asked for who hold it: systemd opens systemd-networkd's, which then has the number of
-process 1. Otherwise a port is by default the number of the socket's process (net/netlink/af_netlink.c, netlink_autobind), as
-the process itself sees it. In a container that is another number than here, so that all are named that it can have been.
+While the socket is open, the sender is the process that has it open. That process need not have the port as its id: systemd
+opens the socket of systemd-networkd, whose port is therefore 1. After that, the sender is the process whose id equals the port:
+by default a port is the id of the socket's process (net/netlink/af_netlink.c, netlink_autobind), as that process sees it. In a
+container that differs from the id on the node, so several processes may match, and all of them are named.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import contextlib
 import os
 import typing as t
 
-MOST = 3  # processes that are named
+MOST = 3  # processes that a text names
 NETLINK_ROUTE = "0"
-PID_MAX_LIMIT = 1 << 22  # include/linux/threads.h; the second socket of a process gets a port far above it
+PID_MAX_LIMIT = 1 << 22  # include/linux/threads.h; a process's second socket gets a port far above this
 
 
 def of(port: int) -> str:
-    """As "process 812 (ip)", read at once: it may end with its request. What can not be told is said so."""
-    first = _numbered(str(port), port)  # it may be gone when all have been looked at
+    """The sender as text, such as "process 812 (ip)". Call it at once, because the process may end after its request.
+
+    If there is no such process any more, the text says so.
+    """
+    first = _numbered(str(port), port)  # before all others, because it may end while they are searched
     inode = _inode(port)
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
     holders = [pid for pid in pids if _holds(pid, inode)] if inode else []
@@ -39,7 +43,7 @@ def of(port: int) -> str:
 
 
 def _inode(port: int) -> str:
-    """Of the socket with that port; empty where none is open any more."""
+    """The inode number of the open socket with that port; empty if there is none."""
     with open("/proc/net/netlink", encoding="ascii") as file:
         for line in file:
             # sk, Eth (the protocol), Pid (the port), Groups, Rmem, Wmem, Dump, Locks, Drops, Inode
@@ -60,7 +64,10 @@ def _holds(pid: str, inode: str) -> bool:
 
 
 def _numbered(pid: str, port: int) -> str:
-    """The process, where it has that number for itself, our network, and a program, unlike a thread of the kernel."""
+    """The process as text, if it sees ``port`` as its own id and is in our network namespace; else empty.
+
+    Threads of the kernel have no memory (VmSize), and are left out.
+    """
     status = _status(pid)
     numbers = status.get("NStgid", pid).split()
     if "VmSize" not in status or numbers[-1] != str(port):
@@ -75,7 +82,7 @@ def _numbered(pid: str, port: int) -> str:
 
 
 def _status(pid: str) -> t.Mapping[str, str]:
-    """proc_pid_status(5); empty for a process that has ended."""
+    """The fields of proc_pid_status(5); empty if the process has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)

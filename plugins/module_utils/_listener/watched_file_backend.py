@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A file that others replace or remove, and the news of it: by dnotify (fcntl(2), F_NOTIFY), which Python has without ctypes."""
+"""Watches a file that other programs replace or remove, by dnotify (fcntl(2), F_NOTIFY): Python has it without ctypes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import fcntl
 import os
 import signal
 
-EVENTS = fcntl.DN_RENAME | fcntl.DN_DELETE | fcntl.DN_MULTISHOT  # ours come by a rename
+EVENTS = fcntl.DN_RENAME | fcntl.DN_DELETE | fcntl.DN_MULTISHOT  # the collection replaces a file by a rename
 
 
 def version(path: str) -> list[int]:
-    """Tells one file at the path from another, in types of JSON; empty where there is none."""
+    """Inode number and mtime in ns, which tell one file at the path from the next; empty if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -25,7 +25,10 @@ def version(path: str) -> list[int]:
 
 
 class WatchedFile:
-    """The edge. One in a process, whose SIGIO it takes; ``fileno`` is readable when something became of the file's folder."""
+    """The backend. A process may have only one, because it handles SIGIO.
+
+    ``fileno`` becomes readable when a file in the folder of the watched file is renamed or removed.
+    """
 
     def __init__(self) -> None:
         self._path = ""
@@ -38,7 +41,7 @@ class WatchedFile:
         return self._news
 
     def watch(self, path: str) -> None:
-        """From now on, in the folder that is there now. A kernel without dnotify tells nothing."""
+        """Watches ``path`` from now on, in its current folder. A kernel without dnotify reports no change."""
         self._path = path
         if self._folder is not None:
             os.close(self._folder)
@@ -48,7 +51,7 @@ class WatchedFile:
             fcntl.fcntl(self._folder, fcntl.F_NOTIFY, EVENTS)
 
     def version(self) -> list[int]:
-        """What is there now; the news so far are read with it."""
+        """The current version of the file. Discards the notifications that have arrived so far."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._news, 4096)
         return version(self._path)

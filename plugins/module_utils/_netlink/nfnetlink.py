@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""nftables without nft.
+"""Reads and deletes nftables objects without the program nft.
 
-Whether a table is there, and taking it away: that has to work where nft has gone, or is broken, and its table is there. And
-a table's rules one by one, by handle: nft's own listing leaves out what extensions of ebtables say, and takes longer than all
-else.
+Looks for a table and deletes it: for a node where nft was removed or is broken and the table remains. Lists and deletes a
+table's rules by handle: nft's own listing omits the contents of ebtables extensions, and takes longer than the rest of a run.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ import os
 import socket
 import struct
 import typing as t
+from types import MappingProxyType
 
 from .._core.errors import Failure, Uncertain
-from .attributes import attributes, text
+from . import wire
+from .attributes import attributes, message, pack, text
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
-NETLINK_NETFILTER = 12
-NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR = 0x1, 0x4, 0x300, 0x10
-NLMSG_ERROR, NLMSG_DONE = 2, 3
 BATCH_BEGIN, BATCH_END = 0x10, 0x11
 NFTABLES = 10  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, DELETE_TABLE = NFTABLES << 8 | 1, NFTABLES << 8 | 2
@@ -37,45 +35,40 @@ FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
 NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
 NOT_PERMITTED = "Another program may own the table (its flags in `nft list tables` say so), or the node blocks changes"
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-PATIENCE = 5.0  # seconds; the kernel answers at once
-TRIES = 20  # dumps in a row that another program's changes may spoil
-BUFFER = 1 << 20  # bytes
-SMALL = 65536  # bytes that any socket sends at once; a batch goes in one piece (net.core.wmem_default is 212992)
+NFGENMSG = struct.Struct("=BBH")  # nfgenmsg: family, version, subsystem
+SMALL = 65536  # bytes that every socket sends at once; a batch must go in one piece (net.core.wmem_default is 212992)
 SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python has no name for it
 
 
 def has_table(family: str, name: str) -> bool:
-    """Whether the kernel holds the table. It must have nf_tables ready, or this would load it. Raises Failure."""
-    code = _ask([_message(GET_TABLE, NLM_F_ACK, 1, family, name)])
+    """True if the kernel has the table. Call it only if the kernel has loaded nf_tables: the question would load it.
+
+    Raises Failure if the kernel does not answer.
+    """
+    code = _ask([message(GET_TABLE, wire.ACK, _of_table(family, name))])
     if code not in (0, *NOT_THERE):
-        raise Failure(f"the kernel does not tell whether there is a table {family} {name}: {os.strerror(code)}")
+        raise Failure(f"the kernel does not say whether there is a table {family} {name}: {os.strerror(code)}")
     return code == 0
 
 
 def delete_table(family: str, name: str) -> None:
-    """Takes a table away, with all that is in it. Raises Failure."""
+    """Deletes a table with its contents. Raises Failure if the kernel refuses."""
     begin, end = (_batch(kind, number) for kind, number in ((BATCH_BEGIN, 1), (BATCH_END, 3)))
-    code = _ask([begin, _message(DELETE_TABLE, NLM_F_ACK, 2, family, name), end])
+    code = _ask([begin, message(DELETE_TABLE, wire.ACK, _of_table(family, name), 2), end])
     if code:
         hint = f". {NOT_PERMITTED}" if code == errno.EPERM else ""
         raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}{hint}")
 
 
 def chains(family: str) -> list[tuple[str, str]]:
-    """The tables of a family and their chains, by name. Needs nf_tables ready, as has_table()."""
-    body = struct.pack("=BBH", FAMILIES[family], 0, 0)
-    question = HEADER.pack(HEADER.size + len(body), GET_CHAIN, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body
-    for _try in range(TRIES):
-        bodies = _dump(question)
-        if bodies is not None:
-            found = (attributes(body, 4) for body in bodies)
-            return [(text(one, CHAIN_TABLE), text(one, CHAIN_NAME)) for one in found]
-    raise Failure(f"the chains of {family} changed each of {TRIES} times they were read; run again when it is quieter")
+    """The chains of a family, as pairs of table and chain name. The kernel must have loaded nf_tables, as for has_table()."""
+    bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
+    found = (attributes(body, 4) for body in bodies)
+    return [(text(one, CHAIN_TABLE), text(one, CHAIN_NAME)) for one in found]
 
 
 class Rule(t.NamedTuple):
-    """A rule as the kernel lists it. handle: no other rule of the table ever gets it."""
+    """A rule as the kernel lists it. handle: the kernel never reuses it within the table. encoding: the expressions."""
 
     chain: str
     handle: int
@@ -83,24 +76,21 @@ class Rule(t.NamedTuple):
 
 
 def rules(family: str, table: str) -> list[Rule]:
-    """A table's rules, chain by chain in order; none where there is no table. Raises Failure where they never stand still."""
-    for _try in range(TRIES):
-        bodies = _dump(_message(GET_RULE, NLM_F_DUMP, 1, family, table))
-        if bodies is not None:
-            found = (attributes(body, 4) for body in bodies)
-            return [
-                Rule(
-                    one[RULE_CHAIN].rstrip(b"\0").decode(),
-                    int.from_bytes(one[RULE_HANDLE], "big"),
-                    one.get(RULE_EXPRESSIONS, b""),
-                )
-                for one in found
-            ]
-    raise Failure(f"table {family} {table} changed each of {TRIES} times it was read; run again when it is quieter")
+    """A table's rules, chain by chain, in order; empty if there is no table. Raises Failure if they change at every attempt."""
+    bodies = wire.dump(GET_RULE, _of_table(family, table), f"the rules of table {family} {table}", _open)
+    found = (attributes(body, 4) for body in bodies)
+    return [
+        Rule(
+            one[RULE_CHAIN].rstrip(b"\0").decode(),
+            int.from_bytes(one[RULE_HANDLE], "big"),
+            one.get(RULE_EXPRESSIONS, b""),
+        )
+        for one in found
+    ]
 
 
 class Doomed(t.NamedTuple):
-    """A rule to be deleted."""
+    """A rule to delete."""
 
     table: str
     chain: str
@@ -108,77 +98,41 @@ class Doomed(t.NamedTuple):
 
 
 def delete_rules(family: str, doomed: t.Sequence[Doomed]) -> int:
-    """Deletes all of them in one transaction, or none. Returns 0, or the error number of the first that can not go."""
+    """Deletes all rules in one transaction, or none. Returns 0, or the error number of the first rule that is refused."""
     messages = [_batch(BATCH_BEGIN, 0)]
     for number, rule in enumerate(doomed, 1):
-        handle = _attribute(RULE_HANDLE, rule.handle.to_bytes(8, "big"))
-        flags = NLM_F_ACK if number == len(doomed) else 0
-        further = _attribute(RULE_CHAIN, rule.chain.encode() + b"\0") + handle
-        messages.append(_message(DELETE_RULE, flags, number, family, rule.table, further))
+        further = {RULE_CHAIN: rule.chain.encode() + b"\0", RULE_HANDLE: rule.handle.to_bytes(8, "big")}
+        flags = wire.ACK if number == len(doomed) else 0
+        messages.append(message(DELETE_RULE, flags, _of_table(family, rule.table, further), number))
     return _ask([*messages, _batch(BATCH_END, len(doomed) + 1)])
 
 
-def _dump(question: bytes) -> list[bytes] | None:
-    """None where something was changed while the kernel told us. Raises Failure."""
-    try:
-        return _dumped(question)
-    except OSError as error:  # no answer in time, too
-        raise Failure(f"the kernel's netfilter socket: {error}") from error
+def _family(family: str) -> bytes:
+    """The header of a message about nftables, nfgenmsg."""
+    return NFGENMSG.pack(FAMILIES[family], 0, 0)
 
 
-def _dumped(question: bytes) -> list[bytes] | None:
-    bodies: list[bytes] = []
-    is_whole = True
-    with _socket() as netlink:
-        netlink.send(question)
-        while True:
-            answer, offset = netlink.recv(BUFFER), 0
-            while offset < len(answer):
-                length, kind, flags, _number, _port = HEADER.unpack_from(answer, offset)
-                body = answer[offset + HEADER.size : offset + length]
-                is_whole = is_whole and not flags & NLM_F_DUMP_INTR
-                if kind == NLMSG_DONE:
-                    return bodies if is_whole else None
-                if kind == NLMSG_ERROR:
-                    code = -int(struct.unpack_from("=i", body)[0])
-                    if code == errno.EINTR:
-                        return None
-                    raise Failure(f"the kernel refused to list its rules: {os.strerror(code)}")
-                bodies.append(body)
-                offset += (length + 3) & ~3
-
-
-def _message(kind: int, flags: int, number: int, family: str, table: str, further: bytes = b"") -> bytes:
-    """A table and a rule name their table by the same attribute."""
-    body = struct.pack("=BBH", FAMILIES[family], 0, 0) + _attribute(TABLE_NAME, table.encode() + b"\0") + further
-    return HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, number, 0) + body
-
-
-def _attribute(kind: int, payload: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
-
-
-def _socket() -> socket.socket:
-    netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
-    netlink.settimeout(PATIENCE)
-    return netlink
+def _of_table(family: str, table: str, further: t.Mapping[int, bytes] = MappingProxyType({})) -> bytes:
+    """The body of a message about a table or a rule: both name the table by the same attribute."""
+    return _family(family) + pack({TABLE_NAME: table.encode() + b"\0", **further})
 
 
 def _batch(kind: int, number: int) -> bytes:
-    body = struct.pack("=BBH", socket.AF_UNSPEC, 0, socket.htons(NFTABLES))
-    return HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST, number, 0) + body
+    return message(kind, 0, NFGENMSG.pack(socket.AF_UNSPEC, 0, socket.htons(NFTABLES)), number)
+
+
+def _open() -> socket.socket:
+    return wire.open_socket(wire.NETFILTER)
 
 
 def _ask(messages: t.Sequence[bytes]) -> int:
-    """The error number of the first answer: 0 for done, or for what was asked for. Raises Uncertain without an answer."""
+    """The error number of the first answer; 0 for success, or for a reply with data. Raises Uncertain without an answer."""
     question = b"".join(messages)
     try:
-        with _socket() as netlink:
+        with wire.connected(_open) as netlink:
             if len(question) > SMALL:
                 netlink.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 2 * len(question))
-            netlink.send(question)
-            answer = netlink.recv(BUFFER)
-    except OSError as error:
-        raise Uncertain(f"the kernel's netfilter socket: {error}") from error
-    _length, kind, _flags, _number, _port = HEADER.unpack_from(answer)
-    return -int(struct.unpack_from("=i", answer, HEADER.size)[0]) if kind == NLMSG_ERROR else 0
+            answer = next(wire.answers(netlink, question))
+    except Failure as error:
+        raise Uncertain(str(error)) from error
+    return wire.error_code(answer) if answer.kind == wire.ERROR else 0

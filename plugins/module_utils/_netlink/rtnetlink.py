@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Questions to the kernel's routing socket: which BPF programs traffic control runs on a link, and where a packet would go.
+"""Asks the kernel over rtnetlink which BPF programs traffic control runs on a link, and which link reaches an address.
 
-Raw netlink, because a node may lack ``tc`` (Fedora's family packages it apart from iproute2) and pyroute2 takes longer to
-import than all the rest of a converged run. Read only.
+It uses raw netlink: a node may lack ``tc`` (the Fedora family packages it apart from iproute2), and importing pyroute2 takes
+longer than the rest of a run that changes nothing. It only reads.
 """
 
 from __future__ import annotations
@@ -16,62 +16,45 @@ import socket
 import struct
 import typing as t
 
-from .attributes import ATTRIBUTE, attributes, text, u32
+from . import wire
+from .attributes import ATTRIBUTE, attributes, message, text, u32
 
 # include/uapi/linux/netlink.h, rtnetlink.h, pkt_sched.h, pkt_cls.h
-NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
-NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_GETROUTE, RTM_GETTFILTER = 26, 46
 RTA_DST, RTA_OIF = 1, 4
 TCA_OPTIONS, TCA_BPF_NAME = 2, 7
 CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 FILTER = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
-PATIENCE = 5.0  # seconds; the kernel answers at once
 
 
 def bpf_filters(link: str) -> set[str]:
-    """Names of the BPF programs on a link's clsact qdisc, both ways; empty where there is no such link or qdisc."""
+    """Names of the BPF programs on a link's clsact qdisc, in both directions; empty if there is no such link or qdisc."""
     try:
         index = socket.if_nametoindex(link)
     except OSError:
         return set()
     names = set()
     for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
-        for message in _ask(RTM_GETTFILTER, NLM_F_DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0)):
-            options = attributes(message, FILTER.size).get(TCA_OPTIONS, b"")
+        for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
+            options = attributes(answer, FILTER.size).get(TCA_OPTIONS, b"")
             names.add(text(attributes(options), TCA_BPF_NAME))
     return names - {""}
 
 
 def link_towards(address: ipaddress.IPv6Address) -> str | None:
-    """The link by which the node itself would send to an address; None where it has no route."""
+    """The name of the link by which the node itself would send to an address; None if it has no route."""
     wanted = ATTRIBUTE.pack(ATTRIBUTE.size + 16, RTA_DST) + address.packed
-    for message in _ask(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted):
-        index = u32(attributes(message, ROUTE.size), RTA_OIF)
-        if index:
-            return socket.if_indextoname(index)
+    for answer in _ask(message(RTM_GETROUTE, 0, ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + wanted)):
+        index = u32(attributes(answer, ROUTE.size), RTA_OIF)
+        return socket.if_indextoname(index) if index else None
     return None
 
 
-def _ask(kind: int, flags: int, body: bytes) -> t.Iterator[bytes]:
-    """What the kernel answers, message by message; nothing where it answers with an error."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.settimeout(PATIENCE)
-        netlink.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, 1, 0) + body)
-        while True:
-            answer = netlink.recv(65536)
-            while answer:
-                length, answered, _flags, _sequence, _port = HEADER.unpack_from(answer)
-                if answered in (NLMSG_ERROR, NLMSG_DONE):
-                    return
-                yield answer[HEADER.size : length]
-                answer = answer[_aligned(length) :]
-            if not flags & NLM_F_DUMP:
+def _ask(question: bytes) -> t.Iterator[bytes]:
+    """The bodies of the kernel's answers; none if the kernel answers with an error. Raises Failure for an error of the socket."""
+    with wire.connected() as netlink:
+        for answer in wire.answers(netlink, question):
+            if answer.kind in (wire.ERROR, wire.DONE):
                 return
-
-
-def _aligned(length: int) -> int:
-    """Netlink pads to four bytes."""
-    return (length + 3) & ~3
+            yield answer.body

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Network daemons that would undo, or do in their own way, what a node with ENIs needs."""
+"""Guards against network daemons that remove the rules and routes of a node with ENIs, or route its interfaces themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .networkd_backend import Networkd
 
 
 class NetworkDaemons:
-    """Warns of daemons that compete, refuses where one is hostile and can be switched off."""
+    """Warns of competing daemons. Refuses if nm-cloud-setup, which is hostile and can be disabled, is active."""
 
     def __init__(self, daemons: t.Sequence[Daemon]) -> None:
         self._daemons = daemons
@@ -25,14 +25,14 @@ class NetworkDaemons:
     def inspect(self) -> t.Iterable[str]:
         for one in self._daemons:
             if one.name == "nm-cloud-setup" and one.verdict == HOSTILE:
-                raise Refusal(f"{one.name} is at work: {one.reason}. Nothing was changed. {one.remedy}")
+                raise Refusal(f"{one.name} is active: {one.reason}. Nothing was changed. {one.remedy}")
         for one in self._daemons:
             if one.active and one.verdict in (COMPETING, HOSTILE):
-                yield f"{one.name} is at work: {one.reason}. {one.remedy}"
+                yield f"{one.name} is active: {one.reason}. {one.remedy}"
 
 
 class LaterFile:
-    """Refuses where another file of networkd's is read after ours and says otherwise."""
+    """Refuses if networkd reads another file after this collection's drop-in, and that file contradicts it."""
 
     def __init__(self, settings: t.Mapping[str, Setting]) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class LaterFile:
 
 
 class LinksOfNetworkd:
-    """Warns of links with addresses of ours that networkd manages. ``links`` tells them, as indexes by name."""
+    """Warns of links that networkd manages and that have addresses of link_addresses. ``links`` returns their indexes by name."""
 
     def __init__(self, backend: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> None:
         self._backend = backend
@@ -59,7 +59,7 @@ class LinksOfNetworkd:
             file = self._backend.managing(ifindex)
             if file:
                 yield (
-                    f"systemd-networkd manages {link} ({file}). Whenever it configures it, at boot as well, it removes addresses"
-                    f" that it has not set, and with the last one the kernel removes the routes over {link}. Have it set the"
-                    f" address itself ([Address] with AddPrefixRoute=no), which is enough, or leave {link} alone (Unmanaged=yes)."
+                    f"systemd-networkd manages {link} ({file}). Whenever it configures {link}, also at boot, it removes addresses"
+                    f" that it did not set. With the last address the kernel removes the routes over {link}. Either set the"
+                    f" address in its .network file ([Address] with AddPrefixRoute=no), or set Unmanaged=yes for {link}."
                 )

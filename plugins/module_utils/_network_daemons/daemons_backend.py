@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which network daemons and cloud agents a node has, told by its files. No process started."""
+"""Finds the network daemons and cloud agents of a node by its files. Starts no process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _UDEV_FOLDERS = (
 
 
 def read(units: Units, root: str = "/") -> dict[str, bool]:
-    """Those that are there, by their names in network_daemons.AGENTS, and whether each is at work.
+    """The daemons and agents on the node, by their names in known_daemons.AGENTS, and whether each is active.
 
-    root: another one in tests only.
+    root: differs from "/" in tests only.
     """
     place = Path(root)
     cloud_init = "cloud-init"
@@ -58,7 +58,7 @@ def _units(place: Path, units: Units, *names: str) -> tuple[bool, bool]:
 
 
 def _winning(place: Path) -> str:
-    """The text of the udev rule; the first that is there hides the others, so an empty one masks them (udev(7))."""
+    """The text of the udev rule. The first file in this order hides the others, so an empty one masks them (udev(7))."""
     paths = (place / folder / _UDEV_RULE for folder in _UDEV_FOLDERS)
     return next((_text(path).strip() for path in paths if path.exists()), "")
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The network daemons and cloud agents of a node, and what each does to rules and routes that are not its own.
+"""The network daemons and cloud agents of a node, and what each does to foreign rules and routes.
 
 From the sources of systemd, NetworkManager (src/nm-cloud-setup), netplan (src/networkd.c), cloud-init
 (cloudinit/sources/DataSourceEc2.py) and amazon-ec2-net-utils (lib/lib.sh), and from amazon-vpc-cni-k8s
@@ -17,12 +17,13 @@ import typing as t
 from . import networkd
 from .networkd import ROUTES, RULES, Setting
 
-# What becomes of rules and routes of others. KEPT_OFF: by its configuration. COMPETING: it routes the same links itself.
+# What a daemon does to foreign rules and routes. HARMLESS: leaves them alone. KEPT_OFF: its configuration makes it leave them
+# alone. COMPETING: leaves them alone, but routes the same links itself. HOSTILE: removes them.
 HARMLESS, KEPT_OFF, COMPETING, HOSTILE = "harmless", "kept_off", "competing", "hostile"
 
 
 class Daemon(t.NamedTuple):
-    """version: None where the node does not tell without asking the daemon. remedy: what an operator can do, a sentence."""
+    """version: None if the node's files do not tell it. remedy: what an operator can do, as a sentence."""
 
     name: str
     active: bool
@@ -33,7 +34,7 @@ class Daemon(t.NamedTuple):
 
 
 class Agent(t.NamedTuple):
-    """What an agent does when it is at work."""
+    """What an agent does while it is active."""
 
     verdict: str
     reason: str
@@ -41,7 +42,7 @@ class Agent(t.NamedTuple):
 
 
 _BY_ENI = "it gives each interface an address, a default route, and a rule and a table from 10000 up"
-# By name; what follows a comma is about how it is set up.
+# By name. The part after a comma distinguishes ways in which the agent is set up.
 AGENTS = {
     "NetworkManager": Agent(HARMLESS, "it removes rules of its own profiles only"),
     "nm-cloud-setup": Agent(
@@ -49,37 +50,44 @@ AGENTS = {
         "it keeps rules and tables 30200 to 30499 for the interfaces, and clears those of pods",
         "Disable it: systemctl disable --now nm-cloud-setup.timer nm-cloud-setup.service.",
     ),
-    "netplan": Agent(HARMLESS, "it has systemd-networkd or NetworkManager do what it says"),
+    "netplan": Agent(HARMLESS, "it only configures systemd-networkd or NetworkManager"),
     "cloud-init": Agent(HARMLESS, "it has written no rules"),
     "cloud-init, with rules": Agent(
         COMPETING,
-        "it has netplan keep rules for the interfaces' addresses, and tables from 101 up",
-        "Have it leave the network alone, by 'network: {config: disabled}' in a file in /etc/cloud/cloud.cfg.d, and take them"
-        " out of /etc/netplan/50-cloud-init.yaml.",
+        "it makes netplan keep rules for the interfaces' addresses, and tables from 101 up",
+        "Disable its network configuration with 'network: {config: disabled}' in a file in /etc/cloud/cloud.cfg.d, and remove"
+        " the rules and tables from /etc/netplan/50-cloud-init.yaml.",
     ),
     "amazon-ec2-net-utils": Agent(
         COMPETING,
         _BY_ENI,
-        "Mask its udev rule by an empty /etc/udev/rules.d/99-vpc-policy-routes.rules, as EKS's images do.",
+        "Mask its udev rule with an empty /etc/udev/rules.d/99-vpc-policy-routes.rules, as EKS's images do.",
     ),
     "ec2-net-utils": Agent(COMPETING, _BY_ENI, "Remove the package, as EKS's images of Amazon Linux 2 do."),
 }
 
 
 def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Setting], in_force: bool) -> Daemon:
-    """settings: of the keys that the version knows, as they are or will be. in_force: whether the running one has read them."""
+    """systemd-networkd as a Daemon.
+
+    settings: the current or coming settings of the keys that the version knows.
+    in_force: whether the running networkd has read them.
+    """
     name = "systemd-networkd"
     removed = [key for key in settings if settings[key].value]
     if removed:
         return Daemon(name, active, version, HOSTILE, f"{' and '.join(removed)} is yes, as by default")
     if version is not None and version < networkd.SINCE[ROUTES]:
-        reason = f"version {version} has no setting that keeps it from removing routes on links that it manages"
+        reason = f"version {version} removes foreign routes on links that it manages, and has no setting against it"
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
     if version is not None and networkd.RULES_REMOVED_SINCE <= version < networkd.SINCE[RULES]:
-        reason = f"version {version} may remove rules of others, and has no setting against it before {networkd.SINCE[RULES]}"
+        reason = (
+            f"version {version} may remove foreign rules, and has no setting against it before {networkd.SINCE[RULES]}"
+        )
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
     since = "" if in_force else ", from its next start on"
-    return Daemon(name, active, version, KEPT_OFF, f"{_paths(settings)} says so{since}")
+    lines = " and ".join(f"{key}=no" for key in settings)
+    return Daemon(name, active, version, KEPT_OFF, f"{lines} in {_paths(settings)}{since}")
 
 
 def _paths(settings: t.Mapping[str, Setting]) -> str:
@@ -87,8 +95,8 @@ def _paths(settings: t.Mapping[str, Setting]) -> str:
 
 
 def of_agents(found: t.Mapping[str, bool]) -> list[Daemon]:
-    """Those that are there, by their names in AGENTS, and whether each is at work."""
-    idle = Agent(HARMLESS, "it is not at work")
+    """The agents as Daemons. found: as daemons_backend.read() returns it."""
+    idle = Agent(HARMLESS, "it is not active")
     return [
         Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle))
         for name, at_work in found.items()

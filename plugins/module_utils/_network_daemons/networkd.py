@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What systemd-networkd does with rules and routes that it did not make, by its version and its configuration.
+"""What systemd-networkd does to foreign rules and routes, depending on its version and its configuration.
 
-Whenever it configures any link, hotplugged or reloaded, it removes all of them (src/network/networkd-link.c,
-link_drop_foreign_config), but for rules of protocol kernel, and routes of links that it does not manage.
+Whenever systemd-networkd configures a link, after a hotplug or a reload, it removes all foreign rules and routes
+(src/network/networkd-link.c, link_drop_foreign_config), except rules of protocol kernel and routes of links that it does
+not manage.
 """
 
 from __future__ import annotations
@@ -17,45 +18,45 @@ import typing as t
 from .._platform.sysctl_files import in_order
 
 RULES, ROUTES = "ManageForeignRoutingPolicyRules", "ManageForeignRoutes"
-# networkd.conf(5). 249.0 to 249.4 minded the second where the first was meant (systemd-stable fc88dc0754); both are set.
+# networkd.conf(5). 249.0 to 249.4 applied the second setting to rules, too (systemd-stable fc88dc0754); both are set.
 SINCE = {RULES: 249, ROUTES: 246}
-# Rules are removed since 248 (systemd 0b81225e), in distributions' 247 as well (github.com/systemd/systemd/issues/19106).
+# 248 removes rules (systemd 0b81225e), and so does 247 in some distributions (github.com/systemd/systemd/issues/19106).
 RULES_REMOVED_SINCE = 247
 
-# Where it reads its main file, the first that is there, and drop-ins, all of them.
+# systemd-networkd reads the first networkd.conf in these folders, and all drop-ins.
 FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
 MAIN_FILES = tuple(f"{folder}/networkd.conf" for folder in FOLDERS)
 DROP_IN_FOLDERS = tuple(f"{folder}/networkd.conf.d" for folder in FOLDERS)
-# What a reboot empties.
+# A reboot empties it.
 PASSING = "/run/"
 
 PATH = f"{DROP_IN_FOLDERS[0]}/90-kubenode.conf"
 
 
 class Setting(t.NamedTuple):
-    """What a key is set to, and the file that decides; ``path`` is empty where none does, and the default holds."""
+    """The value of a key and the file that sets it. ``path`` is empty if no file does, and ``value`` is then the default."""
 
     value: bool = True
     path: str = ""
 
 
 def known(version: int | None) -> tuple[str, ...]:
-    """The keys that a version knows; all where it is not told. An unknown one would do nothing but be complained of."""
+    """The keys that a version knows; all keys if the version is unknown. networkd ignores an unknown key with a warning."""
     return tuple(key for key, since in SINCE.items() if version is None or version >= since)
 
 
 def drop_in(version: int | None) -> str | None:
-    """The text below our heading; None for a version that knows no such key."""
+    """The drop-in's text without the heading; None for a version that knows none of the keys."""
     lines = [f"{key}=no\n" for key in known(version)]
     return (
-        "".join(["# Rules and routes that it did not make are not its own to remove.\n[Network]\n", *lines])
+        "".join(["# Keep systemd-networkd from removing rules and routes of other programs.\n[Network]\n", *lines])
         if lines
         else None
     )
 
 
 def setting(files: t.Mapping[str, str], key: str) -> Setting:
-    """What a key is set to by ``files``, texts by path: the last line decides that it can read."""
+    """The setting of a key. files: texts by path. The last line with a valid value wins."""
     main = [path for path in MAIN_FILES if path in files][:1]
     found = Setting()
     for path in (*main, *in_order(files, DROP_IN_FOLDERS)):
@@ -84,6 +85,6 @@ _WORDS = {
 
 
 def in_library_name(name: str) -> int | None:
-    """The version in the name of systemd's own library: 252 of ``libsystemd-shared-252.so``, 252 of ``...-252-14.el9.so``."""
+    """The version in the name of systemd's library: 252 for ``libsystemd-shared-252.so`` and for ``...-252-14.el9.so``."""
     found = re.fullmatch(r"libsystemd-shared-([0-9]{3})\b.*\.so", name)
     return int(found[1]) if found else None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd-networkd: its version, its configuration, since when it runs, and how to restart it. Asking starts no process."""
+"""Reads systemd-networkd's version, configuration and start time without starting a process, and restarts it."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _PROCESS = "systemd-network"
 _PROGRAM = "systemd/systemd-networkd"
 _LIBRARIES = ("usr/lib/systemd", "usr/lib/*/systemd", "usr/lib64/systemd", "lib/systemd")
 _LINKS = "run/systemd/netif/links"
-# systemd.network(5): it then removes nothing static when it starts.
+# systemd.network(5): networkd then keeps static addresses and routes when it starts.
 _KEEPING = "[Network]\nKeepConfiguration=static\n"
 _KEEPING_NAME = "kubenode-restart.conf"
 
 
 class File(t.NamedTuple):
-    """changed: when it was put there, in seconds since 1970 (ctime, which no archive or package sets)."""
+    """changed: when the file was installed, in seconds since 1970 (ctime, which archives and packages cannot set)."""
 
     text: str
     changed: float
 
 
 class Restart(t.NamedTuple):
-    """Restart it, so that it reads its configuration."""
+    """Restart systemd-networkd, so that it reads its configuration."""
 
 
 class Networkd:
-    """The edge. ``root`` is another one in tests only."""
+    """The backend. ``root`` differs from "/" in tests only."""
 
     OPERATIONS = (Restart,)
 
@@ -52,12 +52,12 @@ class Networkd:
         return any((self._root / folder / _PROGRAM).is_file() for folder in ("usr/lib", "lib"))
 
     def version(self) -> int | None:
-        """Its major version, None where the name of systemd's library does not tell."""
+        """The major version; None if the name of systemd's library does not contain it."""
         names = (path.name for folder in _LIBRARIES for path in self._root.glob(f"{folder}/libsystemd-shared-*.so"))
         return max(filter(None, map(networkd.in_library_name, names)), default=None)
 
     def configuration(self) -> dict[str, File]:
-        """All files that it may read, by path. One that can not be read has no say."""
+        """All configuration files by path. A file that cannot be read is left out."""
         paths = [*networkd.MAIN_FILES]
         for folder in networkd.DROP_IN_FOLDERS:
             paths += [f"{folder}/{path.name}" for path in self._root.joinpath(folder[1:]).glob("[!.]*.conf")]
@@ -68,22 +68,22 @@ class Networkd:
             yield File(file.read(), os.fstat(file.fileno()).st_ctime)
 
     def started(self) -> float | None:
-        """When the one of this network namespace was started, in seconds since 1970; None where there is none."""
+        """The start time of this network namespace's networkd, in seconds since 1970; None if none runs."""
         own = _namespace("self")
         found = (name for name in os.listdir("/proc") if name.isdigit() and _name(name) == _PROCESS)
         return next((start for pid in found if own and _namespace(pid) == own for start in _started(pid)), None)
 
     def managing(self, ifindex: int) -> str:
-        """The file by which it manages a link; empty where it does not."""
+        """The path of the file by which networkd manages a link; empty if it does not manage the link."""
         state = self._root / _LINKS / str(ifindex)
         is_left = any("ADMIN_STATE=unmanaged\n" in text for text in _text(state))
         return "" if is_left else "".join(map(str, _managing(state)))
 
     def perform(self, operation: Restart) -> None:
-        """Restarts it; addresses, and routes of others, stay on the links that it manages. Raises Failure.
+        """Restart networkd. Foreign addresses and routes stay on the links that it manages. Raises Failure.
 
-        systemd 252 removes all addresses of such a link and adds its own again; with the last address the kernel removes
-        the link's routes, which nobody adds again. Any version removes addresses that it did not set.
+        Without _keeping(), systemd 252 removes all addresses of such a link and adds its own again. With the last address
+        the kernel removes the link's routes, and no program restores foreign ones. Any version removes foreign addresses.
         """
         with contextlib.ExitStack() as ending:
             for network in sorted(self._networks()):
@@ -93,12 +93,12 @@ class Networkd:
             raise Uncertain(f"systemctl restart {UNIT}: {done.stderr.strip() or done.rc}")
 
     def _networks(self) -> set[str]:
-        """The names of the files by which it manages links, without those that say themselves what is kept."""
+        """The names of the files by which networkd manages links, without files that set KeepConfiguration= themselves."""
         paths = {path for state in self._root.joinpath(_LINKS).glob("*") for path in _managing(state)}
         return {path.name for path in paths if not any("KeepConfiguration=" in text for text in self._texts(path))}
 
     def _texts(self, network: Path) -> t.Iterator[str]:
-        """A file's and those of its drop-ins, without what a killed run left."""
+        """The texts of a file and of its drop-ins, without a drop-in that a killed run left."""
         folders = [self._root / folder[1:] / "network" for folder in networkd.FOLDERS]
         drop_ins = (path for folder in folders for path in folder.glob(f"{network.name}.d/*.conf"))
         for path in (network, *drop_ins):
@@ -107,7 +107,7 @@ class Networkd:
 
     @contextlib.contextmanager
     def _keeping(self, network: str) -> t.Iterator[None]:
-        """A drop-in in /run for as long as it takes to start: the files are read before systemd is told of the start."""
+        """A drop-in in /run during the restart. networkd reads its files before it tells systemd that it has started."""
         folder = self._root / "run/systemd/network" / f"{network}.d"
         file = folder / _KEEPING_NAME
         try:
@@ -142,12 +142,15 @@ def _name(pid: str) -> str:
 def _namespace(pid: str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return ""
 
 
 def _started(pid: str) -> t.Iterator[float]:
-    """proc_pid_stat(5): starttime is field 22, in ticks since the boot, cut down to a whole number. None if it has ended."""
+    """The start time in seconds since 1970; nothing if the process has ended.
+
+    proc_pid_stat(5): starttime is field 22, in ticks since the boot, rounded down.
+    """
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     for text in _text(Path("/proc", pid, "stat")):
         ticks = int(text.rpartition(")")[2].split()[22 - 3]) + 1

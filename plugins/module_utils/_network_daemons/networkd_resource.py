@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""systemd-networkd's settings on what others have made: our drop-in, and that the running one has read it."""
+"""systemd-networkd's settings for foreign rules and routes: the drop-in, and that the running networkd has read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import networkd_backend
 
 
 class Observed(t.NamedTuple):
-    """started: when the running one was, None where none runs; see _network_daemons/networkd_backend."""
+    """started: the start time of the running networkd, None if none runs; see Networkd.started()."""
 
     drop_in: managed_files.Observed
     configuration: dict[str, networkd_backend.File]
@@ -24,16 +24,17 @@ class Observed(t.NamedTuple):
 
 
 def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Iterable[str], started: float) -> bool:
-    """Whether a networkd that was started then has the keys at "no": the files that decide were there before."""
+    """True if a networkd that started at ``started`` has read all keys as "no" from files that existed by then."""
     texts = {path: file.text for path, file in configuration.items()}
     settings = [model.setting(texts, key) for key in keys]
     return all(not one.value and configuration[one.path].changed <= started for one in settings)
 
 
 class NetworkdSettings:
-    """Holds the drop-in with ``text``, None for none, and ``keys`` at "no" where ``wish``.
+    """Installs the drop-in with ``text``, or removes it if None.
 
-    restarts: whether a running networkd that has not read them is restarted, or has read what is taken away.
+    keys: must be "no" in the running networkd; empty if the drop-in is to be removed.
+    restarts: whether to restart a running networkd that has not read the keys, or that has read a drop-in that is removed.
     """
 
     name = model.PATH
@@ -52,7 +53,9 @@ class NetworkdSettings:
         self._keys = keys
         self._restarts = restarts
         entry = managed_files.text(model.PATH, text)
-        self._drop_in = managed_files.ManagedFiles(backend, [entry], "permanent", "take its lines over into it")
+        self._drop_in = managed_files.ManagedFiles(
+            backend, [entry], "permanent", "move its lines into a drop-in of another name"
+        )
 
     def observe(self) -> Observed:
         return Observed(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
@@ -61,7 +64,7 @@ class NetworkdSettings:
         placing = self._drop_in.plan(observed.drop_in)
         if not self._restarts or observed.started is None or not self._is_to_restart(observed, placing):
             return placing
-        # The first step is the last to be undone: what was read before is read again.
+        # The first step is the last to be undone: networkd then reads the restored configuration.
         again = Step("have systemd-networkd read its configuration", undo=networkd_backend.Restart())
         restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart())
         before, after = placing.before, placing.after
@@ -73,7 +76,7 @@ class NetworkdSettings:
 
     def _is_to_restart(self, observed: Observed, placing: Plan) -> bool:
         started = observed.started or 0.0
-        if not self._keys:  # what goes is in force only where it was there when networkd was started
+        if not self._keys:  # the removed drop-in is in force only if it existed when networkd was started
             found = observed.configuration.get(model.PATH)
             return bool(placing.steps) and found is not None and found.changed <= started
         return bool(placing.steps) or not has_read(observed.configuration, self._keys, started)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A table that the next boot loads: its script, the program that asks before, where one does, and the unit."""
+"""A table that the next boot loads: its script, its unit, and the boot program that checks the unit's condition, if any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import nft_backend
 
 
 class BootTable:
-    """Where a table's permanent plane lives. ``path``: of its script; a boot program stands beside it."""
+    """The permanent plane of one table. ``path``: its script; the boot program lies beside the script."""
 
     def __init__(self, backend: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
         self._backend = backend
@@ -30,8 +30,8 @@ class BootTable:
         return boot_files.program(self._path)
 
     def condition(self, kind: str, interface: str) -> boot_unit.BootCondition:
-        """What the unit asks at boot, with the interpreter for it. Raises Refusal where the node has none for that."""
-        from .._boot.boot_interpreter import interpreter  # for the tables that have a condition
+        """The condition that the unit checks at boot, with its interpreter. Raises Refusal if the node has no suitable one."""
+        from .._boot.boot_interpreter import interpreter  # only tables with a condition need it
 
         def asking(python: str) -> boot_unit.BootCondition:
             return boot_unit.BootCondition(kind, interface, python, self.program)
@@ -49,9 +49,10 @@ class BootTable:
         condition: boot_unit.BootCondition | None = None,
         program: str | None = None,
     ) -> list[Resource]:
-        """What holds it at ``script``, None for gone, in the order in which it comes.
+        """The resources that install ``script``, or remove it if None, in the order in which they are applied.
 
-        accept: has the script checked. starts: see EnabledUnit. condition, program: what asks at boot, and its archive.
+        accept: checks the script. starts: see EnabledUnit. condition: what the unit checks at boot. program: the boot
+        program's archive.
         """
         unit = boot_unit.loading_table(self._family, self._table, self._path, condition)
 
@@ -68,7 +69,7 @@ class BootTable:
         return [RehearsedUnit(arriving, enabled, unit), leaving]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[Entry]:
-        """Each begins with the table's name, so that one table's call never takes another's file for its own."""
+        """Each file begins with the table's name, so that a run for one table does not claim another table's file."""
         named = f"# For table {self._family} {self._table}.\n"
         return [
             text(path, script, f"table {self._family} {self._table} {{}}\n", accept),

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a unit of ours asks at boot before it loads its table: has this node IPv6?
+"""The boot program that tells a table's unit whether the node has IPv6. The unit runs it before it loads the table.
 
-Started as ``boot.pyz CONDITION INTERFACE SECONDS`` by ExecCondition= of systemd.service(5), whose exit statuses it keeps:
-0 goes on, 77 skips the unit without a failure, all else fails it, after which systemd tries again.
+ExecCondition= (systemd.service(5)) starts it as ``boot.pyz CONDITION INTERFACE SECONDS``. Exit statuses: 0 continues, 77
+skips the unit without a failure, any other status fails the unit, and systemd tries again.
 
-As ``boot.pyz rehearse CONDITION INTERFACE SECONDS`` it asks nobody, and ends with 0 if it could.
+``boot.pyz rehearse CONDITION INTERFACE SECONDS`` sends no request. It exits with 0 if the program could run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .._platform import kernel
 
 YES, UNKNOWN = 0, 255
 REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
-PAUSE = 0.1  # seconds between two looks at the interface
+PAUSE = 0.1  # seconds between two reads of the interface's addresses
 
 
 def main(arguments: t.Sequence[str] = ()) -> int:
@@ -38,21 +38,21 @@ def main(arguments: t.Sequence[str] = ()) -> int:
     try:
         has_ipv6, reason = ask(interface, deadline)
     except DatapathError as error:
-        sys.stderr.write(f"Whether this node has IPv6 could not be told: {error}\n")
+        sys.stderr.write(f"Cannot determine whether this node has IPv6: {error}\n")
         return UNKNOWN
     sys.stdout.write(f"This node has {'' if has_ipv6 else 'no '}IPv6: {reason}\n")
     return YES if has_ipv6 else NO
 
 
 def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
-    """Whether the cloud gave one of the node's interfaces an IPv6 address; asked until it answers or the deadline is there."""
+    """True if the metadata service names an IPv6 address of a node interface, and the reason. Retries until the deadline."""
     answering, nics = imds_backend.with_retries(imds_backend.asking(), REQUEST_LIMIT, deadline=deadline)
     addresses = [address for nic in nics for address in nic.ipv6]
-    return bool(addresses), f"{answering}'s metadata names {', '.join(addresses) or 'no IPv6 address'}"
+    return bool(addresses), f"the metadata service of {answering} names {', '.join(addresses) or 'no IPv6 address'}"
 
 
 def by_address(interface: str, deadline: float) -> tuple[bool, str]:
-    """Whether the interface has a global IPv6 address; waited for until the deadline, as DHCPv6 takes its time."""
+    """True if the interface has a global IPv6 address, and the reason. Waits for DHCPv6 until the deadline."""
     while not kernel.global_ipv6_addresses(interface):
         if time.monotonic() >= deadline:
             return False, f"{interface} has no global IPv6 address"

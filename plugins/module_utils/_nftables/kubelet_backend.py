@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What kubelet was told on this node: its labels, from its configuration and from its command line."""
+"""The node labels that kubelet was given, from its configuration files and its command line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DROP_INS = "etc/systemd/system/kubelet.service.d"
 
 
 def has_label(label: str, root: str = "/") -> bool:
-    """Whether ``label``, as "key=value", is among the labels with which kubelet registers the node.
+    """True if kubelet registers the node with ``label``, a "key=value".
 
-    A node runs hundreds of processes: they are looked through without pathlib, which would double a converged run's work.
+    A node runs hundreds of processes. Reading them with pathlib would double the work of a run that changes nothing.
     """
     word = re.compile(rf"(?<![\w./-]){re.escape(label)}(?![\w./-])")
     lines = (line for text in _sources(root) for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -35,7 +35,7 @@ def _sources(root: str) -> list[str]:
 
 
 def _processes(proc: str) -> list[str]:
-    """The folders of processes named kubelet."""
+    """The /proc folders of processes named kubelet."""
     numbers = (name for name in _names(proc) if name.isdigit())
     return [f"{proc}/{number}" for number in numbers if _line(f"{proc}/{number}/comm") == "kubelet\n"]
 
@@ -55,7 +55,7 @@ def _text(path: str) -> str:
 
 
 def _line(path: str) -> str:
-    """Of a process. No other program can have placed it, and there are hundreds."""
+    """The text of a /proc file. No other program can have created it, so files.regular() is not needed."""
     try:
         with open(path, errors="replace") as file:
             return file.read()

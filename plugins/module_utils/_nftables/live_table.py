@@ -16,9 +16,9 @@ from .nft_table import Table
 
 
 class Observed(t.NamedTuple):
-    """table: what is there, None for nothing. text: nft's text of it, read only where it is not what is wished.
+    """table: the current table, None if it is absent. text: nft's text of it, read only if it differs from the desired table.
 
-    A table that is to go need not be readable: then it is known to be there, and its text is empty.
+    A table that is to be removed may be unreadable. Then only its existence is known, and its text is empty.
     """
 
     table: Table | None
@@ -26,7 +26,7 @@ class Observed(t.NamedTuple):
 
 
 class LiveTable:
-    """Holds the kernel's table ``family name`` at ``wish``, None for no such table."""
+    """Makes the kernel's table ``family name`` equal ``desired``; None removes it."""
 
     plane = Plane.IMMEDIATE
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The kernel's nftables, through the ``nft`` tool. One table at a time is read and replaced; nobody else's is looked at.
+"""The kernel's nftables, through the ``nft`` tool. It reads and replaces one table at a time, and never reads another one.
 
-The tool is used rather than libnftables' Python binding, because no node image carries the binding, and rather than raw
-netlink, because nft's JSON has stayed the same from 0.9.8 to 1.1 while kernels moved.
+It runs nft rather than libnftables' Python binding, because no node image has the binding. It does not use raw netlink,
+because nft's JSON has stayed the same from 0.9.8 to 1.1 while the kernel's messages changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import nft_table
 
 
 class Replace(t.NamedTuple):
-    """Make the kernel's table be ``text``, in one transaction; an empty text takes the table away."""
+    """Replace the kernel's table by ``text`` in one transaction. An empty text removes the table."""
 
     family: str
     name: str
@@ -29,20 +29,20 @@ class Replace(t.NamedTuple):
 
 
 class Check(t.NamedTuple):
-    """Have nft accept a script, without loading it."""
+    """Check a script with nft, without loading it."""
 
     script: str
 
 
-# nft's own words; a loader that misses a library says the same of a file.
+# nft's own message, anchored: a dynamic loader that lacks a library prints "No such file or directory", too.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 
-# unshare without the right to a namespace; nft whose netlink the kernel does not speak.
+# unshare is not permitted to create a namespace, or the kernel does not support nft's netlink messages.
 NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
 
 
 class Nft:
-    """The edge. ``run`` starts programs; ``warn`` takes sentences for the operator."""
+    """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator."""
 
     OPERATIONS = (Replace, Check)
 
@@ -51,10 +51,10 @@ class Nft:
         self._warn = warn
 
     def read(self, family: str, name: str) -> nft_table.Table | None:
-        """The table, or None where there is none.
+        """The current table, or None if it is absent. Raises Failure if nft cannot list it.
 
-        None as well where the kernel has nf_tables as a module that nobody has loaded: there is no table, and asking would
-        load it. Where nft is not installed, a table that is there can not be read, and equals none.
+        None also if nf_tables is a kernel module that is not loaded: there is no table then, and a request would load the
+        module. If nft is not installed, a table that exists is returned as UNREAD, which equals no desired table.
         """
         if not kernel.is_ready("nf_tables"):
             return None
@@ -66,25 +66,25 @@ class Nft:
         try:
             return _table(family, name, listing)
         except ValueError as error:
-            # nft before 1.1 prints the flags of a flagged table from stray memory, which at times ends the JSON there.
+            # nft before 1.1 prints the flags of a flagged table from uninitialised memory, which may truncate the JSON.
             if re.match(rf"table {family} {re.escape(name)} {{.*\n\tflags ", self.text(family, name)):
                 return nft_table.Table(family, name, frozenset(), frozenset({nft_table.FLAGGED}))
             raise Failure(
-                f"what {process.find('nft')} lists of table {family} {name} can not be read: {error}; found {_excerpt(listing)}."
-                " Install nftables again, or see what stands in its place"
+                f"cannot parse what {process.find('nft')} lists for table {family} {name}: {error}; found {_excerpt(listing)}."
+                " Check that this program is nft, or install nftables again"
             ) from error
 
     def unread(self, family: str, name: str) -> nft_table.Table | None:
-        """The table without what is in it, for which no nft is needed; None where there is none. Raises Failure."""
+        """The table as UNREAD, found without nft; None if it is absent. Raises Failure."""
         if not kernel.is_ready("nf_tables"):
             return None
-        from .._netlink import nfnetlink  # most runs have an nft that reads the table, and do not wait for this
+        from .._netlink import nfnetlink  # most runs read the table with nft and need not import it
 
         unread = nft_table.Table(family, name, frozenset(), frozenset({nft_table.UNREAD}))
         return unread if nfnetlink.has_table(family, name) else None
 
     def text(self, family: str, name: str) -> str:
-        """nft's own text of the table; empty where there is none, or no nft."""
+        """nft's own text of the table; empty if there is no such table or nft is not installed."""
         return self._list([], family, name) if process.find("nft") else ""
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
@@ -96,7 +96,10 @@ class Nft:
         raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
     def replace(self, operation: Replace) -> None:
-        """One ``nft -f``: the kernel takes all of it or nothing. To take a table away, no nft is started: it may be broken."""
+        """Run one ``nft -f``: the kernel applies all of it or nothing. A table is removed without nft, which may be broken.
+
+        Raises Failure if nft or the kernel refuses the change, Uncertain if nft was killed.
+        """
         if not operation.text:
             if self.unread(operation.family, operation.name):
                 from .._netlink import nfnetlink
@@ -109,32 +112,32 @@ class Nft:
             raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
 
     def warn_without_nft(self, family: str, name: str) -> None:
-        """Warns where a table that is to be loaded can not be, as a run would fail by then."""
+        """Warn if nft is not installed: check mode passes, but a run would fail."""
         if process.find("nft") is None:
             self._warn(
-                f"nft is not installed, so table {family} {name} can not be loaded: a run fails before it changes anything."
-                " Install it first, as kubenode.datapath.nftables_package does."
+                f"nft is not installed, so table {family} {name} cannot be loaded: a run fails before it changes anything."
+                " Install nft first, for example with kubenode.datapath.nftables_package."
             )
 
     def warn_unread(self, family: str, name: str, why: Failure) -> None:
-        """Warns of a table that is to go, and that nft could not tell."""
+        """Warn that a table is removed that nft could not list."""
         self._warn(
-            f"Table {family} {name} is removed without having been read, so it can not be put back if this run is undone: {why}"
+            f"Table {family} {name} is removed although it could not be read, so undoing this run cannot restore it: {why}"
         )
 
     def perform(self, operation: Replace | Check) -> None:
-        """Does one operation. Raises Failure."""
+        """Load, remove or check. Raises Failure."""
         if isinstance(operation, Check):
             self.check(operation.script)
         else:
             self.replace(operation)
 
     def checking(self, text: str) -> Check:
-        """What has a text checked before it is written; see managed_files.Checker."""
+        """The operation that checks a text before it is written; see managed_files.Checker."""
         return Check(text)
 
     def verify(self, operation: Replace) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend."""
+        """How the node differs from the operation's result; see rollback_program.Backend."""
         table = f"table {operation.family} {operation.name}"
         if not operation.text:
             return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
@@ -144,10 +147,10 @@ class Nft:
         return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
 
     def check(self, script: str) -> None:
-        """Has nft accept a script in a network namespace of its own, where it can neither see nor touch the node's tables.
+        """Check a script with ``nft -c`` in a new network namespace, where nft cannot see or change the node's tables.
 
-        Warns where that can not be had: without nft, as in an image that gets it later; without unshare, without the right to it,
-        or with a kernel that is not the node's.
+        Raises Failure if nft refuses the script. Warns if the check is not possible: nft or unshare is not installed (an
+        image may get nft later), unshare is not permitted, or the running kernel is not the node's.
         """
         unshare = process.find("unshare")
         if process.find("nft") is None:
@@ -155,14 +158,14 @@ class Nft:
         elif unshare is None:
             lack = "unshare (util-linux) is not installed"
         elif not kernel.is_ready("nf_tables"):
-            lack = "nf_tables is not loaded, as far as /proc tells"
+            lack = "nf_tables is not loaded, according to /proc"
         else:
             lack = self._check(script, unshare)
         if lack:
-            self._warn(f"The ruleset was written without a check by nft: {lack}.")
+            self._warn(f"The ruleset was written but not checked by nft: {lack}.")
 
     def _check(self, script: str, unshare: str) -> str:
-        """Why nft could not judge it; empty where it took it. Raises Failure where it did not."""
+        """Why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
         done = self._nft(["-c", "-f", "-"], script, through=[unshare, "--net"])
         if done.rc == 0:
             return ""
@@ -175,18 +178,18 @@ class Nft:
     ) -> process.Completed:
         nft = process.find("nft")
         if nft is None:
-            raise Failure("nft is not installed; kubenode.datapath.nftables_package installs it")
+            raise Failure("nft is not installed. kubenode.datapath.nftables_package installs it")
         return self._run([*through, nft, *arguments], stdin)
 
 
 def _table(family: str, name: str, listing: str) -> nft_table.Table:
-    """The listing as a value. Raises ValueError where it is none of this table."""
+    """Parse a listing. Raises ValueError if it is not a listing of this table."""
     try:
         found = nft_table.from_listing(json.loads(listing, strict=False))
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
     if (found.family, found.name) != (family, name):
-        raise ValueError(f"it is of table {found.family} {found.name}")
+        raise ValueError(f"the listing is of table {found.family} {found.name}")
     return found
 
 
@@ -195,7 +198,7 @@ def _excerpt(text: str) -> str:
 
 
 def without_readings(text: str) -> str:
-    """Counters' values change while one looks: they are no part of a difference."""
+    """Remove counter values: they change between two readings and are not a difference."""
     return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
 
 
@@ -204,15 +207,15 @@ def _was_killed(done: process.Completed) -> bool:
 
 
 def _complaint(done: process.Completed) -> str:
-    """What nft said, on one line, without the marks under the place of the error."""
+    """nft's error messages on one line, without the carets that mark the position of the error."""
     if _was_killed(done):
-        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that kills older ones.
+        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
         return (
-            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 dies so where another"
-            " program, as a container with a newer nft, has made a named set or map; upgrade nftables on the node"
+            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
+            " for example in a container, has made a named set or map. Upgrade nftables on the node"
         )
     lines = (line.strip() for line in done.stderr.splitlines())
-    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, without a word"
+    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
     if "Operation not permitted" in complaint:
         from .._netlink.nfnetlink import NOT_PERMITTED
 

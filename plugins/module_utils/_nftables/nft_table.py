@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""An nftables table as a value: what it means, how it reads, how it is recognised in the JSON of ``nft -j list table``.
+"""An nftables table as a value, with its nft text and a parser for the JSON of ``nft -j list table``.
 
-Only the statements that this collection's tables are made of are understood. Whatever else stands in a listing becomes
-``Foreign``, which equals nothing of ours, so a rule that somebody added or altered always shows as a difference.
-Counter values, handles, comments and the order of a set's elements mean nothing to a packet and are not part of the value.
+The parser knows only the statements that this collection's tables use. Everything else in a listing becomes ``Foreign``,
+which equals no desired statement, so a rule that was added or altered always shows as a difference. Counter values,
+handles, comments and the order of a set's elements do not affect packets and are not part of the value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ipaddress
 import json
 import typing as t
 
-# RFC 4861 section 4 (types) and nft's names for them, which nft versions and ``-n`` print either way.
+# RFC 4861 section 4 (types) and nft's names for them. nft prints number or name, depending on its version and ``-n``.
 ICMPV6_TYPES = {
     "nd-router-solicit": 133,
     "nd-router-advert": 134,
@@ -28,11 +28,12 @@ ICMPV6_TYPES = {
 PRIORITY_NAMES = {-300: "raw", -150: "mangle", -100: "dstnat", 0: "filter", 50: "security", 100: "srcnat"}
 
 
-# Named tuples, which take Python a fifth of the time to make: no two kinds of statements have equal fields.
+# Named tuples, which Python creates in a fifth of the time of dataclasses. Named tuples of two classes are equal if their
+# fields are equal; no two kinds of statements here have equal fields.
 
 
 class Match(t.NamedTuple):
-    """``expression`` (as nft writes it, "ip6 saddr") equals one of ``values``, in canonical spelling, sorted."""
+    """``expression`` (in nft's syntax, "ip6 saddr") equals one of ``values``, which are canonical and sorted."""
 
     expression: str
     values: tuple[str, ...]
@@ -45,7 +46,7 @@ class Match(t.NamedTuple):
 
 
 class Mangle(t.NamedTuple):
-    """``expression`` is set to ``value``, a value or an expression; the kernel mends the checksum of what it rewrites."""
+    """Set ``expression`` to ``value``, a value or an expression. The kernel updates the checksum of a rewritten packet."""
 
     expression: str
     value: str
@@ -55,7 +56,7 @@ class Mangle(t.NamedTuple):
 
 
 class Counter(t.NamedTuple):
-    """Counts packets and bytes. Its readings are not part of the value."""
+    """Counts packets and bytes. The counts are not part of the value."""
 
     word: str = "counter"
 
@@ -64,7 +65,7 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """Ends the walk through the chain: "accept" or "drop"."""
+    """Ends the evaluation of the chain: "accept" or "drop"."""
 
     name: str
 
@@ -73,7 +74,7 @@ class Verdict(t.NamedTuple):
 
 
 class Foreign(t.NamedTuple):
-    """Something in a listing that no table of ours contains, kept as canonical JSON."""
+    """A part of a listing that no desired table contains, kept as canonical JSON."""
 
     json: str
 
@@ -81,10 +82,10 @@ class Foreign(t.NamedTuple):
         return f"# {self.json}"
 
 
-# "dormant" and the like. Which flag it is can not be told: nft before 1.1 prints stray memory for its name.
+# A table flag such as "dormant". Which one is unknown: nft before 1.1 prints uninitialised memory for its name.
 FLAGGED = Foreign('{"flags": true}')
 
-# A table that nobody could read.
+# Stands for the content of a table that could not be read.
 UNREAD = Foreign('{"unread": true}')
 
 # Why the kernel may answer EPERM, for errors.
@@ -94,7 +95,7 @@ Rule = tuple[Statement, ...]
 
 
 class Chain(t.NamedTuple):
-    """A chain and its rules in order. ``type``, ``hook`` and ``priority`` are None for a chain that no hook calls."""
+    """A chain with its rules in order. ``type``, ``hook`` and ``priority`` are None for a regular (not a base) chain."""
 
     name: str
     type: str | None
@@ -111,7 +112,7 @@ class Chain(t.NamedTuple):
 
 
 class Table(t.NamedTuple):
-    """A whole table. ``others`` are its flags and named objects (sets, maps, flow tables): ours have none."""
+    """A whole table. ``others``: its flags and named objects (sets, maps, flow tables); a desired table has none."""
 
     family: str
     name: str
@@ -119,7 +120,7 @@ class Table(t.NamedTuple):
     others: frozenset[Foreign] = frozenset()
 
     def text(self) -> str:
-        """The table in nft's own language and layout, base chains in the order in which a packet meets them."""
+        """The table in nft's syntax and layout, base chains in the order in which a packet traverses them."""
         chains = sorted(self.chains, key=lambda chain: (HOOK_ORDER.index(chain.hook or ""), chain.name))
         return f"table {self.family} {self.name} {{\n" + "\n".join(chain.text() for chain in chains) + "}\n"
 
@@ -128,34 +129,35 @@ HOOK_ORDER = ("ingress", "prerouting", "input", "forward", "output", "postroutin
 
 
 def replacement(family: str, name: str, table_text: str) -> str:
-    """The script that makes the kernel's table be ``table_text`` (nothing, if empty) in one transaction.
+    """The script that replaces the kernel's table by ``table_text`` in one transaction. An empty text removes the table.
 
-    Declaring a table that may be there, deleting it and declaring it anew works from nft 0.9.8 to 1.1 and, unlike
-    ``flush table``, also changes a hook or a priority and removes chains; ``destroy`` is not in nft 1.0.6 and before.
+    The script declares the table, deletes it and declares it again. That works from nft 0.9.8 to 1.1, whether the table
+    exists or not, and unlike ``flush table`` it changes hooks and priorities and removes chains. nft 1.0.6 and older do not
+    know ``destroy``.
     """
     return f"table {family} {name} {{}}\ndelete table {family} {name}\n{table_text}"
 
 
 def from_listing(listing: t.Any) -> Table:
-    """The table that ``nft -j list table`` printed. Raises ValueError for what is no listing of one table."""
+    """Parse the JSON of ``nft -j list table``. Raises ValueError if it is not a listing of one table."""
     try:
         return _from_listing(listing)
     except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"it is no listing of a table ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is not a listing of a table ({type(error).__name__}: {error})") from error
 
 
 def _from_listing(listing: t.Mapping[str, t.Any]) -> Table:
     objects = [item for entry in listing["nftables"] for item in entry.items()]
     tables = [body for kind, body in objects if kind == "table"]
     if len(tables) != 1:
-        raise ValueError(f"a listing of one table holds {len(tables)}")
+        raise ValueError(f"the listing has {len(tables)} tables instead of one")
     rules: dict[str, list[Rule]] = {}
     for kind, body in objects:
         if kind == "rule":
             rules.setdefault(body["chain"], []).append(tuple(map(_statement, body.get("expr", ()))))
     chains = [_chain(body, tuple(rules.pop(body["name"], ()))) for kind, body in objects if kind == "chain"]
     others = [_foreign({kind: body}) for kind, body in objects if kind not in ("metainfo", "table", "chain", "rule")]
-    others += [_foreign({"rules of": name}) for name in rules]  # of a chain that is not listed
+    others += [_foreign({"rules of": name}) for name in rules]  # rules whose chain is not listed
     others += [FLAGGED] if "flags" in tables[0] else []
     return Table(tables[0]["family"], tables[0]["name"], frozenset(chains), frozenset(others))
 
@@ -169,7 +171,7 @@ def _chain(body: t.Mapping[str, t.Any], rules: tuple[Rule, ...]) -> Chain:
 
 
 def _statement(body: t.Any) -> Statement:
-    """One statement of a rule's ``expr``; what does not read as one of ours is Foreign, whatever its shape."""
+    """Parse one statement of a rule's ``expr``. A statement of another kind or shape becomes Foreign."""
     try:
         return _own_statement(body) or _foreign(body)
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -178,7 +180,7 @@ def _statement(body: t.Any) -> Statement:
 
 def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
     ((kind, value),) = body.items()
-    if kind == "counter" and not isinstance(value, str):  # a string names a counter object
+    if kind == "counter" and not isinstance(value, str):  # a string is the name of a counter object
         return Counter()
     if kind in ("accept", "drop"):
         return Verdict(kind)
@@ -195,7 +197,7 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
 
 
 def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]:
-    """A match's two sides. A mark's mask of leading ones is listed as a prefix by nft before 1.1."""
+    """The two sides of a match. nft before 1.1 lists a mark's mask as a prefix if the mask has only leading ones."""
     expression = _expression(left)
     if expression and expression.endswith(" mark") and isinstance(right, dict) and set(right) == {"prefix"}:
         prefix = right["prefix"]
@@ -204,7 +206,7 @@ def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]
 
 
 def _expression(body: t.Any) -> str | None:
-    """``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for what we never write."""
+    """``{"payload": {"protocol": "ip6", "field": "saddr"}}`` -> "ip6 saddr"; None for an expression of another kind."""
     if not isinstance(body, dict) or len(body) != 1:
         return None
     ((kind, value),) = body.items()
@@ -225,20 +227,20 @@ def _expression(body: t.Any) -> str | None:
 
 
 def _elements(body: t.Any) -> list[str | int]:
-    """The right-hand side: one element or those of an anonymous set; empty for ranges, prefixes and the like."""
+    """The right-hand side: one element, or the elements of an anonymous set. Empty for ranges, prefixes and other kinds."""
     elements = body["set"] if isinstance(body, dict) and set(body) == {"set"} else body
     elements = elements if isinstance(elements, list) else [elements]
     return elements if all(isinstance(element, (str, int)) for element in elements) else []
 
 
 def match(expression: str, *values: str | int) -> Match:
-    """A Match of values in any spelling and order, as nft lists it: by number where the kernel knows a number."""
+    """A Match from values in any spelling and order, sorted as nft lists them: ICMPv6 types by their number."""
     spelled = {canonical(expression, value) for value in values}
     return Match(expression, tuple(sorted(spelled, key=lambda value: (ICMPV6_TYPES.get(value, 0), value))))
 
 
 def canonical(expression: str, value: str | int) -> str:
-    """One spelling for what nft's versions and flags spell in several: ICMPv6 types by name, addresses as in RFC 5952."""
+    """One spelling for values that nft versions and flags print in several: ICMPv6 types by name, addresses as in RFC 5952."""
     text = str(value)
     if expression == "icmpv6 type":
         return {str(number): name for name, number in ICMPV6_TYPES.items()}.get(text, text)
@@ -253,12 +255,12 @@ def canonical(expression: str, value: str | int) -> str:
 
 
 def mark_text(number: int) -> str:
-    """A mark or a mask as nft lists it: 0x00000080."""
+    """A mark or a mask as nft prints it: 0x00000080."""
     return f"0x{number:08x}"
 
 
 def _foreign(body: t.Any) -> Foreign:
-    """Handles tell objects of one listing apart; as they change with every load they say nothing of meaning."""
+    """A Foreign without handles, which change each time the table is loaded."""
     return Foreign(json.dumps(_without_handles(body), sort_keys=True))
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The package that brings nft, and the record that we installed it."""
+"""The package that contains nft, and the record that this collection installed it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ RECORD = "/var/lib/kubenode/nftables-package"
 RECORD_TEXT = f"{PACKAGE} was not installed here. kubenode.datapath installed it, and removes it with state=absent.\n"
 
 # Maintainer scripts restart nftables.service after an upgrade (Debian from bookworm, rpm's %systemd_postun_with_restart) and
-# stop it before a removal (%systemd_preun): each time ExecStop flushes every table of the node. systemd refuses both
-# while this stands. In /run: when a run is killed, its dpkg may go on, and is still kept from it; a boot ends it.
+# stop it before a removal (%systemd_preun). Each time, ExecStop flushes every table of the node. systemd refuses both while
+# this drop-in exists. If a run is killed, its dpkg may continue and is still blocked. The drop-in is in /run, so a boot
+# removes it.
 HOLD = "/run/systemd/system/nftables.service.d/90-kubenode-hold.conf"
 HOLD_TEXT = f"""\
-# Only while {PACKAGE} is installed, upgraded or removed, so that nobody's tables are flushed.
+# In place only while {PACKAGE} is installed, upgraded or removed, so that the package's scripts do not flush all tables.
 [Unit]
 RefuseManualStart=yes
 RefuseManualStop=yes
@@ -35,11 +36,12 @@ RefuseManualStop=yes
 
 
 class Observed(t.NamedTuple):
-    """path, version: of nft, "" and None where it is not there. recorded: the record of our installation.
+    """path, version: of nft; "" and None if nft is not installed. recorded: the record that this collection installed it.
 
-    says: what nft tells of itself, as a sentence.
-    installed, candidate, obstacle: the package as the manager knows it; only asked where it matters.
-    hold: what keeps nftables.service as it is. is_managed: systemd runs here.
+    says: nft's path and version, or why there is none, as a clause for a message.
+    installed, candidate: the package's versions according to the package manager. obstacle: why it cannot be removed.
+    These three are read only if the plan needs them.
+    hold: the drop-in that keeps nftables.service from being started or stopped. is_managed: True if systemd runs.
     """
 
     path: str
@@ -54,9 +56,9 @@ class Observed(t.NamedTuple):
 
 
 class InstalledPackage:
-    """Holds nft at ``minimum`` or newer, None for not installed by us.
+    """Installs or upgrades nft to ``minimum`` or newer. None removes the package if this collection installed it.
 
-    Where nft is there in such a version, whoever brought it, no package manager is started.
+    If nft is new enough, no package manager is started, no matter how nft was installed.
     """
 
     name = PACKAGE
@@ -82,7 +84,7 @@ class InstalledPackage:
 
     def observe(self) -> Observed:
         path = process.find("nft") or ""
-        version, says = self._version(path) if path else (None, "there is no nft")
+        version, says = self._version(path) if path else (None, "nft is not found")
         seen = Observed(
             path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
         )
@@ -98,14 +100,14 @@ class InstalledPackage:
         return seen
 
     def _version(self, path: str) -> tuple[Version | None, str]:
-        """And what is said of it where it has none."""
+        """nft's version, None if it does not tell one, and a clause about it for messages."""
         try:
             version = of_nft(self._run([path, "--version"], None).stdout)
         except Uncertain:
             raise
-        except Failure as failure:  # it can not be started: it is no nft
+        except Failure as failure:  # a program that cannot be started is not nft
             return None, str(failure)
-        return version, f"{path} is nft {version or 'of no version'}"
+        return version, f"{path} is nft {version}" if version else f"{path} prints no nft version"
 
     def _is_enough(self, version: Version | None) -> bool:
         return version is not None and self._minimum is not None and version >= self._minimum
@@ -130,12 +132,12 @@ class InstalledPackage:
             back = packages.Downgrade(PACKAGE, observed.installed)
             steps += self._current(observed, [Step(f"upgrade {PACKAGE}", packages.Upgrade(PACKAGE), back)])
         else:
-            # The record comes first and the way back before the way: a run that dies between them leaves a package that
-            # absent still removes, an installation that fails halfway is taken back.
+            # The record comes first, so that after a killed run state=absent still removes the package. The undo step comes
+            # before the installation, so that an installation that fails halfway is undone.
             way_back = Step(f"begin with {PACKAGE}", undo=packages.Remove(PACKAGE))
             steps += self._record.plan(observed.recorded).steps
             steps += self._current(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
-        unknown = f"{minimum} or newer, if the index, once refreshed, has it"
+        unknown = f"{minimum} or newer, if the refreshed index has it"
         after = observed.candidate if is_known else unknown
         return Plan(tuple(steps), _shown(observed.installed), _shown(after))
 
@@ -151,7 +153,7 @@ class InstalledPackage:
         return Plan(tuple(steps), _shown(observed.installed), "")
 
     def _current(self, observed: Observed, work: list[Step]) -> list[Step]:
-        """The work, with nftables.service kept as it is meanwhile, on the way back as well."""
+        """``work``, during which systemd does not start or stop nftables.service. The same holds when it is rolled back."""
         if not observed.is_managed:
             return work
         holding = self._hold.plan(observed.hold).steps
@@ -159,7 +161,7 @@ class InstalledPackage:
         return [*told(holding, True), *work, *told(releasing, True)]
 
     def _let_go(self, observed: Observed) -> list[Step]:
-        """What a killed run held is released, when the package manager that it started is through."""
+        """Remove the hold that a killed run left, after the package manager that the run started has ended."""
         release = self._release.plan(observed.hold).steps
         waiting = Step("wait for the package manager", packages.Wait())
         return [waiting, *told(release, True)] if release else []
@@ -169,7 +171,7 @@ class InstalledPackage:
         return (self._backend, self._manager, self._systemd)
 
     def result(self) -> dict[str, str | None]:
-        """nft's version and path when the run is through; for check mode, the version that the run would bring."""
+        """nft's version and path after the run; in check mode, the version that a run would install."""
         seen = self._seen
         if seen is None or (self._minimum is None and seen.installed and not seen.obstacle):
             return {"version": None, "path": None}
@@ -179,14 +181,14 @@ class InstalledPackage:
         return {"version": str(coming) if coming and self._is_enough(coming) else None, "path": None}
 
     def warnings(self) -> t.Iterator[str]:
-        """What the operator should know of a run that did less than he may think, or does not know what it will do."""
+        """Warnings about a package that stays installed, and, in check mode, about a run whose result is not known."""
         seen = self._seen
         if seen and seen.obstacle:
             yield f"{PACKAGE} is left installed, though this collection installed it: {seen.obstacle}"
         if seen and self._minimum and not self._is_enough(seen.version) and self.result()["version"] is None:
             yield (
-                f"The package index on this node has no {PACKAGE} {self._minimum} or newer"
-                f" (it has: {seen.candidate or 'none'}). A run refreshes it first, and fails if that does not help."
+                f"The package index on this node has no {PACKAGE} {self._minimum} or newer (it has: {seen.candidate or 'none'})."
+                " A run refreshes the index first, and fails if it still has no such version."
             )
 
 

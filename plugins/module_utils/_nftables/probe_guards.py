@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What makes a node the wrong place for the probe table, or one where it will not help yet. Each guard tells one such thing."""
+"""Guards of the probe table. Each one refuses a node that must not have the table, or warns of one where it has no effect yet."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from . import kubelet_backend
 from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
-# clusters. It deletes a table azureSLBProbe that it finds, so the two would fight.
+# clusters. It deletes a table azureSLBProbe, and this collection would add it again.
 HEALTH_PROBE_FILTERS = {"ipv6_hp_ingress", "ipv6_hp_egress"}
-# The same repository, bpf-prog/azure-block-iptables/pkg/bpfprogram/program.go: LSM programs that answer EPERM to new
-# nftables rules, except where the parent process is one of a few, python among them.
+# The same repository, bpf-prog/azure-block-iptables/pkg/bpfprogram/program.go: LSM programs that refuse new nftables rules
+# with EPERM, except from the children of a few programs. python is one of these.
 HOST_ROUTING_LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
 HOST_ROUTING_PINS = tuple(
     f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
@@ -29,7 +29,7 @@ AGENTBAKER_UNIT = "ipv6_nftables.service"
 
 
 class EbpfHostRouting:
-    """A node on which the platform refuses netfilter rules: a table loaded now would be missing after the next boot."""
+    """Refuses a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
 
     def inspect(self) -> t.Iterable[str]:
         pins = [path for path in HOST_ROUTING_PINS if os.path.exists(path)]
@@ -37,14 +37,14 @@ class EbpfHostRouting:
         signs += [f"the pinned LSM program {path}" for path in pins]
         if signs:
             raise Refusal(
-                f"this is an eBPF host-routing node, told by {' and '.join(signs)}. AKS blocks netfilter rules here and"
+                f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
                 " translates probes itself. Nothing was changed. Set state to absent for this node"
             )
         return ()
 
 
 class HealthProbeFilters:
-    """A link on which Microsoft's BPF programs already translate probes."""
+    """Refuses a link on which Microsoft's BPF programs already translate probes."""
 
     def __init__(self, interface: str) -> None:
         self._interface = interface
@@ -61,7 +61,7 @@ class HealthProbeFilters:
 
 
 class AgentBaker:
-    """A node whose image brings AgentBaker's unit: the wish has to be what that unit loads."""
+    """For a node whose image enables AgentBaker's unit: refuses a desired table that differs from the unit's."""
 
     def __init__(self, desired: ProbeSnat) -> None:
         self._desired = desired
@@ -70,15 +70,15 @@ class AgentBaker:
         theirs = ProbeSnat()
         if self._desired != theirs:
             raise Refusal(
-                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()};"
-                f" {self._desired.summary()} was asked for, and the two would be in each other's way. Nothing was changed."
+                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with the"
+                f" desired {self._desired.summary()}. Nothing was changed."
                 " Leave the options at their defaults on this node, or disable that unit first"
             )
         return ()
 
 
 class ProbePath:
-    """Warns of what keeps a translated probe from passing: nothing of it is this module's to change."""
+    """Warns of settings that block translated probes. The module does not own these settings, so it does not change them."""
 
     def __init__(self, desired: ProbeSnat) -> None:
         self._desired = desired
@@ -88,15 +88,15 @@ class ProbePath:
         forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
         if self._desired.priority >= CONNTRACK_PRIORITY:
             yield (
-                f"priority {self._desired.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): it would see"
-                " each probe under two addresses and not find the reply to a service's probe. Use -300."
+                f"priority {self._desired.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): connection"
+                " tracking would see each probe under two addresses and not match the reply to a service's probe. Use -300."
             )
         leaves_by = rtnetlink.link_towards(translated)
         if leaves_by != link:
             way = f"leave by {leaves_by}" if leaves_by else "find no route"
             yield (
                 f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
-                " Add one, by router advertisement or by hand."
+                " Add the route, by router advertisement or by hand."
             )
         if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
             yield (
@@ -106,6 +106,6 @@ class ProbePath:
         elif forwarding == 1 and accept_ra == 1:
             yield (
                 f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
-                " advertisements, and a default route learned from one runs out. Set it to 2, or to 0 where a network"
-                " daemon handles them."
+                " advertisements, and a default route learned from one expires. Set it to 2, or to 0 if a network"
+                " daemon handles the advertisements."
             )

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Health-probe source NAT: what a load balancer's link-local probe becomes on its way through a node.
+"""Health-probe source NAT: the table that translates a load balancer's link-local probes on their way through a node.
 
-A probe comes from a link-local address. A router must not forward such a packet (RFC 4291 section 2.5.6), and a
-Kubernetes node is a router: a service whose pod is not in the node's own network stack looks dead. The table gives the
-probe a global source before routing and takes it back on the way out. It is stateless: no NAT chain, no connection
-tracking.
+A probe has a link-local source address. A router must not forward such a packet (RFC 4291 section 2.5.6), and a
+Kubernetes node is a router. So a service whose pod is not in the node's own network namespace fails its probes. The table
+gives each probe a global source address before routing, and restores the link-local address in the reply on its way out.
+The table is stateless: no NAT chain, no connection tracking.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
 AZURE_SOURCE = "fe80::1234:5678:9abc"
 AZURE_TRANSLATED = "2603:1062:0:1:fe80:1234:5678:9abc"
 
-# Azure's probe source is its IPv6 default router as well. Were its advertisements and neighbour discovery translated,
-# the node would drop them (RFC 4861 sections 6.1.2 and 7.1 want them from a link-local address), and IPv6 would die
-# when the default route's lifetime ends, after 9000 s.
+# Azure's probe source is also the node's IPv6 default router. If the table translated its router advertisements and
+# neighbour discovery, the node would drop them (RFC 4861 sections 6.1.2 and 7.1 require a link-local source), and the node
+# would lose IPv6 when the default route expires after 9000 s.
 NEIGHBOUR_DISCOVERY = ("nd-neighbor-solicit", "nd-router-advert", "nd-neighbor-advert")
 
 # nf_tables keeps a priority in a signed 32-bit integer; connection tracking hooks in at -200
@@ -37,7 +37,7 @@ CONNTRACK_PRIORITY = -200
 
 
 class Probe(t.NamedTuple):
-    """A probe's ``source`` on the wire and the address, ``translated``, that stands for it inside the node."""
+    """A probe's ``source`` address on the wire, and the address that replaces it inside the node, ``translated``."""
 
     source: ipaddress.IPv6Address
     translated: ipaddress.IPv6Address
@@ -47,7 +47,7 @@ AZURE_PROBE = Probe(ipaddress.IPv6Address(AZURE_SOURCE), ipaddress.IPv6Address(A
 
 
 class ProbeSnat(t.NamedTuple):
-    """The wish: probes that enter and leave by ``interface`` are translated by the ip6 table ``name``."""
+    """The desired state: the ip6 table ``name`` translates probes that enter and leave by ``interface``."""
 
     name: str = "azureSLBProbe"
     interface: str = "eth0"
@@ -56,7 +56,7 @@ class ProbeSnat(t.NamedTuple):
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ProbeSnat:
-        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+        """The desired state from a module's options. Raises Invalid for the first option that is not valid."""
         low, high = PRIORITY_RANGE
         if isinstance(options["priority"], bool) or not low <= options["priority"] <= high:
             raise Invalid("priority", options["priority"], f"an integer from {low} to {high}")
@@ -68,7 +68,7 @@ class ProbeSnat(t.NamedTuple):
         )
 
     def table(self) -> Table:
-        """The wish as the kernel holds it. Probes are in sorted order, so that the order of a list means nothing."""
+        """The desired table. Probes are sorted, so that the order of the option's list does not matter."""
         keep: Rule = (
             match("iifname", self.interface),
             match("icmpv6 type", *NEIGHBOUR_DISCOVERY),
@@ -86,7 +86,7 @@ class ProbeSnat(t.NamedTuple):
         return Table("ip6", self.name, frozenset({prerouting, postrouting}))
 
     def summary(self) -> str:
-        """The wish within a sentence."""
+        """The desired table as a phrase for messages."""
         pairs = ", ".join(f"{probe.source} as {probe.translated}" for probe in self.probes)
         return f"table {self.name} (interface {self.interface}, priority {self.priority}, {pairs})"
 
@@ -108,14 +108,14 @@ def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
                 raise Invalid(
                     option,
                     one[key],
-                    f"an address that no other entry uses, for replies to find their way; {seen[address]} has it",
+                    f"an address that no other entry uses, or replies could not be translated; {seen[address]} has it",
                 )
             seen[address] = option
         if addresses["translated"].is_link_local:
             raise Invalid(
                 f"probes[{index}].translated",
                 one["translated"],
-                "an address that a router forwards, not a link-local one",
+                "an address that routers forward, not link-local",
             )
         probes.append(Probe(**addresses))
     return tuple(sorted(probes))

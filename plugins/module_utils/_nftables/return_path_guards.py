@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What keeps a return path from being of use."""
+"""Guards of the return path: warnings about settings without which the mark has no effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostR
 
 
 class PrimaryInterface:
-    """Warns of a primary interface that is no link of the node yet: nothing would be marked."""
+    """Warns if the primary interface does not exist yet: no connection would be marked."""
 
     def __init__(self, link: str) -> None:
         self._link = link
@@ -34,9 +34,9 @@ class PrimaryInterface:
 
 
 class MarkRule:
-    """Warns where no rule routes by the mark, or one that pods' rules come before: the mark would do nothing.
+    """Warns if no rule routes by the mark, or if rules for pods precede that rule: the mark would have no effect.
 
-    A CNI may add its own rule later, so it is no reason to refuse.
+    It does not refuse, because a CNI may add its own rule later.
     """
 
     def __init__(self, desired: ReturnPath) -> None:
@@ -47,7 +47,7 @@ class MarkRule:
             return
         current = [
             one for one, _protocol in Netlink().rules() if not one.opaque
-        ]  # these may ask for more than we can read
+        ]  # an opaque rule may have selectors that cannot be parsed
         found = {
             name: self._desired.routing(one for one in current if one.family == family)
             for name, family in fields.FAMILIES.items()
@@ -58,16 +58,16 @@ class MarkRule:
                 yield self._missing(name, routing.pods)
             elif routing.marked and routing.pods:
                 yield (
-                    f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before their"
-                    f" mark is looked at. Give it a priority below {routing.pods.priority}."
+                    f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before the"
+                    f" kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
                 )
 
     def _missing(self, family: str, pods: rule.Rule | None) -> str:
-        """pods: a rule of the family that is about pods, so that it is known to need a rule by the mark, too."""
+        """pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too."""
         mark = f"{self._desired.mark:#x}/{self._desired.mask:#x}"
         priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
         return (
-            f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark does nothing. Unless the node's CNI adds"
-            " one, do it with kubenode.datapath.policy_routes and rules:"
+            f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark has no effect. Unless the node's CNI adds"
+            " such a rule, add it with kubenode.datapath.policy_routes and rules:"
             f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: main}}]."
         )

@@ -3,16 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The return path: a connection that came in by the primary interface leaves by it, whatever route its pod has.
+"""The return path: replies on a connection that came in by the primary interface leave by it, whatever route the pod has.
 
-On a node whose pods share cloud interfaces through policy routing, what a pod sends leaves by its own interface. A reply
-to a NodePort, or to a load balancer, has to leave by the one where the request came in. So each packet that enters by the
-primary interface for one of its addresses marks its connection, and what a pod sends on a marked connection gets the
-mark, by which a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes it.
+On a node whose pods share cloud interfaces through policy routing, a pod's packets leave by the pod's interface. A reply
+to a NodePort or to a load balancer must leave by the interface by which the request came in. So each packet that enters by
+the primary interface for one of its addresses marks its connection. A pod's packets on a marked connection get the mark,
+and a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes them.
 
-Replies to what a pod has sent enter there too, when the pod was masqueraded to the node's address. They must not mark the
-connection: the pod would go on by the primary interface, and masquerading drops what changes its interface
-(net/netfilter/nf_nat_core.c, nf_nat_oif_changed). But under strict filtering the packet itself needs the mark.
+Replies to a pod that was masqueraded to the node's address enter by the primary interface, too. They must not mark the
+connection: the pod's next packets would then leave by the primary interface, and masquerading drops packets that change
+their interface (net/netfilter/nf_nat_core.c, nf_nat_oif_changed). But under strict reverse-path filtering the reply packet
+itself needs the mark.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from .nft_table import Chain, Mangle, Rule, Table, mark_text, match
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 
-# Mangle, -150: after connection tracking (-200), before destination NAT (-100), so that the address is the one that the
-# packet came for, and kube-proxy, in iptables or nftables mode, sees what it always sees.
+# Mangle, -150: after connection tracking (-200) and before destination NAT (-100). So the destination is still the original
+# one, and kube-proxy, in iptables or nftables mode, sees the same packets as without this table.
 PRIORITY = -150
 
 
 class ReturnPath(t.NamedTuple):
-    """The wish.
+    """The desired state.
 
-    mark, mask: the bits of a mark that are ours, and how they stand; all others are kept as they are.
-    strict: whether the packet is marked when it enters, too, so that strict reverse-path filtering looks its source up
-        by the mark's rule; it needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
+    mark: the value that is set in the bits of ``mask``. All other bits of a mark are kept.
+    strict: if true, the packet is marked as it enters, too, so that strict reverse-path filtering looks up its source with
+        the mark's rule. This needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
     """
 
     name: str
@@ -50,10 +51,10 @@ class ReturnPath(t.NamedTuple):
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
-        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+        """The desired state from a module's options. Raises Invalid for the first option that is not valid."""
         primary = names.network_interface("primary_interface", options["primary_interface"] or "")
         if primary == "lo":
-            raise Invalid("primary_interface", primary, "the link by which requests enter, as eth0")
+            raise Invalid("primary_interface", primary, "the link by which requests enter, for example eth0")
         if options["strict"] and "=" in primary:
             allowed = (
                 "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
@@ -62,20 +63,20 @@ class ReturnPath(t.NamedTuple):
         mark = _bits("mark", options["mark"])
         mask = _bits("mask", options["mask"]) if options["mask"] is not None else mark
         if mark & ~mask:
-            raise Invalid("mark", options["mark"], f"within mask {mark_text(mask)}, as other bits are not ours")
+            raise Invalid("mark", options["mark"], f"within mask {mark_text(mask)}, as the table keeps all other bits")
         pods = _patterns(options["pod_interfaces"] or [], primary)
         return cls(names.table("table", options["table"]), primary, pods, mark, mask, options["strict"])
 
     def table(self) -> Table:
-        """The wish as the kernel holds it."""
+        """The desired table."""
         entering = (match("iifname", self.primary_interface), match("fib daddr . iif type", "local"))
         marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
         rules: list[Rule] = [(*entering, match("ct direction", "original"), self._marking("ct mark"))]
         rules += [(*entering, self._marking("meta mark"))] if self.strict else []
-        # What a pod sends, and what is sent in a pod's place and turned around in lo (github.com/cilium/cilium/pull/47739).
+        # Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739).
         rules += [(match("iifname", link), marked, self._marking("meta mark")) for link in (*self.pod_interfaces, "lo")]
-        # What an L7 proxy on the node sends in a pod's place: from an address that is routed, but not the node's own.
-        # Connection tracking puts the client's address back in this hook (-100), so most of it never gets to lo.
+        # Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
+        # Connection tracking restores the client's address in this hook (-100), so most of them never pass lo.
         proxied = (match("fib saddr type", "unicast"), marked, self._marking("meta mark"))
         chains = {
             Chain("prerouting", "filter", "prerouting", PRIORITY, tuple(rules)),
@@ -83,17 +84,17 @@ class ReturnPath(t.NamedTuple):
         }
         return Table("inet", self.name, frozenset(chains))
 
-    def validation(self) -> reverse_path.Wish | None:
-        """The links whose src_valid_mark has to be 1, as a wish like that for a mode of filtering."""
-        return reverse_path.Wish(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
+    def validation(self) -> reverse_path.DesiredFilter | None:
+        """The desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""
+        return reverse_path.DesiredFilter(1, (self.primary_interface,), (), raise_all=False) if self.strict else None
 
     def sysctl_text(self) -> str | None:
-        """The same as a file of sysctl.d(5)."""
+        """The desired src_valid_mark as a file of sysctl.d(5); None without ``strict``."""
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
     def routing(self, rules: t.Iterable[rule.Rule]) -> Routing:
-        """What becomes of marked packets by a family's rules, in the kernel's order."""
+        """How ``rules``, those of one family in the kernel's order, route marked packets."""
         marked: rule.Rule | None = None
         pods: rule.Rule | None = None
         for one in rules:
@@ -105,18 +106,18 @@ class ReturnPath(t.NamedTuple):
         return Routing(marked, pods)
 
     def _asks_for_mark(self, one: rule.Rule) -> bool:
-        """A rule that asks for other bits as well misses packets that others have marked."""
+        """True if the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
         is_ours = one.fwmark and one.fwmask & ~self.mask == 0 and one.fwmark == self.mark & one.fwmask
         return bool(is_ours) and one.action in (rule.LOOKUP, rule.GOTO) and not one.invert
 
     def _is_for_pods(self, one: rule.Rule) -> bool:
-        """A rule by which what pods send leaves by another interface."""
+        """True if the rule makes pods' packets leave by another interface."""
         is_about_pods = one.src != fields.ANY or any(_covers(pattern, one.iif) for pattern in self.pod_interfaces)
         is_elsewhere = one.action == rule.LOOKUP and one.table not in rt_names.TABLES.values()
         return is_about_pods and is_elsewhere and not one.fwmask and not one.invert
 
     def _marking(self, expression: str) -> Mangle:
-        """Sets our bits of a mark. Spelled as the kernel reduces it: bits that are set are not cleared before."""
+        """Set the mask's bits of a mark. Written as the kernel lists it: bits that are then set are not cleared first."""
         if self.mask == MARK_LIMIT:
             return Mangle(expression, mark_text(self.mark))
         kept = ~self.mask & MARK_LIMIT | self.mark
@@ -125,28 +126,28 @@ class ReturnPath(t.NamedTuple):
 
 
 class Routing(t.NamedTuple):
-    """The first rule of a family that routes by the mark, and the first before it that decides on what pods send."""
+    """The first rule of a family that routes by the mark, and the first rule before it that routes pods' packets."""
 
     marked: rule.Rule | None
     pods: rule.Rule | None
 
 
 def sysctl_path(table: str) -> str:
-    """Where the next boot finds sysctl_text()."""
+    """The path of the file with sysctl_text(), which the next boot reads."""
     return f"/etc/sysctl.d/90-kubenode-nft-inet-{table}.conf"
 
 
 def sysctl_heading(table: str) -> str:
-    """How sysctl_text() begins."""
+    """The first line of sysctl_text()."""
     return f"# For table inet {table}.\n"
 
 
 def _bits(option: str, given: object) -> int:
-    """A number in decimal or hexadecimal: "128", "0x80"."""
+    """Parse a number in decimal or hexadecimal: "128", "0x80". Raises Invalid."""
     found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))
     number = int(found[0], 0) if found else 0
     if not 0 < number <= MARK_LIMIT:
-        raise Invalid(option, given, f"a number from 1 to {mark_text(MARK_LIMIT)}, as 128 or 0x80")
+        raise Invalid(option, given, f"a number from 1 to {mark_text(MARK_LIMIT)}, for example 128 or 0x80")
     return number
 
 
@@ -155,17 +156,19 @@ def _covers(pattern: str, link: str) -> bool:
 
 
 def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
-    """Each once, in sorted order: in which order the links are asked means nothing."""
+    """Each pattern once, sorted, because their order does not matter. Raises Invalid."""
     if not given:
-        raise Invalid("pod_interfaces", list(given), "a list of at least one link's name or pattern, as eni*")
+        raise Invalid("pod_interfaces", list(given), "a list of at least one link name or pattern, for example eni*")
     patterns = [names.pattern(f"pod_interfaces[{index}]", one) for index, one in enumerate(given)]
     for index, pattern in enumerate(patterns):
         if _covers(pattern, primary):
             raise Invalid(
                 f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match"
             )
-        if pattern.endswith("+"):  # iptables' wildcard; to nft a character like another
-            raise Invalid(f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for names that begin so")
+        if pattern.endswith("+"):  # a wildcard in iptables, an ordinary character in nft
+            raise Invalid(
+                f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for all names with that prefix"
+            )
         if pattern == "lo":
-            raise Invalid(f"pod_interfaces[{index}]", pattern, "a pods' link; lo is always taken")
+            raise Invalid(f"pod_interfaces[{index}]", pattern, "a link of pods; lo is always included")
     return tuple(sorted(set(patterns)))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A Python library that the next boot needs, where the node has none of its own."""
+"""A Python library that the next boot needs and that the node may lack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import library
 
 
 class Observed(t.NamedTuple):
-    """is_there: whether it can be loaded. carried: where it was carried to. is_needed: by another set of ours."""
+    """is_there: it can be loaded. carried: the folders it was carried to. is_needed: another set of this collection uses it."""
 
     is_there: bool
     carried: tuple[str, ...]
@@ -22,11 +22,11 @@ class Observed(t.NamedTuple):
 
 
 class CarriedLibrary:
-    """Holds ``library`` on the node, or away from it when the last that needs it has gone.
+    """Keeps the library ``name`` on the node, or removes it when nothing uses it any more.
 
-    The controller brings it (Missing asks for it), so that there is nothing to show in a diff.
+    The controller carries it over (MissingLibrary asks for it), so a diff shows nothing.
 
-    is_needed: whether anything else of ours on the node uses it.
+    is_needed: whether another set of this collection on the node uses it.
     """
 
     def __init__(self, name: str, desired: bool, is_needed: t.Callable[[], bool], plane: Plane) -> None:

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files, folders and links on the node. Each comes or goes in one rename: a killed run leaves the old or the new.
+"""Files, folders and links on the node. Each appears or disappears by one rename: a killed run leaves the old or the new.
 
-What is on its way lies beside its place under a name of ours (``.NAME.kubenode``); a run that was killed leaves it there
-and the next one, which sees it, takes it away. A folder that we make carries a marker inside, so that any later run
-knows that it may go with its last file.
+Before the rename, the object has a temporary name beside its path (``.NAME.kubenode``). If a run is killed, the temporary
+object stays, and the next run removes it. A folder that we make contains a marker, so that any later run knows that it may
+remove the folder with its last file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last 
 
 
 class Content(t.NamedTuple):
-    """A regular file as it is or shall be. Bytes that are no UTF-8 survive in ``text`` as surrogates."""
+    """A regular file, current or desired. Bytes that are not UTF-8 survive in ``text`` as surrogates."""
 
     text: str
     mode: int = 0o644
@@ -35,13 +35,13 @@ class Content(t.NamedTuple):
 
 
 class Target(t.NamedTuple):
-    """A symbolic link as it is or shall be, by where it points."""
+    """A symbolic link, current or desired, by its target."""
 
     path: str
 
 
 class Other(t.NamedTuple):
-    """Something that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
+    """An object that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
 
     kind: str
 
@@ -50,14 +50,14 @@ Found = t.Union[Content, Target, Other]
 
 
 class Put(t.NamedTuple):
-    """Put a file or a link in place, whole."""
+    """Put a complete file or link in place."""
 
     path: str
     desired: Content | Target
 
 
 class Remove(t.NamedTuple):
-    """Take a file or a link away."""
+    """Remove a file or a link."""
 
     path: str
 
@@ -69,13 +69,13 @@ class MakeFolder(t.NamedTuple):
 
 
 class RemoveFolder(t.NamedTuple):
-    """Take a folder with nothing but our marker away."""
+    """Remove a folder that contains nothing but our marker."""
 
     path: str
 
 
 class Discard(t.NamedTuple):
-    """Take away what a killed run left on its way to ``path``."""
+    """Remove what a killed run left under the temporary name of ``path``."""
 
     path: str
 
@@ -84,15 +84,16 @@ Operation = t.Union[Put, Remove, MakeFolder, RemoveFolder, Discard]
 
 
 class NotRegular(OSError):
-    """What stands at a path can not be read as a file: a FIFO, which waits for a writer, a device, which may never end."""
+    """A path cannot be read as a file: it is a FIFO, which waits for a writer, or a device, which may never end."""
 
 
 @contextlib.contextmanager
 def regular(path: str, flags: int = 0, errors: str = "replace", newline: str | None = None) -> t.Iterator[t.TextIO]:
     """Opens a regular file that another program may have placed. flags: further ones of open(2). Raises OSError.
 
-    Links are followed, and /dev/null, which masks a file, is an empty one. Anything else is not opened: some devices begin
-    their work then. It may be exchanged after that look, so that the file is opened without waiting, and looked at again.
+    Links are followed, and /dev/null, which masks a file, is read as an empty file. Nothing else is opened, because some
+    devices begin their work then. As the path may be replaced after this check, it is opened without blocking, and the open
+    file is checked again.
     """
     _expect_regular(path, os.stat(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
@@ -117,19 +118,19 @@ def _expect_regular(path: str, status: os.stat_result) -> None:
 
 
 class Files:
-    """The edge to the file system. What it answers with an error becomes a Failure that names the path."""
+    """The backend for the file system. An error becomes a Failure that names the path."""
 
     OPERATIONS = t.get_args(Operation)
 
     def read(self, path: str) -> Found | None:
-        """What stands at a path; None for nothing."""
+        """What is at a path; None for nothing."""
         with _answering(path):
             try:
                 mode = os.lstat(path).st_mode
                 if stat.S_ISLNK(mode):
                     return Target(os.readlink(path))
                 return _content(path) if stat.S_ISREG(mode) else Other(_kind(mode))
-            except (FileNotFoundError, NotADirectoryError):  # also where another run has just taken it away
+            except (FileNotFoundError, NotADirectoryError):  # also if another run has just removed it
                 return None
 
     def is_folder(self, path: str) -> bool:
@@ -137,11 +138,11 @@ class Files:
         return os.path.isdir(path)
 
     def is_ours(self, folder: str) -> bool:
-        """Whether we made the folder. One that is reached by a link was somebody else's idea."""
+        """Whether we made the folder. A folder that is reached through a link is foreign."""
         return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
 
     def entries(self, folder: str) -> set[str]:
-        """The names in a folder, our marker and what is on its way left out; empty for a missing one."""
+        """The names in a folder, without our marker and temporary names; empty for a missing folder."""
         with _answering(folder):
             try:
                 names = os.listdir(folder)
@@ -150,11 +151,11 @@ class Files:
         return {name for name in names if not (name.startswith(".") and name.endswith(MARKER))}
 
     def is_left_over(self, path: str) -> bool:
-        """Whether a killed run left something on its way to ``path``."""
-        return os.path.lexists(_on_its_way(path))
+        """Whether a killed run left something under the temporary name of ``path``."""
+        return os.path.lexists(_temporary(path))
 
     def left_over_in(self, folder: str) -> set[str]:
-        """The names in a folder to which a killed run left something on its way; empty for a missing one."""
+        """The names in a folder whose temporary names a killed run left; empty for a missing folder."""
         with _answering(folder):
             try:
                 names = os.listdir(folder)
@@ -163,12 +164,12 @@ class Files:
         return {name[1 : -len(MARKER)] for name in names if name.startswith(".") and name.endswith(MARKER)} - {""}
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation. Raises Failure; Uncertain where it may have been done nevertheless."""
+        """Performs one operation. Raises Failure; Uncertain if it may have been done nevertheless."""
         with _answering(operation.path):
             _PERFORM[type(operation)](operation)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend."""
+        """What differs from what the operation should have left; see rollback_program.Backend."""
         path = operation.path
         if isinstance(operation, Put):
             found = self.read(path)
@@ -202,20 +203,20 @@ def _kind(mode: int) -> str:
     return "folder" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device or the like"
 
 
-def _on_its_way(path: str) -> str:
+def _temporary(path: str) -> str:
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
 
 
 def _put(operation: Put) -> None:
-    with _arriving(operation.path) as way:
+    with _arriving(operation.path) as temporary:
         if isinstance(operation.desired, Target):
-            os.symlink(operation.desired.path, way)
+            os.symlink(operation.desired.path, temporary)
         else:
-            _write(way, operation.desired)
+            _write(temporary, operation.desired)
 
 
-def _write(way: str, content: Content) -> None:
-    with open(way, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+def _write(temporary: str, content: Content) -> None:
+    with open(temporary, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
         os.fchmod(file.fileno(), content.mode)
         os.fchown(file.fileno(), *content.owner)
         file.write(content.text)
@@ -224,25 +225,25 @@ def _write(way: str, content: Content) -> None:
 
 
 def _make_folder(operation: MakeFolder) -> None:
-    if os.path.isdir(operation.path):  # taking back what was not done
+    if os.path.isdir(operation.path):  # the undo of a step that was not done
         return
-    with _arriving(operation.path) as way:
-        os.mkdir(way)
-        os.chmod(way, 0o755)  # not what the caller's umask left of it
-        with open(os.path.join(way, MARKER), "x", encoding="utf-8") as file:
+    with _arriving(operation.path) as temporary:
+        os.mkdir(temporary)
+        os.chmod(temporary, 0o755)  # whatever the caller's umask is
+        with open(os.path.join(temporary, MARKER), "x", encoding="utf-8") as file:
             file.write(MARKER_TEXT)
 
 
 @contextlib.contextmanager
 def _arriving(path: str) -> t.Iterator[str]:
-    """A free name beside ``path`` to build on; what was built is then renamed to it, and removed if it could not be built."""
-    way = _on_its_way(path)
-    _discard_at(way)
+    """Yields the free temporary name of ``path``. What is built there is renamed to ``path``, or removed if building it fails."""
+    temporary = _temporary(path)
+    _discard_at(temporary)
     try:
-        yield way
-        os.rename(way, path)
+        yield temporary
+        os.rename(temporary, path)
     except BaseException:
-        _discard_at(way)
+        _discard_at(temporary)
         raise
     _settle(path)
 
@@ -250,30 +251,30 @@ def _arriving(path: str) -> t.Iterator[str]:
 def _remove(operation: Remove) -> None:
     try:
         os.unlink(operation.path)
-    except FileNotFoundError:  # undoing what was not done; the folder may have gone as well
+    except FileNotFoundError:  # the undo of a step that was not done; the folder may be gone as well
         return
     _settle(operation.path)
 
 
 def _remove_folder(operation: RemoveFolder) -> None:
-    way = _on_its_way(operation.path)
-    _discard_at(way)
+    temporary = _temporary(operation.path)
+    _discard_at(temporary)
     if not os.path.isdir(operation.path) or set(os.listdir(operation.path)) - {MARKER}:
-        return  # somebody put a file there meanwhile: the folder is his now
-    os.rename(operation.path, way)
-    _discard_at(way)
+        return  # another program has put a file there, so the folder stays
+    os.rename(operation.path, temporary)
+    _discard_at(temporary)
     _settle(operation.path)
 
 
 def _discard(operation: Discard) -> None:
-    _discard_at(_on_its_way(operation.path))
+    _discard_at(_temporary(operation.path))
 
 
-def _discard_at(way: str) -> None:
-    if os.path.isdir(way) and not os.path.islink(way):
-        shutil.rmtree(way)
-    elif os.path.lexists(way):
-        os.unlink(way)
+def _discard_at(temporary: str) -> None:
+    if os.path.isdir(temporary) and not os.path.islink(temporary):
+        shutil.rmtree(temporary)
+    elif os.path.lexists(temporary):
+        os.unlink(temporary)
 
 
 def _settle(path: str) -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the running kernel says of itself in /proc and /sys: modules, settings, addresses. Read only, no process started."""
+"""What /proc and /sys tell about the running kernel: modules, settings, addresses. Only reads, and starts no process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 
 def is_ready(module: str) -> bool:
-    """False where ``module`` is a loadable module that is not loaded, so that using it would load it; and without /proc.
+    """False if ``module`` is a loadable module that is not loaded, so that using it would load it. Also False without /proc.
 
-    A module built into the kernel stands neither in /proc/modules nor in modules.dep. In a chroot the kernel's modules are in
-    its builder's root.
+    A built-in module is neither in /proc/modules nor in modules.dep. In a chroot, the kernel's modules are in the root of
+    process 1.
     """
     if module in (line.split(" ", 1)[0] for line in _lines("/proc/modules")):
         return True
@@ -30,7 +30,7 @@ def is_ready(module: str) -> bool:
 
 
 def is_used(module: str) -> bool:
-    """Whether something takes hold of ``module``. Of one that is built in, or can not be unloaded, nothing tells: True."""
+    """Whether ``module`` is in use. True also if the kernel does not tell: the module is built in or cannot be unloaded."""
     for line in _lines("/proc/modules"):
         name, _size, count, *_rest = line.split()  # proc_modules(5)
         if name == module:
@@ -39,20 +39,20 @@ def is_used(module: str) -> bool:
 
 
 def setting(key: str) -> int | None:
-    """A number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None where the key is not there."""
+    """A number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None if there is no such key."""
     lines = _lines(f"/proc/sys/{key}")
     return int(lines[0]) if lines else None
 
 
 @functools.cache
 def booted_at() -> float:
-    """When process 1 was started, in seconds since the epoch; a container's is younger than the kernel, as its links are."""
+    """When process 1 started, in seconds since the epoch. In a container it is younger than the kernel, as are the links."""
     ticks = int(Path("/proc/1/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def set_up_at(ifindex: int) -> float | None:
-    """When udev began to set up a link, in seconds since the epoch; None where it did not."""
+    """When udev began to set up a link, in seconds since the epoch; None if it did not."""
     # systemd, src/libsystemd/sd-device/device-private.c: microseconds of CLOCK_MONOTONIC
     found = [int(line[2:]) for line in _lines(f"/run/udev/data/n{ifindex}") if line.startswith("I:")]
     return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + found[0] / 1e6 if found else None
@@ -69,13 +69,13 @@ def global_ipv6_addresses(link: str) -> list[str]:
     return addresses
 
 
-IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection is not through
+IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detection has not ended
 
 
 def boot_identity() -> str:
-    """Tells this boot from others.
+    """A text that tells this boot of the node from others.
 
-    In a container that is started again the kernel is the same; its network may get the number of the one before, its
+    A container that is started again has the same kernel, and its network namespace may get the same number as before. But its
     process 1 starts at another time (proc_pid_stat(5), the 22nd word: in clock ticks since the kernel was booted).
     """
     network = os.readlink("/proc/self/ns/net")
@@ -84,17 +84,17 @@ def boot_identity() -> str:
 
 
 def is_own_root() -> bool:
-    """False in a chroot or a container's root that is not process 1's: there, "the kernel" is somebody else's.
+    """False in a chroot or a container whose root is not that of process 1: the running kernel is another system's there.
 
-    The file system that is mounted on / tells, rather than /proc/1/root, which needs the right to trace process 1. In a
-    plain chroot nothing is mounted on /, and in a root without /proc nothing can be told.
+    The file systems mounted on / are compared. /proc/1/root is not used, because it needs the right to trace process 1. In a
+    plain chroot nothing is mounted on /, and a root without /proc cannot be compared: False for both.
     """
     here, init = _root_mount("self"), _root_mount("1")
     return here is not None and here == init
 
 
 def _root_mount(process: str) -> tuple[str, str] | None:
-    """The device, and the folder on it, that a process sees as /; of several mounted there the last is on top."""
+    """The device, and the folder on it, that a process sees as /. If several are mounted there, the last one is on top."""
     # proc_pid_mountinfo(5): mount's number, its parent's, major:minor, folder on the device, mount point, ...
     mounts = [line.split(" ")[2:5] for line in _lines(f"/proc/{process}/mountinfo")]
     roots = [(device, folder) for device, folder, point in mounts if point == "/"]

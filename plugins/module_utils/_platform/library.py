@@ -5,8 +5,8 @@
 
 """Python libraries of the node: its own, or one that was carried to it.
 
-A carried one lies unpacked below FOLDER, root's alone, under its name, version and a hash of its files. The controller
-carries it (plugin_utils/_library.py); a module that misses it raises Missing before it has changed anything.
+A carried library is unpacked below FOLDER, which only root can write, under its name, version and a hash of its files. The
+controller carries it (plugin_utils/_library.py). A module that lacks it raises MissingLibrary before it changes anything.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from . import files
 
 FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"
-# 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older can not delete on Linux 5.19 and newer.
+# 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older cannot delete on Linux 5.19 and newer.
 MINIMUM = {PYROUTE2: (0, 7, 2)}
 
 
 class Load(t.NamedTuple):
-    """See that the library can be loaded."""
+    """Check that the library can be loaded."""
 
     name: str
 
@@ -41,7 +41,7 @@ class Load(t.NamedTuple):
 
 
 class Remove(t.NamedTuple):
-    """Take a carried library away, and the folders that were made for it when nothing else is in them."""
+    """Remove a carried library, and the folders that were made for it if they contain nothing else."""
 
     path: str
 
@@ -50,17 +50,17 @@ Operation = t.Union[Load, Remove]
 
 
 def needed(operations: t.Iterable[t.Any]) -> list[str]:
-    """The libraries that performing the operations takes: an operation names its own as ``needs``."""
+    """The libraries that the operations need: an operation names its library as ``needs``."""
     return sorted({one.needs for one in operations if getattr(one, "needs", "")})
 
 
 def is_there(name: str) -> bool:
-    """Whether the library can be loaded. Loads nothing."""
+    """Whether the library can be loaded. Does not load it."""
     return bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
 def load(name: str, *modules: str) -> list[t.Any]:
-    """Imports modules of a library. Raises Missing."""
+    """Imports modules of a library. Raises MissingLibrary."""
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
@@ -70,7 +70,7 @@ def load(name: str, *modules: str) -> list[t.Any]:
 
 
 def carried(name: str) -> list[str]:
-    """Where the library was carried to, the newest version last."""
+    """The folders that the library was carried to, the newest version last."""
     found = {}
     for path in Path(FOLDER).glob(f"{name}-*"):
         version = re.fullmatch(re.escape(name) + r"-(\d[0-9.]*)-[0-9a-f]+", path.name)
@@ -80,16 +80,16 @@ def carried(name: str) -> list[str]:
 
 
 def _is_roots(path: Path) -> bool:
-    """Nobody else may have put there what root will run."""
+    """Whether only root can write the folder: root runs what is in it."""
     status = path.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _own_version(name: str) -> tuple[int, ...]:
-    """The version of the library on Python's own path; () where there is none."""
+    """The version of the library on Python's own path; () if there is none."""
     if importlib.util.find_spec(name) is None:
         return ()
-    from importlib import metadata  # 20 ms, for those who have one
+    from importlib import metadata  # takes 20 ms, so only if the library is there
 
     try:
         return _numbers(metadata.version(name))
@@ -107,7 +107,7 @@ class Libraries:
     OPERATIONS = t.get_args(Operation)
 
     def perform(self, operation: Operation) -> None:
-        """Raises Missing, or Failure with what the file system answered."""
+        """Raises MissingLibrary, or Failure with the answer of the file system."""
         if isinstance(operation, Load):
             load(operation.name)
             return
@@ -116,4 +116,4 @@ class Libraries:
         except OSError as error:
             raise Failure(f"{operation.path}: {error.strerror}") from error
         for folder in (FOLDER, os.path.dirname(FOLDER)):
-            files.Files().perform(files.RemoveFolder(folder))  # where nothing of substance is in it
+            files.Files().perform(files.RemoveFolder(folder))  # only if it contains nothing else

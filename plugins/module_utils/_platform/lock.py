@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""One run at a time on a node: a lock that the kernel drops with its last holder and that leaves nothing behind.
+"""One run at a time on a node: a lock that the kernel releases with its last holder, and whose file goes with the run.
 
-The holders are a run and the programs that it starts. A run that is killed leaves an empty file, which the next one removes.
+The holders are a run and the programs that it starts. A killed run leaves an empty file, which the next run removes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ENDINGS = (signal.SIGHUP, signal.SIGTERM)
 
 @contextlib.contextmanager
 def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
-    """Holds the lock; a signal to end raises meanwhile, so that what was done can be taken back.
+    """Holds the lock. Meanwhile a signal to end raises SystemExit, so that the run can undo what it did.
 
-    Gives the descriptor of the lock, for the programs that the holder starts (process.sharing).
-    Raises Failure when another run has held it for ``patience`` seconds.
+    Yields the descriptor of the lock, for the programs that the holder starts (process.sharing).
+    Raises Failure if other runs have held the lock for ``patience`` seconds.
     """
     descriptor = _take(path, time.monotonic() + patience)
     try:
@@ -41,23 +41,23 @@ def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
             yield descriptor
     finally:
         if _is_at(descriptor, path):
-            os.unlink(path)  # while it is still held, so that whoever waits sees that its file is gone
+            os.unlink(path)  # while the lock is still held, so that a waiting run sees that its file is gone
         os.close(descriptor)
 
 
 @contextlib.contextmanager
 def _raising_signals() -> t.Iterator[None]:
-    """A connection that breaks sends SIGHUP, a time limit SIGTERM: both would end the run between two steps."""
-    if threading.current_thread() is not threading.main_thread():  # where alone Python lets handlers be set
+    """A broken connection sends SIGHUP, a time limit SIGTERM. Without a handler, both would end the run between two steps."""
+    if threading.current_thread() is not threading.main_thread():  # Python sets handlers in the main thread only
         yield
         return
 
     def end(number: int, _frame: object) -> t.NoReturn:
         for ending in ENDINGS:
-            signal.signal(ending, signal.SIG_IGN)  # what is taken back now is taken back whole
+            signal.signal(ending, signal.SIG_IGN)  # the undo that follows must be complete
         raise SystemExit(128 + number)
 
-    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup(1) does not hear
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # as under nohup(1)
     before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
@@ -67,7 +67,7 @@ def _raising_signals() -> t.Iterator[None]:
 
 
 def _take(path: str, deadline: float) -> int:
-    look = time.monotonic() + PAUSE  # for what a killed run has left, which takes longer than to try again
+    look = time.monotonic() + PAUSE  # for processes of a killed run, which takes longer than another try
     while True:
         descriptor = _open(path)
         try:
@@ -79,7 +79,7 @@ def _take(path: str, deadline: float) -> int:
                 _end_strays(descriptor)
                 look = time.monotonic() + 1.0
             if time.monotonic() > deadline:
-                holders = ", ".join(map(_named, _holders(descriptor))) or "a process that can not be seen from here"
+                holders = ", ".join(map(_named, _holders(descriptor))) or "a process that cannot be seen from here"
                 os.close(descriptor)
                 raise Failure(
                     f"another run on this node holds {path}: {holders}. Nothing was changed. Wait for its end, then run again"
@@ -89,9 +89,10 @@ def _take(path: str, deadline: float) -> int:
 
 
 def _holders(descriptor: int) -> t.Iterator[int]:
-    """The processes that have the file open, and so hold its lock or wait for it; not this one.
+    """The other processes that have the file open, and so hold its lock or wait for it.
 
-    The link of an open file is read before it is followed: a file on a network file system whose server has gone never answers.
+    The link of an open file is read before it is followed, because stat(2) of a file on a network file system whose server is
+    gone never returns.
     """
     lock, name = os.fstat(descriptor), _name(f"/proc/self/fd/{descriptor}")
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -103,15 +104,15 @@ def _holders(descriptor: int) -> t.Iterator[int]:
 
 
 def _name(path: str) -> str:
-    """Of the file that a link of /proc/PID/fd leads to, whether or not it was removed; empty for a descriptor that was closed."""
+    """The base name of the file that a link of /proc/PID/fd leads to, even if it was removed; empty for a closed descriptor."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.basename(os.readlink(path)).removesuffix(" (deleted)")
     return ""
 
 
 def _end_strays(descriptor: int) -> None:
-    """Kills what programs of a killed run have left: such a program dies with its run, and what it has started does not."""
-    from . import process  # who finds the lock free has no need of it
+    """Kills what a killed run left: its programs died with it, but not the processes that those had started."""
+    from . import process  # not needed if the lock is free
 
     for pid in _holders(descriptor):
         with contextlib.suppress(OSError, ValueError):
@@ -122,7 +123,7 @@ def _end_strays(descriptor: int) -> None:
 
 
 def _variable(pid: int, name: str) -> str:
-    """Of a process's environment; empty where it has none of that name."""
+    """The value of a variable in a process's environment; empty if it has no such variable."""
     with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
         variables = (one.partition("=") for one in file.read().split("\0"))
         return next((value for found, _equals, value in variables if found == name), "")
@@ -142,12 +143,14 @@ def _open(path: str) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size:
         os.close(descriptor)
-        raise Failure(f"{path}, where the lock that keeps two runs apart goes, is somebody else's; nothing was changed")
+        raise Failure(
+            f"{path}, the lock that keeps two runs apart, is not an empty regular file, so it is foreign; nothing was changed"
+        )
     return descriptor
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Whether the file that was locked is still the one that others would find."""
+    """Whether the locked file is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

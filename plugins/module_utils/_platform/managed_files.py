@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files and links of ours, and the folder that they stand in."""
+"""Files and links that this collection manages, and the folder that contains them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .._core.converge import Backend, Operation, Plan, Plane, Step
 from .._core.errors import Invalid, Refusal
 from . import files
 
-# The first line of each file of ours.
+# The first line of each file that the collection writes.
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
 
 class Checker(Backend, t.Protocol):
-    """A backend that can judge a text before it is written."""
+    """A backend that can check a text before it is written."""
 
     def checking(self, text: str) -> Operation:
-        """The operation that fails where the text is no good."""
+        """The operation that fails if the text is not valid."""
 
 
 class Entry(t.NamedTuple):
-    """What shall stand at ``path``, None for nothing.
+    """The desired object at ``path``; None for nothing.
 
-    signature: what stands there is ours when its text begins so, or when it is a link that points there.
+    signature: a file is ours if its text begins with the signature, a link if the signature is its target.
     accept: checks the text before it is written.
     """
 
@@ -45,7 +45,7 @@ class Entry(t.NamedTuple):
 
 
 def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> Entry:
-    """A file with ``desired`` below our heading. ``begins``: how the text of ours begins, to tell it from another of ours."""
+    """A file with ``desired`` below our heading. ``begins``: the beginning of the text, which tells it from our other files."""
     return Entry(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
 
@@ -55,7 +55,7 @@ def link(path: str, target: str, desired: bool) -> Entry:
 
 
 class Made(t.NamedTuple):
-    """A folder that we made. is_empty: but for our marker."""
+    """A folder that we made. is_empty: it contains nothing but our marker."""
 
     path: str
     is_empty: bool
@@ -64,11 +64,11 @@ class Made(t.NamedTuple):
 class Observed(t.NamedTuple):
     """The entries and the folder.
 
-    found: what stands at each path, None for nothing.
-    folder: "missing", "ours" (we made it) or "theirs".
-    has_others: whether anything else of substance stands in the folder.
-    left_over: paths where a killed run left something on its way.
-    made: where all entries go, the folders that we made, this one and those above it, the innermost first.
+    found: what is at each path, None for nothing.
+    folder: "missing", "ours" (we made it) or "theirs" (it is foreign).
+    has_others: whether the folder contains anything besides the entries.
+    left_over: paths whose temporary name a killed run left.
+    made: if all entries are to be removed, the folders that we made: this one and those above it, the innermost first.
     """
 
     found: t.Mapping[str, files.Found | None]
@@ -79,13 +79,13 @@ class Observed(t.NamedTuple):
 
 
 class ManagedFiles:
-    """Holds entries of one folder as desired; the folder comes with the first of them and goes with the last.
+    """Keeps entries of one folder as desired. The folder is made for the first entry, and removed with the last.
 
     Other resources of the same run may have entries in that folder, or in a folder within it. So removing a file always
-    tries to remove the folder as well, and whether the folder is empty is looked at then (files.RemoveFolder).
+    includes an attempt to remove the folder, which checks at that moment whether the folder is empty (files.RemoveFolder).
 
-    option: the module's option that these follow from, for errors. ``instead``: what the operator can do with it.
-    claimed: paths that are ours whatever stands there, by other evidence.
+    option: the module's option that the entries follow from, for errors. instead: what the operator can do with it.
+    claimed: paths that are ours whatever they contain, by other evidence.
     """
 
     plane = Plane.PERMANENT
@@ -124,7 +124,7 @@ class ManagedFiles:
         )
 
     def _folders(self) -> t.Iterator[tuple[str, bool]]:
-        """The folder and those above it that we made, and whether each is there: a killed run may have removed some."""
+        """The folder and those above it that we made, and whether each exists: a killed run may have removed some."""
         folder = self._folder
         while not (is_there := self._backend.is_folder(folder)) or self._backend.is_ours(folder):
             yield folder, is_there
@@ -135,9 +135,11 @@ class ManagedFiles:
             return "ours" if self._backend.is_ours(self._folder) else "theirs"
         path, parent = next(iter(self._entries)), os.path.dirname(self._folder)
         if self._keeps_folder and self._backend.read(self._folder) is not None:
-            raise Invalid(self._option, path, f"in a folder; {self._folder} is none")
+            raise Invalid(self._option, path, f"in a folder; {self._folder} is not a folder")
         if self._keeps_folder and not self._backend.is_folder(parent):
-            raise Invalid(self._option, path, f"in a folder that is there or whose parent is; {parent} is no folder")
+            raise Invalid(
+                self._option, path, f"in a folder that exists or whose parent exists; {parent} is not a folder"
+            )
         return "missing"
 
     def plan(self, observed: Observed) -> Plan:
@@ -156,7 +158,7 @@ class ManagedFiles:
         return Plan(tuple(steps), before, after)
 
     def reached(self, observed: Observed) -> Observed:
-        """What is observed once the plan is carried out, for a plan that goes on from there."""
+        """What is observed after the plan was applied, for a plan that starts from there."""
         folder, made = observed.folder, observed.made
         if folder == "missing" and self._keeps_folder:
             folder, made = "ours", (Made(self._folder, False), *made)
@@ -166,7 +168,7 @@ class ManagedFiles:
         return Observed(found, folder, observed.has_others, (), made)
 
     def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
-        """What is a stranger's is left where ours shall go, and refused where ours shall come."""
+        """A foreign object is left alone if the entry is to be removed. Raises Refusal if it is to be written."""
         if found == entry.desired:
             return False
         is_claimed = entry.path in self._claimed and not isinstance(found, files.Other)
@@ -174,7 +176,7 @@ class ManagedFiles:
             return True
         if entry.desired is not None:
             raise Refusal(
-                f"{entry.path} is not what this run may replace: {_strangeness(entry, found)}. Nothing was changed."
+                f"{entry.path} may not be replaced by this run: {_why_foreign(entry, found)}. Nothing was changed."
                 f" Move it away, or {self._instead}"
             )
         return False
@@ -185,13 +187,13 @@ class ManagedFiles:
 
 
 def settling(announced: ManagedFiles, settled: ManagedFiles, observed: Observed) -> t.Iterator[Step]:
-    """The steps by which a record that ``announced`` what a run is about to do becomes the one of what it has done."""
+    """The steps that replace the record of what a run is about to do by the record of what it has done."""
     for step in settled.plan(announced.reached(observed)).steps:
         yield step._replace(is_record=True)
 
 
 def _folders_gone(made: t.Iterable[Made], is_emptying: bool) -> t.Iterator[Step]:
-    """is_emptying: whether something goes from the innermost."""
+    """is_emptying: whether something is removed from the innermost folder."""
     for path, is_empty in made:
         is_emptying = is_emptying or is_empty
         if is_emptying:
@@ -212,17 +214,17 @@ def _change(entry: Entry, found: files.Found | None) -> Step:
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _strangeness(entry: Entry, found: files.Found) -> str:
+def _why_foreign(entry: Entry, found: files.Found) -> str:
     if isinstance(found, files.Content):
-        whose = "it is for something else, as " if found.text.startswith(HEADING) else ""
-        return f"{whose}its text does not begin with {entry.signature!r}"
+        purpose = "it has another purpose, as " if found.text.startswith(HEADING) else ""
+        return f"{purpose}its text does not begin with {entry.signature!r}"
     if isinstance(found, files.Target):
         return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
     return f"it is a {found.kind}"
 
 
 def _shown(path: str, before: files.Found | None, after: files.Found | None) -> tuple[str, str]:
-    """The two states for the diff, with a line on mode and owner where these differ."""
+    """The two states for the diff, with a line about mode and owner if these differ."""
     contents = [one for one in (before, after) if isinstance(one, files.Content)]
     has_moved = len({(one.mode, one.owner) for one in contents}) == 2
     first, second = ((_rights(path, one) if has_moved else "") + _readable(path, one) for one in (before, after))
@@ -236,7 +238,7 @@ def _rights(path: str, found: files.Found | None) -> str:
 
 
 def _readable(path: str, found: files.Found | None) -> str:
-    """A file's text, or what tells one from another where it is a program or something else that nobody reads."""
+    """A link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
     if isinstance(found, files.Target):
         return f"# {path} -> {found.path}\n"
     if not isinstance(found, files.Content):

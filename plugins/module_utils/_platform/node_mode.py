@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A running node or an image of one, and how that is told.
+"""Tells a running node from an image of one.
 
-In doubt it is an image: one that is taken for a node would have its builder's kernel changed, a node that is taken for an
-image gets what its next boot loads.
+In doubt the verdict is "image". An image taken for a node would have its builder's kernel changed; a node taken for an image
+still gets what its next boot loads.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import typing as t
 MODES = ("auto", "runtime", "image")
 BUILDS = re.compile(r"(^|\.)(chroot|buildah)$")
 ENTERS = re.compile(r"(^|\.)nsenter$")
-PACKER = ("packer_build_name", "packer_builder_type")  # what its provisioner gives each playbook
+PACKER = ("packer_build_name", "packer_builder_type")  # variables that its provisioner gives each playbook
 
-# What a pod with hostPID and hostNetwork shares with its node: its network brings the node's name along. buildah's isolation
-# "chroot" has a uts of its own, its others a pid; a plain chroot has nothing of its own.
+# Namespaces that a pod with hostPID and hostNetwork shares with its node; hostNetwork implies the uts namespace. buildah's
+# isolation "chroot" has its own uts namespace, its other isolations have their own pid; a plain chroot has none of its own.
 SHARED = frozenset({"net", "pid", "uts"})
-# What a runtime gives such a pod nevertheless, and nobody a chroot: one of these at least.
+# Namespaces of which a container runtime gives such a pod at least one of its own; a chroot has neither of its own.
 APART = frozenset({"cgroup", "ipc"})
 
-# What systemctl(1) prints under is-system-running where systemd answers it. "offline" is said where systemd is not asked,
-# "unknown" where it does not answer, and a stub of an image build, as /bin/true, says nothing.
+# What `systemctl is-system-running` prints if systemd answers (systemctl(1)). It prints "offline" if systemd is not asked and
+# "unknown" if systemd does not answer. A stub in an image build, such as /bin/true, prints nothing.
 ANSWERS = frozenset({"initializing", "starting", "running", "degraded", "maintenance", "stopping"})
 
 KINDS = (*sorted(APART | SHARED), "mnt")
@@ -48,10 +48,11 @@ class Verdict(t.NamedTuple):
 class Seen(t.NamedTuple):
     """What the node answered to ASK.
 
-    state: what ``systemctl is-system-running`` prints; None where there is no systemctl.
-    has_proc: whether there is a /proc, without which systemctl can not tell a chroot.
-    shared, own: kinds of namespaces that are process 1's, or others. Where process 1's can not be read, they are in neither.
-    has_systemd: whether process 1 is systemd, or next to it: in its root is the folder by which sd_booted(3) tells.
+    state: what ``systemctl is-system-running`` prints; None if there is no systemctl.
+    has_proc: whether there is a /proc, without which systemctl cannot recognise a chroot.
+    shared, own: kinds of namespaces that are the same as process 1's, or others. A kind is in neither if process 1's cannot
+        be read.
+    has_systemd: whether systemd manages the root of process 1: it contains the folder that sd_booted(3) looks for.
     """
 
     state: str | None
@@ -62,7 +63,7 @@ class Seen(t.NamedTuple):
 
 
 def by_controller(mode: str, transport: str, variables: t.Container[str]) -> Verdict | None:
-    """What needs no look at the node; None where that is needed. ``transport``: the connection plugin's name."""
+    """The verdict without asking the node; None if the node must be asked. transport: the connection plugin's name."""
     if mode == "runtime":
         return Verdict(False, "A running node: mode says so.")
     if mode == "image":
@@ -75,7 +76,7 @@ def by_controller(mode: str, transport: str, variables: t.Container[str]) -> Ver
 
 
 def by_node(seen: Seen, transport: str) -> Verdict:
-    """What the node's systemd and namespaces tell."""
+    """The verdict from the node's systemd and namespaces."""
     if not seen.has_proc:
         return Verdict(True, "An image: it has no /proc.")
     if seen.state in ANSWERS:
@@ -94,7 +95,7 @@ def by_node(seen: Seen, transport: str) -> Verdict:
 
 
 def parse(answer: str) -> Seen:
-    """Reads the answer to ASK. What a login shell has said before it is passed over."""
+    """Reads the answer to ASK. Skips what a login shell printed before it."""
     words = {line.split(" ")[0]: line.split(" ")[1:] for line in answer.splitlines()}
     namespaces = {kind: found for kind, found in words.items() if kind in KINDS and len(found) == 2}
     pairs = {kind: found for kind, found in namespaces.items() if all(found)}

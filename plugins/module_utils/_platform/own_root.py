@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A root that the running kernel does not belong to: a chroot, an image that is being built, or a pod's."""
+"""A guard for a root that the running kernel does not belong to: a chroot, an image that is being built, or a pod's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from . import kernel
 
 
 class OwnRoot:
-    """The running kernel is changed only from the root that belongs to it.
+    """Refuses to change the running kernel from a root that does not belong to it.
 
-    wish: what asks for that, for the error; remedy: what to do.
+    desired: the option that asks for the change, for the error. remedy: what to do.
     """
 
     def __init__(self, desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> None:

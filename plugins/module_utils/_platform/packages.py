@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The node's package manager, by its own command line: one interface, and a table of what each manager calls things.
+"""The node's package manager, through its command line: one interface, and a table of each manager's commands.
 
-Packages are installed and upgraded by the manager, which knows the index, and removed by dpkg or rpm, which never remove
-anything else with them. Nothing here starts before it is called: which manager there is is told by files alone.
+The manager, which knows the index, installs and upgrades packages. dpkg or rpm, which never remove anything else, removes
+them. Files alone tell which manager the node has, so that no program is started before an operation needs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAUSE = 0.5  # seconds between two looks at a lock
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")  # os-release(5)
 FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
-# A node's owner is not asked, and his daemons are not restarted: needrestart is apt's hook for that on Ubuntu.
+# The operator is not asked questions, and daemons are not restarted: needrestart is apt's hook for that on Ubuntu.
 ENVIRONMENT = (
     "LC_ALL=C",
     f"PATH={process.SEARCH_PATH}",  # dpkg refuses to work without the folders named sbin
@@ -36,7 +36,7 @@ ENVIRONMENT = (
     "NEEDRESTART_SUSPEND=1",
     "NEEDRESTART_MODE=l",
 )
-OFFLINE = ("SYSTEMD_OFFLINE=1",)  # systemctl then starts nothing and tells nobody: systemd, docs/ENVIRONMENT.md
+OFFLINE = ("SYSTEMD_OFFLINE=1",)  # systemctl then starts nothing and contacts no systemd: docs/ENVIRONMENT.md there
 LOCKED = re.compile(r"could not get lock|unable to acquire|locked by|transaction lock", re.IGNORECASE)
 OUTDATED = re.compile(
     r"\b404\b|failed to fetch|unable to fetch|hash sum mismatch|cannot download|error downloading|curl", re.IGNORECASE
@@ -45,33 +45,33 @@ ALTERED = re.compile(r"^..5\S* +c ", re.MULTILINE)  # dpkg --verify: another che
 
 
 class Refresh(t.NamedTuple):
-    """Read the package index anew. Fails where it then has no ``package`` of at least ``minimum``."""
+    """Refresh the package index. Fails if it then has no ``package`` of at least version ``minimum``."""
 
     package: str
     minimum: version.Version
 
 
 class Install(t.NamedTuple):
-    """Bring a package, and what it cannot be without."""
+    """Install a package and its dependencies."""
 
     package: str
 
 
 class Upgrade(t.NamedTuple):
-    """Bring a newer version of a package."""
+    """Upgrade a package to the newest version."""
 
     package: str
 
 
 class Downgrade(t.NamedTuple):
-    """Put an older version back. No index can be relied on to have it still, so this only says what is left to do."""
+    """Restore an older version. No index is sure to have it still, so this only says what is left to do."""
 
     package: str
     version: str
 
 
 class Remove(t.NamedTuple):
-    """Take a package away if it is there, alone; a configuration that somebody has changed stays."""
+    """Remove a package, and nothing else, if it is installed. A configuration file that was changed stays."""
 
     package: str
 
@@ -84,12 +84,12 @@ Operation = t.Union[Refresh, Install, Upgrade, Downgrade, Remove, Wait]
 
 
 class Manager(t.NamedTuple):
-    """What a package manager is called and how it is told things; the package's name follows each command.
+    """A package manager's name and commands; the package's name is appended to each command.
 
-    families: IDs in os-release that mean this manager where others are installed as well.
-    locks: files that it holds a lock on (fcntl) while it changes anything; listing_locks: also while it only looks.
-    installed: prints a word and the version. available: prints lines of which ``version`` finds the versions.
-    verify: prints the package's files that were changed; of these, remove keeps the configuration, and purge does not.
+    families: IDs in os-release that select this manager if others are installed as well.
+    locks: files that it holds a lock on (fcntl) while it changes anything; listing_locks: also while it only lists.
+    installed: prints a word and the version. available: prints lines in which ``version`` finds the versions.
+    verify: prints the package's files that were changed. remove keeps changed configuration files, purge does not.
     """
 
     name: str
@@ -118,7 +118,7 @@ APT = Manager(
     name="apt",
     programs=("apt-get", "dpkg"),
     families=frozenset({"debian", "ubuntu"}),
-    # dpkg's, and apt's own two, of which apt's option DPkg::Lock::Timeout knows nothing.
+    # dpkg's locks, and apt's own two, which apt's option DPkg::Lock::Timeout does not cover.
     locks=(
         *("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"),
         *("/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"),
@@ -142,7 +142,7 @@ _RPM_REMOVE = ("rpm", "--erase")
 _RPM_REHEARSE = ("rpm", "--erase", "--test")
 _LISTED = re.compile(r"^[^\s.]+\.\S+\s+(\d\S*)", re.MULTILINE)  # nftables.x86_64  1:1.0.9-2.azl3  repository
 
-# tdnf waits for its lock without end: it is not started before the lock is free.
+# tdnf waits for its lock forever, so it is not started before the lock is free.
 _TDNF_LOCK = "/run/.tdnf-instance-lockfile"
 TDNF = Manager(
     name="tdnf",
@@ -161,7 +161,7 @@ TDNF = Manager(
     rehearse=_RPM_REHEARSE,
 )
 
-# dnf would wait for its locks without end, too; with exit_on_lock it says that they are held.
+# dnf would wait for its locks forever, too; with exit_on_lock it fails and says that they are held.
 _DNF = ("dnf", "--quiet", "--assumeyes", "--setopt=exit_on_lock=True", "--setopt=install_weak_deps=False")
 DNF = Manager(
     name="dnf",
@@ -182,10 +182,10 @@ MANAGERS = (APT, TDNF, DNF)
 
 
 def manager_of(release: t.Mapping[str, str]) -> Manager | None:
-    """The manager of the node: its distribution's own, else the first whose programs are there. Starts nothing."""
+    """The node's manager: its distribution's own, else the first whose programs are installed. Starts no program."""
     ids = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
     if release.get("VARIANT_ID") == "azurecontainerlinux" or "flatcar" in ids:
-        return None  # an image whose /usr is read-only; its ID is azurelinux all the same
+        return None  # /usr is read-only, although the ID is azurelinux
     usable = [manager for manager in MANAGERS if all(process.find(program) for program in manager.programs)]
     return next((manager for manager in usable if manager.families & ids), usable[0] if usable else None)
 
@@ -200,9 +200,9 @@ def os_release() -> dict[str, str]:
 
 
 class Packages:
-    """The edge. ``patience`` is how long, in seconds, each command waits for a lock that somebody else holds.
+    """The backend. patience: how long, in seconds, each command waits for a lock that another program holds.
 
-    is_offline: systemd does not manage this root, and packages' scripts must not reach the one of an image's builder.
+    is_offline: systemd does not manage this root, and packages' scripts must not reach the systemd of an image's builder.
     """
 
     OPERATIONS = t.get_args(Operation)
@@ -232,13 +232,13 @@ class Packages:
         return self._known
 
     def installed(self, package: str) -> str:
-        """The package's version with epoch and revision; empty where it is not installed. Waits for nobody."""
+        """The package's version with epoch and revision; empty if it is not installed. Does not wait for locks."""
         done = self._run(self._line(self._manager.installed, package), None)
         status, _blank, found = done.stdout.strip().partition(" ")
         return found if done.rc == 0 and status not in ("not-installed", "config-files") else ""
 
     def candidate(self, package: str) -> str:
-        """The newest version that the index on the node has; empty where it has none. The index is not refreshed."""
+        """The newest version in the index on the node; empty if it has none. Does not refresh the index."""
         done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
         found = [
             (number, text)
@@ -248,18 +248,18 @@ class Packages:
         return max(found)[1] if found else ""
 
     def obstacle(self, package: str) -> str:
-        """Why the package could not be removed alone, in the manager's words; empty where it could."""
+        """Why the package could not be removed alone, in the manager's words; empty if it could."""
         done = self._start(self._manager.rehearse, package, locks=self._manager.locks)
         return "" if done.rc == 0 else _complaint(done)
 
     def perform(self, operation: Operation) -> None:
-        """Does one operation. Raises Failure with what the manager answered."""
+        """Performs one operation. Raises Failure with the manager's answer."""
         if isinstance(operation, Refresh):
             self._refresh(operation)
         elif isinstance(operation, Wait):
             _wait_for(self._manager.locks, self._deadline())
         elif isinstance(operation, Downgrade):
-            raise Failure(f"{operation.package} {operation.version} is not put back: the newer version stays")
+            raise Failure(f"{operation.package} {operation.version} is not restored: the newer version stays")
         elif isinstance(operation, Remove):
             self._remove(operation.package)
         else:
@@ -268,7 +268,7 @@ class Packages:
             )
 
     def _refresh(self, operation: Refresh) -> None:
-        """A source that does not answer matters only where no other has the package."""
+        """Refreshes the index. A source that does not answer matters only if no other source has the package."""
         done = self._start(self._manager.refresh)
         self._is_fresh = True
         available = self.candidate(operation.package)
@@ -298,7 +298,7 @@ class Packages:
     def _start(
         self, command: tuple[str, ...], *package: str, locks: tuple[str, ...] | None = None
     ) -> process.Completed:
-        """Runs a command when nobody holds a lock, again when somebody was faster."""
+        """Runs a command when its locks are free, and again if another program took one of them first."""
         deadline = self._deadline()
         while True:
             _wait_for(self._manager.locks if locks is None else locks, deadline)
@@ -320,7 +320,7 @@ class Packages:
 
 
 def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
-    """Returns when nobody holds any of the locks. Raises Failure that names the first one held, and its holder."""
+    """Returns when all locks are free. Raises Failure with the first lock that is held, and its holder."""
     for path in locks:
         while holder := _holder(path):
             if time.monotonic() > deadline:
@@ -329,11 +329,11 @@ def _wait_for(locks: t.Iterable[str], deadline: float) -> None:
 
 
 def _holder(path: str) -> str:
-    """Who holds an fcntl lock on the file; empty where nobody does. Looks without locking."""
+    """The holder of an fcntl lock on the file; empty if there is none. Does not take the lock."""
     try:
         with files.regular(path) as file:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError:  # no such file: nobody can hold it
+    except OSError:  # no such file, so no holder
         return ""
     kind, _whence, _start, _length, pid = FLOCK.unpack(answer)
     if kind == fcntl.F_UNLCK:
@@ -349,7 +349,7 @@ def _expect_success(command: tuple[str, ...], done: process.Completed) -> None:
 
 
 def _complaint(done: process.Completed) -> str:
-    """What the program said went wrong, on one line."""
+    """The program's error message, on one line."""
     lines = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines()]
     telling = [line for line in lines if line and not re.match(r"W:|warning", line, re.IGNORECASE)]
     return "; ".join(telling[:8]) or f"exit status {done.rc}"

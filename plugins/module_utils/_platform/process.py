@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""How programs are started, by the runner that edges are handed by a module or by the boot program.
+"""How programs are started: the runner that a module or the boot program gives to its backends.
 
-No program outlives its deadline, and none outlives its run without the run's lock. If the run is killed, its program is killed
-with it; one that is to complete its work, as a package manager, goes on until an alarm of its own. While a run holds the lock,
-each program that it starts holds the lock too, so that the kernel keeps the lock until the last of them has ended. What such a
-program has started itself carries the mark of the run, by which the next run that wants the lock knows and kills it.
+No program outlives its deadline. If the run is killed, its program is killed with it. A program that must complete its work,
+such as a package manager, goes on, but ends at the latest by its own alarm. While a run holds the lock, each program that it
+starts holds the lock too, so that the kernel keeps the lock until the last of them has ended. Processes that such a program
+has started itself carry the run's mark in their environment; the next run that wants the lock finds and kills them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEADLINE = 120.0  # seconds; nft lists 10,000 rules in one, systemd gives a service 90 to stop
 GRACE = 5.0  # seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up
 ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-MARK = "KUBENODE_RUN"  # in the environment of a program that shall not outlive its run
+MARK = "KUBENODE_RUN"  # in the environment of a program that must not outlive its run
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
@@ -44,17 +44,17 @@ class Completed(t.NamedTuple):
 
 Runner = t.Callable[[t.Sequence[str], t.Optional[str]], Completed]
 
-_shared: set[int] = set()  # descriptors that programs hold too
+_shared: set[int] = set()  # descriptors that programs inherit
 
 
 def find(program: str) -> str | None:
-    """The program's path, or None where the node does not have it. Starts nothing."""
+    """The program's path; None if the node does not have it. Starts nothing."""
     return shutil.which(program, path=SEARCH_PATH)
 
 
 @contextlib.contextmanager
 def sharing(descriptor: int) -> t.Iterator[None]:
-    """Each program that is started in the block holds the descriptor, and with it the lock on its file, until it ends."""
+    """Each program that is started in the block holds the descriptor, and so the lock on its file, until the program ends."""
     _shared.add(descriptor)
     try:
         yield
@@ -69,19 +69,19 @@ def run(
     seconds: float | None = None,
     completes: bool = False,
 ) -> Completed:
-    """The runner. The C locale keeps messages recognisable. Bytes that are no UTF-8 come as surrogates.
+    """The runner. The C locale keeps messages recognisable. Bytes that are not UTF-8 become surrogates.
 
-    environment: what the program gets besides, where to find programs alone if it is None.
-    seconds: after which the program is killed with all that it started; None for DEADLINE.
-    completes: whether the program is to complete its work when the run ends before it.
-    Raises Failure where the program can not be started, and Uncertain where it has not ended in time.
+    environment: the program's variables, besides the locale; None for PATH alone.
+    seconds: deadline after which the program is killed with all that it started; None for DEADLINE.
+    completes: whether the program completes its work if the run ends first.
+    Raises Failure if the program cannot be started, and Uncertain if it has not ended in time.
     """
-    # Files, as a daemon that the program leaves behind would hold a pipe open.
+    # Files instead of pipes: a daemon that the program leaves behind would hold a pipe open.
     with _in_memory(stdin or "") as given, _in_memory() as out, _in_memory() as error:
         seconds = DEADLINE if seconds is None else seconds
         bounds, program = _bounds(seconds, completes), None
         variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
-        # A signal to end the run waits until the program is known, and so can be ended with it.
+        # Signals that end the run are blocked until the program's pid is known, so that it can be ended with the run.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         try:
             try:
@@ -94,7 +94,7 @@ def run(
                 _kill(program)
             raise
         if not has_ended:
-            fate = "was killed" if _kill(program) else "can not be killed, as the kernel does not let go of it"
+            fate = "was killed" if _kill(program) else "cannot be killed, as it is stuck in the kernel"
             raise Uncertain(
                 f"{_shown(argv)} (process {program.pid}) did not end within {seconds:g} s and {fate}. Start it by hand to see"
                 " what it waits for, then run again"
@@ -103,7 +103,7 @@ def run(
 
 
 def mark(pid: int) -> str:
-    """Tells a process from one that has its number later, or in another namespace; empty where there is no such process."""
+    """A text that identifies a process, even if its pid is reused or exists in another namespace; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             started = file.read().rpartition(")")[2].split()[19]  # proc_pid_stat(5): 22
@@ -118,7 +118,7 @@ def _start(
     environment: t.Mapping[str, str],
     bounds: t.Callable[[], None],
 ) -> subprocess.Popen[bytes]:
-    """In a session of its own: so it can be killed with its children, and a terminal's signals reach the run alone."""
+    """Starts a program in its own session. So it can be killed with its children, and only the run gets a terminal's signals."""
     given, out, error = files
     try:
         # pylint: disable-next=ansible-bad-function,subprocess-popen-preexec-fn
@@ -134,18 +134,18 @@ def _start(
         )
     except OSError as problem:  # no such program, one for another machine, one without its interpreter
         raise Failure(
-            f"{argv[0]} can not be started: {problem.strerror}. Install the package that it belongs to again"
+            f"{argv[0]} cannot be started: {problem.strerror}. Reinstall the package that it belongs to"
         ) from problem
 
 
 def _bounds(seconds: float, completes: bool) -> t.Callable[[], None]:
-    """What has the kernel end a program whose run was killed: with the run, or at the latest after its deadline.
+    """Makes the kernel end a program whose run was killed: together with the run, or at the latest after the deadline.
 
-    Code between fork and exec costs 2 ms, as Python does not share its memory with the child then. But only the child itself
-    can ask for either, and a program in between, as timeout(1), may be killed alone, and costs about the same.
+    Running Python code between fork and exec costs 2 ms, because the child then needs a copy of Python's memory. But only the
+    child itself can request this. A wrapper such as timeout(1) may be killed alone, and costs about the same.
     """
     run, control = os.getpid(), _prctl()
-    latest = math.ceil(seconds + 3 * GRACE)  # a run that lives ends it before
+    latest = math.ceil(seconds + 3 * GRACE)  # a run that is alive ends it earlier
 
     def bound() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
@@ -153,14 +153,14 @@ def _bounds(seconds: float, completes: bool) -> t.Callable[[], None]:
         signal.alarm(latest)  # alarm(2): exec keeps it, fork does not
         if control and not completes:
             control(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != run:  # the run was killed before that
+            if os.getppid() != run:  # the run was killed before prctl
                 os._exit(1)
 
     return bound
 
 
 def _prctl() -> t.Callable[..., int] | None:
-    """prctl(2); None where Python was built without libffi."""
+    """prctl(2); None if Python was built without libffi."""
     try:
         import ctypes
     except ImportError:
@@ -169,7 +169,7 @@ def _prctl() -> t.Callable[..., int] | None:
 
 
 def _has_ended(program: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Waits for it. Popen.wait() with a limit looks again and again, at last each 50 ms."""
+    """Waits for the program, without polling: Popen.wait() with a limit polls, in the end every 50 ms."""
     try:
         descriptor = os.pidfd_open(program.pid)
     except (AttributeError, OSError):  # Linux before 5.3, or a container that forbids it
@@ -185,7 +185,7 @@ def _has_ended(program: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _kill(program: subprocess.Popen[bytes]) -> bool:
-    """Ends it, with its children that have stayed in its session. False where it is still there."""
+    """Ends the program, and its children in the same session. False if the program has not ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, number)
@@ -201,7 +201,7 @@ def _shown(argv: t.Sequence[str]) -> str:
 def _in_memory(text: str = "") -> t.BinaryIO:
     file = os.fdopen(os.memfd_create("kubenode"), "w+b")
     file.write(text.encode("utf-8", "surrogateescape"))
-    file.seek(0)  # and with it, what was written is flushed
+    file.seek(0)  # also flushes what was written
     return file
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Processes of this node, told apart although the kernel gives their numbers again."""
+"""Processes of this node, identified although the kernel reuses pids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find(pid: int) -> Process:
 
 
 def tell(process: Process, number: int) -> bool:
-    """Sends a signal; False where the process has ended."""
+    """Sends a signal; False if the process has ended."""
     if find(process[0]) != process:
         return False
     try:
@@ -34,7 +34,7 @@ def tell(process: Process, number: int) -> bool:
 
 
 def network_namespace(pid: str = "self") -> tuple[int, int]:
-    """Device and inode of a process's network namespace; (0, 0) where we may not know."""
+    """Device and inode of a process's network namespace; (0, 0) if it may not be read."""
     try:
         return _network_namespace(pid)
     except OSError:
@@ -42,7 +42,7 @@ def network_namespace(pid: str = "self") -> tuple[int, int]:
 
 
 def may_share_network(pid: str) -> bool:
-    """Whether a process may be in our network namespace: one that has ended is in none."""
+    """Whether a process may be in our network namespace. False if it has ended; True if that may not be read."""
     try:
         return _network_namespace(pid) == network_namespace()
     except PermissionError:
@@ -57,9 +57,9 @@ def _network_namespace(pid: str) -> tuple[int, int]:
 
 
 def ssh_peer() -> str:
-    """The address from which the ssh connection comes that we run in, or "the node itself".
+    """The client's address of the ssh connection in which we run, or "the node itself".
 
-    sudo takes SSH_CONNECTION from those it starts, so that our ancestors are asked.
+    sudo removes SSH_CONNECTION from the environment, so the environments of our ancestors are read.
     """
     pid = os.getpid()
     while pid > 1:
@@ -72,7 +72,7 @@ def ssh_peer() -> str:
 
 
 def _fields(pid: int) -> list[str]:
-    """proc_pid_stat(5) from the third on; a name may have blanks and parentheses. Empty ones where there is no process."""
+    """The fields of proc_pid_stat(5) from the third on; empty strings if there is no process. A name may contain ``) ``."""
     return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split() or [""] * 50
 
 

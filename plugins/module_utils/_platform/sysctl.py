@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Settings of the running kernel under /proc/sys, and the files that the next boot sets them from. No process started."""
+"""Settings of the running kernel under /proc/sys, and the files that set them at the next boot. Starts no process."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
 
 
 class Write(t.NamedTuple):
-    """Put a number into a setting, ``key`` being its path below /proc/sys."""
+    """Write a number to a setting; ``key`` is its path below /proc/sys."""
 
     key: str
     value: int
 
 
 class Restore(t.NamedTuple):
-    """Put ``value`` back where the setting still has ``written``."""
+    """Write ``value`` if the setting still has the value ``written``."""
 
     key: str
     value: int
@@ -38,22 +38,22 @@ Operation = t.Union[Write, Restore]
 
 
 class Sysctl:
-    """The edge to the running kernel, in the network namespace of this process."""
+    """The backend for the running kernel, in the network namespace of this process."""
 
     OPERATIONS = t.get_args(Operation)
 
     def links(self) -> dict[str, int]:
-        """Index by name. Asked of the kernel, as /sys may be mounted from another network namespace."""
+        """Link indexes by name, from the kernel: /sys may be mounted from another network namespace."""
         return {name: index for index, name in socket.if_nameindex()}
 
     def read(self, key: str) -> int | None:
-        """The number in a setting; None where there is no such setting."""
+        """The number in a setting; None if there is no such setting."""
         return kernel.setting(key)
 
     def has_applied(self, path: str, ifindex: int) -> bool:
-        """Whether the boot, or udev when the link came, has read the file at ``path`` as it is; 0 is for no link.
+        """Whether the boot, or udev when the link appeared, has read the current content of the file at ``path``.
 
-        By the time at which the inode was changed, which a copy that keeps the file's own time can not set.
+        ifindex: the link's index, 0 for none. The inode's change time decides, which cp --preserve cannot set.
         """
         try:
             changed = os.stat(path).st_ctime
@@ -62,9 +62,9 @@ class Sysctl:
         return changed < max(kernel.booted_at(), kernel.set_up_at(ifindex) or 0)
 
     def perform(self, operation: Operation) -> None:
-        """Writes once. A setting that is gone went with its link, and there is nothing to set.
+        """Writes once. If the setting is gone, its link is gone, and nothing is written.
 
-        Raises Failure with what the kernel answered, and Left where what shall be restored has another value by now.
+        Raises Failure with the kernel's answer, and ForeignChange if a setting to be restored has another value by now.
         """
         if isinstance(operation, Restore):
             found = self.read(operation.key)
@@ -87,7 +87,7 @@ class Sysctl:
             os.close(descriptor)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What is not as the operation should have left it; see rollback_program.Backend."""
+        """What differs from what the operation should have left; see rollback_program.Backend."""
         found = self.read(operation.key)
         if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
             return []
@@ -95,9 +95,9 @@ class Sysctl:
 
 
 def configuration(warn: t.Callable[[str], None]) -> dict[str, str]:
-    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. One that can not be read has no say.
+    """All files that systemd-sysctl or ``sysctl --system`` may read: texts by path. A file that cannot be read is left out.
 
-    warn: takes a sentence on what is no file, and at which these programs may wait.
+    warn: called with a sentence for each path that is not a regular file, so that these programs may block on it.
     """
     paths = [path for folder in FOLDERS for path in sorted(Path(folder).glob("[!.]*.conf"))]
     return {str(path): text for path in (*paths, Path(LAST_OF_PROCPS)) for text in _text(path, warn)}
@@ -110,7 +110,7 @@ def _text(path: Path, warn: t.Callable[[str], None]) -> t.Iterator[str]:
         if not path.is_dir():
             warn(
                 f"{path} was not read: {found.strerror}. systemd-sysctl, which sets the permanent plane at the next boot, may"
-                " wait for it without end, or fail. Remove it."
+                " wait for it forever, or fail. Remove it."
             )
     except OSError:
         return

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the files of sysctl.d(5) leave in the kernel, by the rules of the two tools that read them.
+"""What the files of sysctl.d(5) set in the kernel, by the rules of the two tools that read them.
 
-systemd-sysctl works at boot and, by udev's rule for new links, when a link appears. ``sysctl --system`` of procps is
-what people and other playbooks run by hand. Compared with both, on random files, by tests/integration/_platform/test_sysctl.py.
+systemd-sysctl runs at boot and, by udev's rule for new links, when a link appears. ``sysctl --system`` of procps is run by
+operators and other playbooks. tests/integration/_platform/test_sysctl.py compares this module with both, on random files.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import typing as t
 
 from .._core import glob
 
-# Where both look, the first before the second where two have a file of the same name (sysctl.d(5)).
+# The folders of both tools. If several have a file of the same name, the first one counts (sysctl.d(5)).
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
-# Read by ``sysctl --system`` after all others; by systemd-sysctl only where a distribution links to it.
+# Read by ``sysctl --system`` after all others; by systemd-sysctl only if a distribution links to it.
 LAST_OF_PROCPS = "/etc/sysctl.conf"
 
 
 class Assignment(t.NamedTuple):
-    """A line that says something on ``key``, which is a path below /proc/sys. ``value`` None: no glob shall set it."""
+    """A line about ``key``, a path below /proc/sys. ``value`` is None in a line that exempts the key from globs."""
 
     path: str
     line: int
@@ -36,7 +36,7 @@ class Assignment(t.NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """What the kernel makes of the value: it reads one number and does not mind what follows after a blank."""
+        """The number that the kernel reads from the value; it ignores what follows after a blank."""
         found = re.match(r"-?(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|[1-9][0-9]*)(?=[ \t]|$)", self.value or "")
         return int(found.group(), 16 if found.group(1) else 8 if found.group(2) else 10) if found else None
 
@@ -47,36 +47,36 @@ class Assignment(t.NamedTuple):
 
 
 class Configuration:
-    """What one tool has read: ``assignments`` in the order in which it holds them."""
+    """What one tool has read: ``assignments``, in the order in which the tool keeps them."""
 
     def __init__(self, assignments: t.Iterable[Assignment]) -> None:
         self.assignments = tuple(assignments)
         self._globs = [one for one in self.assignments if one.is_glob and one.value is not None]
         self._explicit: dict[str, list[Assignment]] = {}
         for one in self.assignments:
-            if not one.is_glob:  # a link may be called x*, but no line can say so
+            if not one.is_glob:  # a link may be called x*, but no line can name it
                 self._explicit.setdefault(one.key, []).append(one)
 
     def winner(self, key: str) -> Assignment | None:
-        """The line that decides on ``key``: an explicit one before any glob, the last of its kind; None where none does.
+        """The line that decides ``key``: the last explicit line, else the last glob; None if there is neither.
 
-        What the kernel refuses leaves what was written before it.
+        A line whose value the kernel refuses counts only if there is no other: the value written before it stays.
         """
         lines = self._explicit.get(key) or [one for one in self._globs if one.covers(key)]
         taken = [one for one in lines if one.number is not None] or lines
         return taken[-1] if taken else None
 
     def value(self, key: str) -> int | None:
-        """What the tool leaves in ``key``; None where it leaves it as it is."""
+        """The value that the tool gives to ``key``; None if it does not set it."""
         winner = self.winner(key)
         return winner.number if winner else None
 
 
 def by_systemd(files: t.Mapping[str, str]) -> Configuration:
-    """systemd-sysctl on ``files``, texts by path.
+    """How systemd-sysctl reads ``files``, texts by path.
 
-    It holds one line for each key (src/sysctl/sysctl.c, parse_file): a later one replaces it and goes to the end, except
-    that one of the same value changes nothing, its place among globs included.
+    It keeps one line for each key (src/sysctl/sysctl.c, parse_file). A later line with another value replaces the earlier one
+    and goes to the end. A later line with the same value is ignored, so that the earlier one keeps its place among globs.
     """
     options: dict[str, Assignment] = {}
     for one in _parse(files, in_order(files)):
@@ -87,15 +87,15 @@ def by_systemd(files: t.Mapping[str, str]) -> Configuration:
 
 
 def by_procps(files: t.Mapping[str, str]) -> Configuration:
-    """``sysctl --system`` of procps 4 on ``files``, texts by path: it holds all lines, and works from first to last."""
+    """How ``sysctl --system`` of procps 4 reads ``files``, texts by path. It keeps all lines, and applies them in order."""
     paths = [*in_order(files), *(path for path in files if path == LAST_OF_PROCPS)]
     return Configuration(_parse(files, paths))
 
 
 def in_order(files: t.Iterable[str], folders: t.Sequence[str] = FOLDERS) -> list[str]:
-    """By name, whatever the folder; a name that stands in several folders counts in the first of them.
+    """Sorts paths by file name. If several folders have a file of the same name, only that in the first folder is kept.
 
-    So all of systemd's programs read their drop-in files.
+    All of systemd's programs read their drop-in files in this order.
     """
     chosen: dict[str, str] = {}
     for folder in folders:
@@ -110,7 +110,7 @@ def _base(path: str) -> str:
 
 
 def read_instead(path: str, files: t.Iterable[str]) -> str:
-    """Of the files of the same name as ``path``, the one that counts; ``path`` itself where it does."""
+    """The file that counts among those with the same name as ``path``; it may be ``path`` itself."""
     name = _base(path)
     return next((one for one in in_order({*files, path}, FOLDERS) if _base(one) == name), path)
 
@@ -125,7 +125,7 @@ def _parse(files: t.Mapping[str, str], paths: t.Iterable[str]) -> t.Iterator[Ass
 
 
 def _normal(key: str) -> str:
-    """The key as a path: where the first separator is a dot, dots and slashes have changed places (sysctl.d(5))."""
+    """The key as a path. If its first separator is a dot, dots and slashes are swapped (sysctl.d(5))."""
     key = (key[1:] if key.startswith("-") else key).strip(" \t\r")
     separator = re.search("[./]", key)
     if separator and separator.group() == ".":

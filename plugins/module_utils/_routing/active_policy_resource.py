@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which set of rules and routes is in force now: what the listener restores until the next boot."""
+"""The record of the active policy: the rules and routes that the listener restores until the next boot."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ class Observed(t.NamedTuple):
 
 
 def record(protocol: int) -> str:
-    """In /run, which a boot empties: what the next boot loads is in force then."""
+    """The record's path. It is in /run, which a boot empties: after a boot, the policy in the permanent file is active."""
     return f"/run/kubenode/policy-routes-{protocol}.json"
 
 
 class ActivePolicyRecord:
-    """Holds the record at ``desired``, the text of a policy, for a listener to read.
+    """Keeps ``desired``, the text of a policy, in the record for the listener to read.
 
-    stays: whether there is a listener after the run. One that goes reads on until it has gone: a checkpoint may lie between,
-        and without a record it would load what a boot loads.
-    has_listener: whether there is one now.
-    plane: PERMANENT for what takes the record away with the listener. Without one, that is the immediate plane's to do.
+    stays: True if the listener remains after the run. A listener that the run removes still reads the record until it stops. A
+        checkpoint may delay that, and without a record the listener would load what a boot loads.
+    has_listener: tells whether the listener is installed now.
+    plane: PERMANENT for the resource that removes the record together with the listener. If there is no listener, the resource
+        of the immediate plane removes the record.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class ActivePolicyRecord:
         return Observed(self._has_listener(), (self._current if self._stays else self._gone).observe())
 
     def plan(self, observed: Observed) -> Plan:
-        """Without a text for the diff: what comes and goes is in that of the rules and routes."""
+        """The plan has no text for the diff: the diff of the rules and routes shows the change already."""
         goes_with_listener = self.plane is Plane.PERMANENT
         if goes_with_listener and not observed.has_listener:
             return Plan()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which addresses are neighbours, and on which link, as a gateway must be; and which are the node's own, as a source must be."""
+"""Tells whether a gateway is a neighbour, and on which link, and whether a source is an address of this node."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LOOPBACK = bytes(15) + b"\1"  # ::1
 
 
 class Gateways:
-    """What ``routes`` say. Nothing is made of these before it is asked for."""
+    """Looks up gateways and sources in ``routes``. Each index is built on first use."""
 
     def __init__(self, routes: t.Iterable[Route]) -> None:
         self._given = routes
         self._tables: dict[tuple[int, int], t.Mapping[Prefix, list[Route]]] = {}
-        self.links = functools.lru_cache(maxsize=None)(self._links)  # pods share their gateways
+        self.links = functools.lru_cache(maxsize=None)(self._links)  # many pods share a gateway
 
     @functools.cached_property
     def _routes(self) -> tuple[Route, ...]:
@@ -47,41 +47,42 @@ class Gateways:
         return sorted({prefix[1] for _family, prefix in self._connected}, reverse=True)
 
     def lack(self, route: Route, hop: Hop) -> str:
-        """What a next hop's gateway would have to be, as the end of "must be ..."; empty where it is that.
+        """What a next hop's gateway must be, as the end of "must be ..."; empty if the gateway is valid.
 
-        Says so only where the kernel is sure to refuse it (net/ipv4/fib_semantics.c, fib_check_nh_v4_gw; net/ipv6/route.c,
-        ip6_validate_gw).
+        Reports a gateway only if the kernel is certain to refuse it (net/ipv4/fib_semantics.c, fib_check_nh_v4_gw;
+        net/ipv6/route.c, ip6_validate_gw).
         """
         if not hop.via:
             return ""
-        own = "an address of another node; it is one of this node's own"
+        own = "an address of another node; it is an address of this node"
         if route.family == IPV6:
             if self._is_address(hop.via, hop.dev if fields.is_link_local(hop.via) else ""):
                 return own
             if hop.onlink and self._is_elsewhere(hop):
-                return f"no neighbour on another link than {hop.dev} by the table main"
+                return f"a neighbour on {hop.dev}; table main reaches it over another link"
         elif hop.onlink:
             kind = self._kind(LOCAL_TABLE, hop.via)
             if kind == LOCAL:
                 return own
             if kind == BROADCAST or hop.via == LIMITED_BROADCAST or hop.via[0] & 0xF0 == 0xE0:
-                return "an address of one node, not broadcast and not multicast"
+                return "a unicast address; it is a broadcast or multicast address"
         elif self._is_broadcast(route.table, hop):
-            return f"an address of one node; it is a broadcast address of {hop.dev}"
+            return f"a unicast address; it is a broadcast address of {hop.dev}"
         if hop.onlink or self.include(route.family, hop):
             return ""
-        return f"a neighbour on {hop.dev} by another route, or onlink be true"
+        return f"a neighbour on {hop.dev} by a connected route, or onlink must be true"
 
     def include(self, family: int, hop: Hop) -> bool:
-        """Whether a hop's gateway is on its link. Link-local addresses are on every one."""
+        """True if a hop's gateway is a neighbour on its link. Link-local addresses are neighbours on every link."""
         if family == IPV6 and fields.is_link_local(hop.via):
             return True
         return any(hop.dev in _links([route]) for route in self._leading_to(family, hop.via))
 
     def lack_of_source(self, route: Route) -> str:
-        """What a route's preferred source would have to be; empty where it is that.
+        """What a route's preferred source must be, as the end of "must be ..."; empty if the source is valid.
 
-        net/ipv4/fib_semantics.c, fib_valid_prefsrc; net/ipv6/route.c, ip6_route_info_create, by ipv6_chk_addr.
+        The checks are the kernel's: net/ipv4/fib_semantics.c, fib_valid_prefsrc; net/ipv6/route.c, ip6_route_info_create, by
+        ipv6_chk_addr.
         """
         if not route.src or not route.hops or (route.type == LOCAL and route.dst == (route.src, len(route.src) * 8)):
             return ""
@@ -95,7 +96,7 @@ class Gateways:
         return f"an address of this node{' on ' + ' and on '.join(devs) if is_narrow else ''}"
 
     def _is_broadcast(self, table: int, hop: Hop) -> bool:
-        """Whether the kernel finds a broadcast address where it looks first: in the route's own table, and then in local."""
+        """True if a gateway is a broadcast address to the kernel, which looks in the route's own table and then in local."""
         for asked in (table, LOCAL_TABLE):
             if asked != rt_names.MAIN:
                 found = self._best(asked, hop.via, hop.dev)
@@ -104,17 +105,17 @@ class Gateways:
         return False
 
     def _is_elsewhere(self, hop: Hop) -> bool:
-        """Whether main leads to an IPv6 gateway, but not by this link (net/ipv6/route.c, ip6_route_check_nh_onlink)."""
+        """True if main reaches an IPv6 gateway, but not over the hop's link (net/ipv6/route.c, ip6_route_check_nh_onlink)."""
         found = self._longest(IPV6, rt_names.MAIN, hop.via, lambda route: route.type in (UNICAST, LOCAL))
         return bool(found) and found[0].dst != fields.ANY and not any(hop.dev in route.links for route in found)
 
     def _kind(self, table: int, address: bytes) -> int | None:
-        """Of the route that an IPv4 address takes in a table."""
+        """The type of the route that an IPv4 address takes in a table; None if there is no route."""
         found = self._best(table, address)
         return found.type if found else None
 
     def _best(self, table: int, address: bytes, dev: str = "") -> Route | None:
-        """The IPv4 route that an address takes. dev: where it must lead."""
+        """The IPv4 route that an address takes in a table. dev: only routes over this link count."""
 
         def leads(route: Route) -> bool:
             return not dev or (route.scope >= LINK and dev in route.links)
@@ -122,10 +123,10 @@ class Gateways:
         return min(self._longest(IPV4, table, address, leads), key=lambda route: route.metric, default=None)
 
     def _longest(self, family: int, table: int, address: bytes, fits: t.Callable[[Route], bool]) -> t.Sequence[Route]:
-        """Those of a table with the longest prefix that holds an address."""
-        there = self._in_table(family, table)
+        """The routes of a table that ``fits`` accepts, with the longest prefix that contains an address."""
+        by_prefix = self._in_table(family, table)
         for length in range(fields.BITS[family], -1, -1):
-            found = [route for route in there.get(fields.network(address, length), ()) if fits(route)]
+            found = [route for route in by_prefix.get(fields.network(address, length), ()) if fits(route)]
             if found:
                 return found
         return ()
@@ -140,9 +141,9 @@ class Gateways:
         return self._tables[family, table]
 
     def _is_address(self, address: bytes, dev: str) -> bool:
-        """Whether an IPv6 address is the node's, and on ``dev``, where that is given.
+        """True if an IPv6 address is an address of this node, on ``dev`` if that is given.
 
-        The kernel keeps a route to each in the table local, or in that of a VRF.
+        For each address, the kernel keeps a route in table local or in the table of a VRF.
         """
         return any(not dev or dev in links for links in self._addresses.get(address, ()))
 
@@ -155,11 +156,11 @@ class Gateways:
         return found
 
     def _links(self, family: int, table: int, gateway: bytes) -> list[str]:
-        """On which link a route of ``table`` finds its gateway: none where nobody says, several where it can not be told.
+        """The links on which a route of ``table`` finds its gateway: none if no route covers it, several if it is ambiguous.
 
-        The kernel asks the route's own table first and then all, by the node's rules (net/ipv4/fib_semantics.c,
-        fib_check_nh_v4_gw; net/ipv6/route.c, ip6_route_check_nh); these lead to main. The longest prefix wins, and among
-        equals the lowest metric.
+        The kernel searches the route's own table first, and then follows the node's rules (net/ipv4/fib_semantics.c,
+        fib_check_nh_v4_gw; net/ipv6/route.c, ip6_route_check_nh), for which table main is searched here. The longest prefix
+        wins, and among equal prefixes the lowest metric.
         """
         for asked in (table, rt_names.MAIN):
             found = [route for route in self._leading_to(family, gateway) if route.table == asked]
@@ -175,7 +176,7 @@ class Gateways:
 
 
 def resolved(desired: Policy, neighbours: Gateways) -> Policy:
-    """The wish with the links that it leaves to the node. Raises Invalid where the node has none, or several."""
+    """The desired policy, with a link for each next hop that names none. Raises Invalid if a gateway has no link, or several."""
     if not any(route.is_bare for route in desired.routes or ()):
         return desired
     routes = (_over_links(desired, route, neighbours) if route.is_bare else route for route in desired.routes or ())
@@ -186,8 +187,10 @@ def _over_links(desired: Policy, route: Route, neighbours: Gateways) -> Route:
     found = {hop: neighbours.links(route.family, route.table, hop.via) for hop in route.hops if not hop.dev}
     for hop, links in found.items():
         if len(links) != 1:
-            said = f"routes say that it is one on {' and on '.join(links)}" if links else "no route says that it is one"
-            allowed = f"a neighbour on one link, by a route of its own table or of main, or come with dev; {said}"
+            said = f"it is a neighbour on {' and on '.join(links)}" if links else "no connected route covers it"
+            allowed = (
+                f"a neighbour on one link, by a connected route of its own table or of main, or given with dev; {said}"
+            )
             raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), allowed)
     hops = (hop if hop.dev else hop._replace(dev=found[hop][0]) for hop in route.hops)
     return route._replace(hops=tuple(sorted(hops)))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Rules and routes in the running kernel that carry our protocol."""
+"""The rules and routes of one protocol in the running kernel."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .rule import GOTO, Rule
 from .rule_order import Order, Place
 
 PLACE = operator.itemgetter(0, 1)  # of a rule: family and priority
-MOST_PAIRS = 200_000  # of rules that are compared for overlaps; a tenth of a second
+MOST_PAIRS = 200_000  # of rules to compare for overlaps; this many take a tenth of a second
 
 
 class Observed(t.NamedTuple):
-    """rules, routes: what the kernel holds, in its order; empty for a list that is not managed. links: their names."""
+    """rules, routes: those of the kernel, in its order; empty for a list that is not managed. links: the names of the links."""
 
     rules: t.Sequence[Owned]
     routes: t.Sequence[Owned]
@@ -38,9 +38,10 @@ class Observed(t.NamedTuple):
 class Changes(t.NamedTuple):
     """What a plan does to one of the two lists.
 
-    added, removed: a rule that moves is in both, as it is added at its new place and removed from the former.
-    kept: how many of ours stay. satisfied: desired objects that another protocol's equal object fulfils, with its protocols.
-    orders: what becomes of rules, place by place.
+    added, removed: a rule that moves is in both, because it is added at its new place and removed from the old one.
+    kept: how many objects of the policy's protocol stay.
+    satisfied: desired objects that an equal foreign object satisfies, each with the protocols of the foreign ones.
+    orders: the orders of the rules that change, one for each place.
     """
 
     added: t.Sequence[t.Any] = ()
@@ -50,7 +51,7 @@ class Changes(t.NamedTuple):
     orders: tuple[Order, ...] = ()
 
     def report(self) -> dict[str, t.Any]:
-        """The module's result."""
+        """The value of ``rules`` or ``routes`` in the module's result."""
         return {
             "added": [str(item) for item in self.added],
             "removed": [str(item) for item in self.removed],
@@ -67,9 +68,10 @@ class Report(t.NamedTuple):
 
 
 class LivePolicy:
-    """Holds what carries the policy's protocol as desired; a list that is None is not looked at. Reports a Report.
+    """Makes the rules and routes of the policy's protocol equal to its lists. A list that is None is not managed.
 
-    With ``desired`` false the listed go, or, where both lists are None, all that carry the protocol.
+    With ``desired`` false, the listed objects are removed, or, if both lists are None, all objects of the protocol. Plans carry a
+    Report.
     """
 
     plane = Plane.IMMEDIATE
@@ -82,7 +84,8 @@ class LivePolicy:
         self._manages_all = not desired and policy.rules is None and policy.routes is None
 
     def observe(self) -> Observed:
-        # A rule may go to another's priority, and a gateway be reached by another's route: neither needs the other list.
+        # A goto may target a foreign rule, and a foreign route may reach a gateway, so both lists include foreign objects. But
+        # rules do not depend on routes, nor routes on rules: a list that is not managed is not read.
         has_rules, has_routes = (
             self._manages_all or items is not None for items in (self._policy.rules, self._policy.routes)
         )
@@ -94,8 +97,8 @@ class LivePolicy:
 
     def plan(self, observed: Observed) -> Plan:
         # Gateways are resolved against the desired routes, not against routes about to be removed.
-        theirs = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
-        neighbours = Gateways(itertools.chain(self._policy.routes or (), theirs))
+        foreign = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
+        neighbours = Gateways(itertools.chain(self._policy.routes or (), foreign))
         desired = resolved(self._policy, neighbours) if self._desired else self._policy
         rules = self._rule_changes(desired.rules, observed.rules)
         routes = self._route_changes(desired.routes, observed.routes)
@@ -127,13 +130,13 @@ class LivePolicy:
             return Changes((), removed, len(ours) - len(removed))
         desired = {route: None for route in listed or ()}
         missing = [route for route in desired if route not in ours]
-        theirs = _owners(missing, current)
+        satisfied = _owners(missing, current)
         kept = len(desired) - len(missing)
         return Changes(
-            [route for route in missing if route not in theirs],
+            [route for route in missing if route not in satisfied],
             [item for item in ours if item not in desired] if len(ours) > kept else [],
             kept,
-            [(route, theirs[route]) for route in missing if route in theirs],
+            [(route, satisfied[route]) for route in missing if route in satisfied],
         )
 
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
@@ -147,16 +150,16 @@ class LivePolicy:
         in_order = sorted(listed or (), key=PLACE)
         if ours == in_order:  # as in nearly every run
             return Changes(kept=len(ours))
-        there, desired = set(ours), list(dict.fromkeys(listed or ()))
-        missing = [rule for rule in desired if rule not in there]
-        theirs = _owners(missing, current)
-        is_whole = len(theirs) == len(missing) and len(ours) == len(there) == len(desired) - len(missing)
-        if is_whole and not _is_out_of_order(ours, in_order, theirs):
-            return Changes(kept=len(ours), satisfied=[(rule, theirs[rule]) for rule in missing])
-        return _arranged(desired, theirs, current, self._policy.protocol)
+        distinct, desired = set(ours), list(dict.fromkeys(listed or ()))
+        missing = [rule for rule in desired if rule not in distinct]
+        satisfied = _owners(missing, current)
+        is_whole = len(satisfied) == len(missing) and len(ours) == len(distinct) == len(desired) - len(missing)
+        if is_whole and not _is_out_of_order(ours, in_order, satisfied):
+            return Changes(kept=len(ours), satisfied=[(rule, satisfied[rule]) for rule in missing])
+        return _arranged(desired, satisfied, current, self._policy.protocol)
 
     def _steps(self, observed: Observed, rules: Changes, routes: Changes) -> t.Iterator[Step]:
-        """Routes in, rules in, rules out, routes out: a packet never meets a rule whose table is not filled yet."""
+        """Adds routes, adds rules, removes rules, removes routes: a packet never meets a rule whose table lacks its routes."""
         routes_in, routes_out = _messages(routes, observed.routes, self._policy.protocol)
         if routes_in:
             yield self._route_step("add", routes_in)
@@ -181,12 +184,16 @@ def _few(items: t.Sequence[t.Any], noun: str) -> str:
     return f"{len(items)} {noun}" if len(items) > 1 else str(items[0])
 
 
-def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], theirs: t.Collection[Rule]) -> bool:
-    """Whether a packet could tell the order of ours, or of ours among foreign rules that are desired, from ``in_order``."""
-    own = [rule for rule in in_order if rule not in theirs] if theirs else in_order
+def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
+    """True if a packet could tell the current order of the rules from ``in_order``, the desired one.
+
+    ours: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
+    one priority, their order is not compared, and counts as wrong if order matters there at all.
+    """
+    own = [rule for rule in in_order if rule not in satisfied] if satisfied else in_order
     places = {PLACE(rule) for rule, other in zip(ours, own) if rule != other}
-    if theirs:
-        places |= set(map(PLACE, own)).intersection(map(PLACE, theirs))
+    if satisfied:
+        places |= set(map(PLACE, own)).intersection(map(PLACE, satisfied))
     lists: dict[Place, list[Rule]] = {place: [] for place in places}
     for rule in in_order if places else ():
         if PLACE(rule) in lists:
@@ -196,14 +203,15 @@ def _is_out_of_order(ours: t.Sequence[Rule], in_order: t.Sequence[Rule], theirs:
 
 def _arranged(
     desired: t.Sequence[Rule],
-    theirs: t.Mapping[Rule, t.Collection[int]],
+    satisfied: t.Mapping[Rule, t.Collection[int]],
     current: t.Sequence[Owned],
     protocol: int,
     is_free: bool = False,
 ) -> Changes:
-    """From the rules that the kernel holds to ``desired``. theirs: those of the desired rules that are foreign.
+    """The changes that lead from the current rules to ``desired``.
 
-    is_free: their order does not matter, none of them is new.
+    satisfied: the desired rules that foreign rules satisfy, with the protocols of these.
+    is_free: the order does not matter, and no rule is new.
     """
     standing: dict[Place, list[tuple[int, Rule]]] = {}
     foreign: dict[Place, list[tuple[int, Rule]]] = {}
@@ -215,7 +223,7 @@ def _arranged(
     for rule in desired:
         lists.setdefault(rule.place, []).append(rule)
     parts = [
-        _Arranged(standing.get(place, []), foreign.get(place, []), lists.get(place, []), theirs, is_free)
+        _Arranged(standing.get(place, []), foreign.get(place, []), lists.get(place, []), satisfied, is_free)
         for place in sorted({*standing, *lists})
     ]
     added = {rule for part in parts for rule in part.added}
@@ -223,20 +231,20 @@ def _arranged(
         [rule for rule in desired if rule in added],
         [rule for part in parts for rule in part.removed],
         sum(part.kept for part in parts),
-        [(rule, theirs[rule]) for rule in desired if rule in theirs],
+        [(rule, satisfied[rule]) for rule in desired if rule in satisfied],
         tuple(part.order for part in parts if part.order),
     )
 
 
 class _Arranged:
-    """The rules of one place."""
+    """The changes to the rules of one place. The lists hold rules with their positions among all rules of the kernel."""
 
     def __init__(
         self,
         standing: t.Sequence[tuple[int, Rule]],
         foreign: t.Sequence[tuple[int, Rule]],
         desired: list[Rule],
-        theirs: t.Container[Rule],
+        satisfied: t.Container[Rule],
         is_free: bool,
     ) -> None:
         self.order: Order | None = None
@@ -245,13 +253,13 @@ class _Arranged:
             self.added, self.removed, self.kept = [], [], len(former)
             return
         last = {rule: index for index, rule in standing}
-        own = [rule for rule in desired if rule not in theirs]
+        own = [rule for rule in desired if rule not in satisfied]
         if is_free or not rule_order.counts(desired):
-            there = sorted((rule for rule in own if rule in last), key=last.__getitem__)
-            own = [*there, *(rule for rule in own if rule not in last)]
+            standing_own = sorted((rule for rule in own if rule in last), key=last.__getitem__)
+            own = [*standing_own, *(rule for rule in own if rule not in last)]
             self.kept = sum(rule in last for rule in own)
         else:
-            first = {rule: index for index, rule in reversed(foreign) if rule in theirs}
+            first = {rule: index for index, rule in reversed(foreign) if rule in satisfied}
             self.kept = rule_order.staying(desired, last, first)
         staying = {last[rule] for rule in own[: self.kept]}
         going = [(index, rule) for index, rule in standing if index not in staying]
@@ -264,7 +272,7 @@ class _Arranged:
 
 
 def _same(former: t.Sequence[Rule], own: t.Sequence[Rule]) -> int:
-    """How many rules stay at the beginning, which need not be named; none where one stands twice."""
+    """How many rules at the beginning stay, so that the order need not name them; 0 if a rule occurs twice."""
     if len(set(former)) < len(former):
         return 0
     pairs = enumerate(zip(former, own))
@@ -274,7 +282,7 @@ def _same(former: t.Sequence[Rule], own: t.Sequence[Rule]) -> int:
 def _overtaken(
     going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[int, Rule]]
 ) -> tuple[tuple[Rule, Rule], ...]:
-    """See rule_order.Order. Where thousands of ours stand among thousands of others, these are not compared one by one."""
+    """The ``overtaken`` of a rule_order.Order. Empty for more than MOST_PAIRS pairs, whose comparison would take too long."""
     if len(going) * len(foreign) > MOST_PAIRS or not rule_order.counts([rule for _index, rule in (*going, *foreign)]):
         return ()
     return tuple(
@@ -286,7 +294,7 @@ def _overtaken(
 
 
 def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
-    """What the diff shows. Where a rule moves, those are shown as well that it steps over."""
+    """The rules before and after, for the diff. If a rule moves, the diff includes the rules that it passes."""
     moving = set(rules.added).intersection(rules.removed)
     moved = [order for order in rules.orders if moving.intersection(order.after)]
     places = {order.place for order in moved}
@@ -299,7 +307,7 @@ def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
 
 
 def _owners(items: t.Collection[t.Any], current: t.Sequence[Owned]) -> dict[t.Any, set[int]]:
-    """Under which protocols the kernel holds the very same."""
+    """The protocols under which the kernel has an equal object, for each item that it has."""
     wanted = set(items)
     found: dict[t.Any, set[int]] = {}
     if wanted:
@@ -310,9 +318,10 @@ def _owners(items: t.Collection[t.Any], current: t.Sequence[Owned]) -> dict[t.An
 
 
 def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequence[Owned]) -> None:
-    """Another's object with our key and another meaning stays: two programs would fight, and ours might come second.
+    """Raises Refusal if a foreign object has the key of an object to add, with another meaning.
 
-    What we can not read is not ours, whatever it carries.
+    The foreign object stays: if it were replaced, its owner might restore it. If ours were added beside it, ours might come
+    second. An object with attributes that cannot be read is foreign, whatever its protocol.
     """
     keys = {item.key: item for item in added}
     if not keys:
@@ -322,8 +331,9 @@ def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequ
             ours = keys[item.key]
             choice = "priority" if isinstance(ours, Rule) else "metric or table"
             raise Refusal(
-                f"{desired.option(ours)} can not be added: it is {ours}, and {item} is there and belongs to"
-                f" {rt_names.owner([protocol])}. Nothing was changed. Choose another {choice}, or have its owner remove it"
+                f"{desired.option(ours)} cannot be added: it is {ours}, but {item} is there and belongs to"
+                f" {rt_names.owner([protocol])}. Nothing was changed. Choose another {choice}, or have the owner remove the"
+                " existing one"
             )
 
 
@@ -332,60 +342,60 @@ def _is_unread(item: Rule | Route) -> bool:
 
 
 def _moved(current: t.Sequence[Owned], orders: t.Sequence[Order], protocol: int) -> list[Owned]:
-    """The rules as the orders leave them, in order within a place. A rule that was to stay may have to step behind."""
+    """The rules after ``orders``, in order within a place. A rule that was to stay may have to move as well."""
     messages = rule_order.messages([rule for rule, owner in current if owner == protocol], orders)
     going = collections.Counter(messages.deleted)
     moved: list[Owned] = []
     for rule, owner in (*current, *((rule, protocol) for rule in messages.added)):
         if owner == protocol and going[rule] > 0:
-            going[rule] -= 1  # of several that are alike the kernel deletes the first
+            going[rule] -= 1  # the kernel deletes the first of several equal rules
         else:
             moved.append((rule, owner))
     return moved
 
 
 def _refuse_misplaced(desired: Policy, current: t.Sequence[Owned]) -> None:
-    """A foreign rule that does the work of one of ours does not, where it stands before one that has to come before it.
+    """Raises Refusal if a foreign rule that satisfies a desired rule stands before a rule of ours that must come first.
 
-    held: the rules as the run leaves them.
+    current: the rules after the run.
     """
     for rule, (other, protocol) in rule_order.misplaced(desired.rules or (), current, desired.protocol).items():
         raise Refusal(
-            f"{desired.option(rule)} can not stand before {desired.option(other)}, as it is listed: it is {rule}, and {other} is"
-            f" there and belongs to {rt_names.owner([protocol])}; the kernel adds a rule behind those of its priority. Nothing"
-            " was changed. Give it a lower priority, or have the owner remove the other"
+            f"{desired.option(rule)} cannot be placed before {desired.option(other)}, as listed: it is {rule}, but {other} is"
+            f" there and belongs to {rt_names.owner([protocol])}; the kernel adds a rule behind the others of its priority."
+            f" Nothing was changed. Give {desired.option(rule)} a smaller priority number, or have the owner remove the existing"
+            " rule"
         )
 
 
 def _check_targets(desired: Policy, added: t.Sequence[Rule], current: t.Sequence[Owned]) -> None:
     jumps = [rule for rule in added if rule.action == GOTO]
     if jumps:
-        there = {rule.place for rule in (*(desired.rules or ()), *(item for item, _protocol in current))}
+        targets = {rule.place for rule in (*(desired.rules or ()), *(item for item, _protocol in current))}
         for jump in jumps:
-            if (jump.family, jump.goto) not in there:
-                allowed = f"the priority of a rule that is listed or there, of the same family, for {jump}"
+            if (jump.family, jump.goto) not in targets:
+                allowed = f"the priority of a listed or existing rule of the same family (for {jump})"
                 raise Invalid(f"{desired.option(jump)}.goto", jump.goto, allowed)
 
 
 def _check_routes(desired: Policy, added: t.Sequence[Route], links: t.Collection[str], neighbours: Gateways) -> None:
-    """Links, gateways and sources of what is to be added. The kernel has the last word; this is so that it need not be asked."""
-    for route in _with_different(
-        lambda route: (route.family, route.table, route.hops), added
-    ):  # pods share their gateways
+    """Raises Invalid for a link, gateway or source that the kernel would refuse, so that check mode finds it too."""
+    # Many pods share a gateway: each combination is checked once.
+    for route in _with_different(lambda route: (route.family, route.table, route.hops), added):
         for hop in route.hops:
             if hop.dev not in links:
-                raise Invalid(f"{desired.option(route, hop)}.dev", hop.dev, f"a link of this node, for {route}")
+                raise Invalid(f"{desired.option(route, hop)}.dev", hop.dev, f"a link of this node (for {route})")
             allowed = neighbours.lack(route, hop)
             if allowed:
-                raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), f"{allowed}, for {route}")
+                raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), f"{allowed} (for {route})")
     for route in _with_different(lambda route: (route.table, route.src, route.hops), (one for one in added if one.src)):
         allowed = neighbours.lack_of_source(route)
         if allowed:
-            raise Invalid(f"{desired.option(route)}.src", fields.show(route.src), f"{allowed}, for {route}")
+            raise Invalid(f"{desired.option(route)}.src", fields.show(route.src), f"{allowed} (for {route})")
 
 
 def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route]) -> t.Iterable[Route]:
-    """The first of those that have something in common."""
+    """The first route for each value of ``what``."""
     found: dict[t.Any, Route] = {}
     for route in routes:
         found.setdefault(what(route), route)
@@ -393,9 +403,10 @@ def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route])
 
 
 def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:
-    """A route of ours at the key of a new one is changed in one message: the key is never without a route.
+    """The messages that add or change routes, and those that delete routes.
 
-    Of several at one key, which somebody appended, the kernel takes the first (fib_table_insert).
+    If a route of ours has the key of a new one, one message changes it, so that the key is never without a route. If there are
+    several at the key, because a program appended one, the kernel changes the first (fib_table_insert).
     """
     if not changes.added:
         return [], [Change(DELETE, route) for route in reversed(changes.removed)]
@@ -405,7 +416,7 @@ def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[
             first.setdefault(item.key, item)
     removed = set(changes.removed)
     coming, taken = [], set()
-    # A gateway and a source are looked up when a route with it is added, so that their own routes come first.
+    # The kernel looks up the gateway and the source of a route when it is added: the routes to them are added first.
     for route in sorted(changes.added, key=lambda route: (route.type != LOCAL, not route.is_connected)):
         former = first.get(route.key)
         if former in removed:

@@ -25,7 +25,7 @@ STATES = {
 
 
 class Neighbour(t.NamedTuple):
-    """``mac`` is empty where none was learned."""
+    """A neighbour. mac: empty if none was learned."""
 
     address: str
     link: str
@@ -47,9 +47,9 @@ class Neighbour(t.NamedTuple):
 
 
 def from_message(body: bytes, links: t.Mapping[int, str]) -> Neighbour | None:
-    """None for one that the kernel made up (NOARP), or that is being looked for at this moment.
+    """The neighbour; None for one that the kernel created itself (NOARP) or is still resolving (INCOMPLETE).
 
-    links: names of links by index.
+    links: link names by index.
     """
     _family, index, state, _flags, _kind = HEADER.unpack_from(body)
     found = attributes(body, HEADER.size)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A set of rules and routes under one protocol: what is wished, and what a file keeps of it."""
+"""The desired rules and routes of one protocol, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Item = t.TypeVar("Item", Rule, Route)
 class Policy(t.NamedTuple):
     """rules, routes: None for a list that is not managed.
 
-    places: the indexes of both in what was given, where something may have been said twice; for errors.
-    enis: by what each boot finds the lists out itself, see discovery; None where it is told them.
+    places: for errors, the index of each rule and each route in the lists as given, which may contain duplicates.
+    enis: the options by which each boot discovers the lists (see _listener/discovery.py), or None.
     """
 
     protocol: int = PROTOCOL
@@ -46,15 +46,15 @@ class Policy(t.NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it says what is to be held, and not only how that is found out."""
+        """False if the policy has only the options for discovering its lists, and not yet the lists."""
         return not self.enis or self.rules is not None
 
     def for_boot(self) -> Policy:
-        """What a boot is told: not what it finds out itself."""
+        """The policy as the permanent file keeps it: without lists that each boot discovers itself."""
         return self._replace(rules=None, routes=None) if self.enis else self
 
     def option(self, item: Rule | Route, hop: Hop | None = None) -> str:
-        """The option that gave an item, as ``rules[12]``, or one of a route's next hops. These are sorted, without a number."""
+        """The option that gave an item, such as ``rules[12]``. Next hops are sorted, so they have no index."""
         name = "rules" if isinstance(item, Rule) else "routes"
         place = t.cast("tuple[t.Any, ...]", getattr(self, name)).index(item)
         places = self.places[name == "routes"]
@@ -62,14 +62,14 @@ class Policy(t.NamedTuple):
         return f"{name}[{places[place] if places else place}]{inner}"
 
     def over(self, former: Policy) -> Policy:
-        """This wish, and for a list that it does not manage, what was kept before."""
+        """This policy, with the lists of ``former`` in place of lists that it does not manage."""
         return self._replace(
             rules=former.rules if self.rules is None else self.rules,
             routes=former.routes if self.routes is None else self.routes,
         )
 
     def without(self, other: Policy) -> Policy:
-        """What is left when ``other`` goes; without lists, all of it goes."""
+        """What remains when the lists of ``other`` are removed. Nothing remains if ``other`` has no lists."""
         if other.rules is None and other.routes is None:
             return Policy(self.protocol)
         gone = {*taken(self.rules or (), other.rules), *taken(self.routes or (), other.routes)}
@@ -79,13 +79,13 @@ class Policy(t.NamedTuple):
         )
 
     def by(self, links: t.Collection[str]) -> Policy:
-        """The routes over these links, and the rules that look up a table of theirs."""
+        """The routes over these links, and the rules that look up the tables of these routes."""
         routes = tuple(one for one in self.routes or () if not one.links.isdisjoint(links))
         tables = {one.table for one in routes}
         return self._replace(rules=tuple(one for one in self.rules or () if one.table in tables), routes=routes)
 
     def besides(self, other: Policy) -> Policy:
-        """Both; of the other only what leads by tables of its own."""
+        """This policy, with those rules and routes of ``other`` whose tables have no routes in this policy."""
         tables = {one.table for one in self.routes or ()}
         return self._replace(
             rules=(*(self.rules or ()), *(one for one in other.rules or () if one.table not in tables)),
@@ -94,25 +94,25 @@ class Policy(t.NamedTuple):
 
     @property
     def beginning(self) -> str:
-        """How the text of each set of this protocol begins that is not empty."""
+        """The beginning that the texts of all non-empty policies of this protocol share."""
         return f'{{\n"protocol": {self.protocol},\n'
 
     def text(self) -> str:
-        """The file's text: JSON, an entry on a line."""
+        """The file's text: JSON with one entry per line."""
         lists = {"rules": self.rules, "routes": self.routes}
         parts = [f'"protocol": {self.protocol}']
         if self.enis:
             parts.append(f'"enis": {json.dumps(self.enis)}')
         for name, items in lists.items():
             if items is not None:
-                # One call of the encoder, as one for each takes three times as long. No value has a blank in it.
+                # One call of the encoder: a call for each entry takes three times as long. No value contains a blank.
                 entries = json.dumps([item.options() for item in items])[1:-1].replace("}, {", "},\n  {")
                 parts.append(f'"{name}": [\n  {entries}\n]' if entries else f'"{name}": []')
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def taken(items: t.Iterable[Item], by: t.Iterable[Item] | None) -> list[Item]:
-    """Those of ``items`` that a list to be removed names; a route also where only one of them says over which link."""
+    """The items that the list ``by`` selects for removal. A route also matches if only one of the two names its link."""
     listed = {item.key: item for item in by or ()}
     return [item for item in items if item.key in listed and item.is_like(listed[item.key])]
 
@@ -123,7 +123,7 @@ def from_options(
     routes: t.Sequence[t.Mapping[str, t.Any]] | None,
     tables: t.Mapping[str, int],
 ) -> Policy:
-    """The wish in a module's options or in a file. Raises Invalid for the first that can not be."""
+    """The policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
     number = _protocol(protocol)
     of_rules, rule_places = _items("rules", rules or (), rule.from_options, tables)
     of_routes, route_places = _items("routes", routes or (), route.from_options, tables)
@@ -136,11 +136,11 @@ def from_options(
 
 
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
-    """What a file keeps of ``lists``, below its heading. Raises Invalid where it is not what we write."""
+    """The ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
     plain = re.sub("^#.*", "", text)
     begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"enis": {.*})?', plain)
     if begins and not any(f'"{name}": [' in plain for name in lists):
-        plain = begins[0].rstrip(", \n") + "}"  # thousands of entries of another list are not looked at
+        plain = begins[0].rstrip(", \n") + "}"  # without any of ``lists``, do not parse thousands of entries of another
     try:
         data = json.loads(plain)
     except (RecursionError, ValueError) as error:
@@ -157,7 +157,9 @@ def _protocol(given: object) -> int:
     except Unfit as unfit:
         raise Invalid("protocol", given, str(unfit)) from None
     if number in rt_names.PROTOCOLS:
-        raise Invalid("protocol", given, f"one that nobody else uses; {number} belongs to {rt_names.PROTOCOLS[number]}")
+        raise Invalid(
+            "protocol", given, f"one that no other program uses; {number} belongs to {rt_names.PROTOCOLS[number]}"
+        )
     return number
 
 
@@ -167,7 +169,7 @@ def _items(
     parse: t.Callable[[str, t.Mapping[str, t.Any], t.Mapping[str, int]], Item],
     tables: t.Mapping[str, int],
 ) -> tuple[tuple[Item, ...], list[int]]:
-    """The list without repetitions, in the order given, as of rules of one priority the first decides; and their indexes."""
+    """The entries without duplicates, in the order given (of the rules of one priority the first decides), and their indexes."""
     if not isinstance(given, (list, tuple)):
         raise Invalid(name, given, "a list")
     items: dict[t.Any, Item] = {}
@@ -182,8 +184,8 @@ def _items(
             places.append(index)
         elif former != item:
             place = places[list(items.values()).index(former)]
-            reason = f"{name}[{place}] has the same {_KEYS[name]} and another meaning"
-            raise Invalid(option, str(item), f"the only one of its kind; {reason}")
+            reason = f"{name}[{place}] has the same {_KEYS[name]} but another meaning"
+            raise Invalid(option, str(item), f"unique; {reason}")
     return tuple(items.values()), places
 
 

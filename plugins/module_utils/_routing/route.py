@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A route in a table. Equal routes are those that a packet could not tell apart."""
+"""A route in a table. Two routes are equal if no packet could tell them apart."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ RTNH_F_ONLINK = 4
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
 RTA_SRC, RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 2, 12, 15, 20, 23
 RTAX_LOCK, RTAX_MTU = 1, 2
-BROADCAST = 3  # a kind that only the kernel makes
+BROADCAST = 3  # a type that only the kernel creates
 KNOWN = frozenset(
     (RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_CACHEINFO, RTA_TABLE, RTA_PREF)
 )  # fmt: skip
-# What UNREAD attributes and metrics are called, for people.
+# Names of attributes and metrics that this module cannot read, for messages.
 UNREAD = {
     RTA_SRC: "from", 11: "realms", 18: "via inet6", RTA_PREF: "pref", 22: "encap", RTA_EXPIRES: "expires", 29: "ttl-propagate",
     30: "nhid",
@@ -52,9 +52,9 @@ CACHE_EXPIRES = struct.Struct("=8xi")  # rta_cacheinfo: clntref, lastuse, expire
 
 
 class Hop(t.NamedTuple):
-    """Where a packet goes next: out by ``dev``, to the neighbour ``via`` where there is one.
+    """The next hop of a packet: out by link ``dev``, to the neighbour ``via`` if there is one.
 
-    dev: in a wish empty for the link on which the node has the neighbour.
+    dev: empty in a desired route if the link is to be looked up by the gateway.
     """
 
     dev: str
@@ -80,11 +80,11 @@ NOTHING: tuple[int, bytes, int] = (0, b"", 0)
 
 
 class Route(t.NamedTuple):
-    """A route as the kernel holds it, without its protocol, which says whose it is and not where it leads.
+    """A route as the kernel has it, without its protocol: that tells the owner, and not where the route leads.
 
-    unread: what it has besides, which this program can not read, in words; empty for a route that it knows in full. Such a route
-        equals none that is desired.
-    beside: what the kernel's key has besides ours, which no desired route has: type of service, and source prefix.
+    unread: names of the route's attributes that this module cannot read; empty for a route that it reads in full. A route with
+        unread attributes equals no desired route.
+    beside: the parts of the kernel's key that no desired route has: type of service, source prefix and its length.
     """
 
     family: int
@@ -101,22 +101,22 @@ class Route(t.NamedTuple):
 
     @property
     def key(self) -> tuple[t.Any, ...]:
-        """What two routes of different meaning must not have in common: family, table, prefix and metric."""
+        """Family, table, prefix and metric. Two routes with the same key and different meanings are in conflict."""
         return self[:KEY] if self.beside == NOTHING else (*self[:KEY], self.beside)
 
     @property
     def is_connected(self) -> bool:
-        """Whether its addresses are neighbours on a link. IPv4 says so by the scope as well."""
+        """True if the addresses in its prefix are neighbours on a link. For IPv4, the scope must say so as well."""
         is_near = self.family == IPV6 or self.scope >= LINK
         return self.type == UNICAST and is_near and any(not hop.via for hop in self.hops)
 
     @property
     def is_bare(self) -> bool:
-        """Whether it leaves the link of a gateway to the node."""
-        return bool(self.hops) and not self.hops[0].dev  # they are sorted
+        """True if it names a gateway without a link, which is then looked up."""
+        return bool(self.hops) and not self.hops[0].dev  # sorted: a hop without dev comes first
 
     def is_like(self, other: Route) -> bool:
-        """Whether they are equal, but for links that one of them leaves to the node."""
+        """True if they are equal, except for links that one of them does not name."""
         if self == other:
             return True
         if not (self.is_bare or other.is_bare) or len(self.hops) != len(other.hops):
@@ -126,13 +126,13 @@ class Route(t.NamedTuple):
 
     @property
     def address(self) -> str:
-        """The one address that it leads to; empty where it leads to more."""
+        """The only address that it leads to; empty if it leads to more."""
         packed, length = self.dst
         return fields.show(packed) if packed and length == len(packed) * 8 and self.type == UNICAST else ""
 
     @property
     def links(self) -> frozenset[str]:
-        """The links that it leads over."""
+        """The names of the links of its next hops."""
         return frozenset(hop.dev for hop in self.hops)
 
     def __str__(self) -> str:
@@ -149,12 +149,12 @@ class Route(t.NamedTuple):
             f"metric {self.metric}" if self.metric else "",
             f"mtu {self.mtu}" if self.mtu else "",
             *([] if is_single else (f"nexthop {hop.words()}" for hop in self.hops)),
-            f"with what this collection can not read: {', '.join(self.unread)}" if self.unread else "",
+            f"with attributes that this collection cannot read: {', '.join(self.unread)}" if self.unread else "",
         ]
         return " ".join(filter(None, words))
 
     def options(self) -> dict[str, t.Any]:
-        """The options that make this route, nothing that is a default: what a file keeps."""
+        """The options that give this route, without defaults, as a file keeps them."""
         is_single = len(self.hops) == 1
         hop = self.hops[0] if is_single else Hop("")
         shown = {
@@ -185,9 +185,9 @@ def _hop_options(hop: Hop) -> dict[str, t.Any]:
 
 
 def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] | None:
-    """The route and its protocol; None for an entry of the kernel's cache, which is no route.
+    """The route and its protocol; None for an entry of the kernel's route cache.
 
-    links: names of links by index.
+    links: link names by index.
     """
     family, dst_len, src_len, tos, table, protocol, scope, kind, flags = HEADER.unpack_from(body)
     if flags & RTM_F_CLONED:
@@ -219,7 +219,7 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
 
 
 def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
-    """In words, what a message has that this program does not know."""
+    """Names of the attributes in a message that this module cannot read."""
     if kind not in _TYPE_NAMES:
         yield "its type"
     for number in found.keys() - KNOWN:
@@ -231,7 +231,7 @@ def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
 
 
 def _expires(found: t.Mapping[int, bytes]) -> bool:
-    """A route of a router advertisement goes by itself."""
+    """True for a route that expires, such as one from a router advertisement."""
     return RTA_CACHEINFO in found and CACHE_EXPIRES.unpack_from(found[RTA_CACHEINFO])[0] != 0
 
 
@@ -242,7 +242,7 @@ def _unread_metrics(metrics: t.Mapping[int, bytes]) -> t.Iterator[str]:
 
 
 def _hops(found: dict[int, bytes], flags: int, links: t.Mapping[int, str]) -> tuple[tuple[Hop, ...], set[str]]:
-    """The next hops; and what they have that this program does not know, as an encapsulation."""
+    """The next hops; and names of their attributes that this module cannot read, such as an encapsulation."""
     if RTA_MULTIPATH not in found:
         return (_hop(u32(found, RTA_OIF), found, flags, 0, links),), set()
     hops, unread, data = [], set(), found[RTA_MULTIPATH]
@@ -279,7 +279,7 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Route:
-    """The route that an entry describes; ``option`` names it (``routes[3]``). Raises Invalid for what can not be."""
+    """The route that an entry describes. ``option`` names the entry (``routes[3]``). Raises Invalid if it cannot be used."""
     own = {key: value for key, value in given.items() if key not in ("nexthops", "table") and value is not None}
     parsed = _parse(option, own, _PARSERS, ("nexthops", "table"))
     try:
@@ -296,7 +296,7 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
     kind = parsed.get("type", UNICAST)
     _check_hops(option, given, kind, parsed, hops)
     own_hop = [parsed] if {"dev", "via"} & parsed.keys() else []
-    chosen = tuple(sorted(_wished_hop(hop) for hop in hops or own_hop))
+    chosen = tuple(sorted(_desired_hop(hop) for hop in hops or own_hop))
     if family == IPV6 and hops:
         _check_ipv6_hops(option, given, hops)
     return Route(
@@ -341,7 +341,7 @@ def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any],
     family = int(parsed.get("family") or (told[0][2] if told else IPV4))
     for name, value, found in told:
         if found != family:
-            raise Invalid(name, value, "of the family of the route's other addresses and of its family")
+            raise Invalid(name, value, "of the same family as the route's other addresses and its option family")
     return family
 
 
@@ -350,33 +350,35 @@ def _check_hops(
 ) -> None:
     leads = kind in (UNICAST, LOCAL)
     if hops and (not leads or {"via", "dev", "onlink"} & parsed.keys()):
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "left out where the route has dev, via or another type")
+        raise Invalid(
+            f"{option}.nexthops", given["nexthops"], "left out if the route has dev, via, onlink or another type"
+        )
     if len(hops) == 1:
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "two next hops or more; one is given by via and dev")
+        raise Invalid(
+            f"{option}.nexthops", given["nexthops"], "two or more next hops; a single one is given by via and dev"
+        )
     if not leads and {"via", "dev", "onlink"} & parsed.keys():
-        raise Invalid(f"{option}.type", given["type"], "unicast or local where the route has dev or via")
+        raise Invalid(f"{option}.type", given["type"], "unicast or local if the route has dev, via or onlink")
     for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
         if one.get("onlink") and "via" not in one:
-            raise Invalid(f"{where}.onlink", True, "left out where there is no via")
+            raise Invalid(f"{where}.onlink", True, "left out if there is no via")
         if leads and "dev" not in one:
             _check_bare(where, kind, one)
 
 
 def _check_ipv6_hops(option: str, given: t.Mapping[str, t.Any], hops: list[dict[str, t.Any]]) -> None:
-    """net/ipv6/route.c, ip6_route_multipath_add."""
+    """Checks what the kernel requires (net/ipv6/route.c, ip6_route_multipath_add)."""
     for index, hop in enumerate(hops):
         if "via" not in hop:
-            raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic among gateways alone")
+            raise Invalid(f"{option}.nexthops[{index}].via", None, "given: IPv6 shares traffic only among gateways")
     if len({(hop.get("dev"), hop["via"]) for hop in hops}) < len(hops):
-        raise Invalid(f"{option}.nexthops", given["nexthops"], "different gateways, or the same on different links")
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "next hops with different gateways or links")
 
 
 def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
-    """Only a gateway that one link has can do without the link's name."""
+    """Raises Invalid if the next hop must name its link. Only a gateway that can be found on one link may omit it."""
     if kind != UNICAST or "via" not in hop or hop.get("onlink"):
-        allowed = (
-            "given: the link by which the route leaves, needed but for a unicast route with via and without onlink"
-        )
+        allowed = "given: the link by which packets leave; only a unicast route with via and without onlink may omit it"
         raise Invalid(f"{option}.dev", None, allowed)
     family, gateway = hop["via"]
     if family == IPV6 and fields.is_link_local(gateway):
@@ -385,7 +387,7 @@ def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
         )
 
 
-def _wished_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
+def _desired_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
     via = parsed.get("via", (0, b""))[1]
     return Hop(parsed.get("dev", ""), via, bool(parsed.get("onlink")), parsed.get("weight", 1))
 
@@ -393,10 +395,10 @@ def _wished_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
 def _scope(
     option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]
 ) -> int:
-    """What ``ip route add`` takes where none is given; IPv6 knows no scopes of routes and keeps 0."""
+    """The scope; by default that of ``ip route add``. IPv6 routes have no scope, and the kernel keeps 0."""
     if family == IPV6:
         if scope not in (None, GLOBAL):
-            raise Invalid(f"{option}.scope", given["scope"], "left out: IPv6 routes have none")
+            raise Invalid(f"{option}.scope", given["scope"], "left out: IPv6 routes have no scope")
         return GLOBAL
     if scope is not None:
         return scope

@@ -3,27 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The kernel's policy rules, routes and neighbours, through rtnetlink.
+"""Reads and changes the kernel's policy rules, routes and neighbours, through rtnetlink.
 
-Reading needs neither pyroute2 nor a process (_netlink/attributes.py says why). What changes something is encoded by
-pyroute2 and sent in chunks over a socket of our own: the batches of pyroute2 0.9 leave an acknowledgement behind, which
-the next dump on the same socket takes for its end. Its calls by keyword are not used either: they fill in a priority, a
-scope and flags that differ from version to version.
+Reading needs neither pyroute2 nor a process (_netlink/attributes.py gives the reason). Messages that change something are encoded
+by pyroute2 and sent in chunks over a socket of our own: the batches of pyroute2 0.9 leave an acknowledgement behind, which the
+next dump on the same socket takes for its end. The keyword calls of pyroute2 are not used either: they fill in a priority, a
+scope and flags that differ between versions.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import socket
-import struct
 import typing as t
 
 from .._core import fields
 from .._core.errors import Failure, ForeignChange
 from .._core.fields import ANY, IPV4, IPV6
-from .._netlink.attributes import attributes
+from .._netlink import attributes, wire
+from .._netlink.attributes import REQUEST
+from .._netlink.wire import Refused
 from .._platform import library
 from . import neighbour as neighbours
 from . import route as routes
@@ -35,28 +35,17 @@ from .rule import Rule
 from .rule_order import Order
 
 Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
-Opener = t.Callable[[], socket.socket]
 
 # include/uapi/linux/netlink.h, rtnetlink.h
-REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
-DUMP_INTERRUPTED, ACK_CAPPED, ACK_ATTRIBUTES = 0x10, 0x100, 0x200
-ERROR, DONE = 2, 3
+REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
 GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
 LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
-SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
-MESSAGE_TEXT = 1  # NLMSGERR_ATTR_MSG
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-CHUNK = (
-    128  # messages; the answers to all of them, were all refused, fit a socket's usual buffer (net.core.rmem_default)
-)
-TRIES = 20  # dumps in a row that another program's changes may spoil
-TIMEOUT = 30.0  # seconds; the kernel answers at once, but the insert takes longer with each rule that is there
-BUFFER = 1 << 20  # bytes
+CHUNK = 128  # messages; if all are refused, the answers still fit a socket's default buffer (net.core.rmem_default)
 
 MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
-# Those that are numbers.
+# The route metrics that are numbers.
 METRICS = (
     "RTAX_LOCK", "RTAX_MTU", "RTAX_WINDOW", "RTAX_RTT", "RTAX_RTTVAR", "RTAX_SSTHRESH", "RTAX_CWND", "RTAX_ADVMSS",
     "RTAX_REORDERING", "RTAX_HOPLIMIT", "RTAX_INITCWND", "RTAX_FEATURES", "RTAX_RTO_MIN", "RTAX_INITRWND", "RTAX_QUICKACK",
@@ -66,7 +55,7 @@ GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV)
 
 
 class Change(t.NamedTuple):
-    """One message. former: with CHANGE, the route of ours that ``item`` takes the place of."""
+    """One message to the kernel. former: with CHANGE, the route of ours that ``item`` replaces."""
 
     verb: str
     item: t.Any
@@ -79,7 +68,7 @@ class Change(t.NamedTuple):
 
 
 class Apply(t.NamedTuple):
-    """All of ``changes``, in order, to routes that carry ``protocol`` or to neighbours, which carry none; or none of them."""
+    """Makes all of ``changes``, in order, or none. protocol: that of the routes; neighbours have none."""
 
     protocol: int
     changes: tuple[Change, ...]
@@ -93,7 +82,7 @@ class Apply(t.NamedTuple):
 
 
 class Restore(t.NamedTuple):
-    """As many of ``changes`` as are still to be made; one that can not be made does not keep the others back."""
+    """Makes those of ``changes`` that are still needed. If one fails, the others are made all the same."""
 
     protocol: int
     changes: tuple[Change, ...]
@@ -104,7 +93,7 @@ class Restore(t.NamedTuple):
 
 
 class Arrange(t.NamedTuple):
-    """The rules that carry ``protocol`` become what ``orders`` say; or all stay."""
+    """Changes the rules with ``protocol`` as ``orders`` say, or changes none."""
 
     protocol: int
     orders: tuple[Order, ...]
@@ -118,9 +107,9 @@ class Arrange(t.NamedTuple):
 
 
 class Rearrange(t.NamedTuple):
-    """The rules become what ``orders`` say, as far as they still are what these were made from.
+    """Undoes an Arrange: changes the rules with ``protocol`` as ``orders`` say, and keeps later changes of other programs.
 
-    A rule that is on both sides of an order, and that another program has removed since, is not added.
+    A rule that is on both sides of an order, and that another program has removed since, is not added again.
     """
 
     protocol: int
@@ -132,18 +121,11 @@ class Rearrange(t.NamedTuple):
 
 
 Operation = t.Union[Apply, Restore, Arrange, Rearrange]
-Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # gives what was refused, by position
-
-
-class Refused(t.NamedTuple):
-    """What the kernel answered to a message."""
-
-    code: int
-    text: str
+Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # returns the refusals, by position
 
 
 class Netlink:
-    """The edge."""
+    """The backend: rtnetlink in the network namespace of this process."""
 
     OPERATIONS = t.get_args(Operation)
 
@@ -152,23 +134,23 @@ class Netlink:
         return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
 
     def routes(self) -> list[Owned]:
-        """Routes of both families and all tables, of those at one key the one first that the kernel would replace."""
+        """Routes of both families and all tables. Of several at one key, the first is the one that the kernel would replace."""
         names = self.links()
         bodies = [body for family in (IPV4, IPV6) for body in dump(GETROUTE, family)]
         return list(filter(None, (routes.from_message(body, names) for body in bodies)))
 
     def neighbours(self) -> list[Neighbour]:
-        """Neighbours of both families, those that the kernel made up for multicast and the like left out."""
+        """Neighbours of both families, without those that the kernel creates itself, as for multicast."""
         names = self.links()
         bodies = [body for family in (IPV4, IPV6) for body in dump(GETNEIGH, family)]
         return list(filter(None, (neighbours.from_message(body, names) for body in bodies)))
 
     def links(self) -> dict[int, str]:
-        """Links' names by index."""
+        """Link names by index."""
         return dict(socket.if_nameindex())
 
     def perform(self, operation: Operation) -> None:
-        """Raises Failure that names what was refused, and Missing where there is no pyroute2."""
+        """Raises Failure, which names the refused change, and MissingLibrary if there is no pyroute2."""
         send = self.sender(operation.protocol)
         if isinstance(operation, Apply):
             self._refuse_foreign(operation)
@@ -183,12 +165,12 @@ class Netlink:
             self._restore(send, operation)
 
     def sender(self, protocol: int) -> Sender:
-        """What sends changes of rules and routes with this protocol."""
+        """A function that sends changes, of rules and routes with this protocol."""
         encode = _Encoder(protocol, {name: index for index, name in self.links().items()})
         return lambda changes: _exchange(encode, changes)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What of a Restore or Rearrange is not as it should be, read anew. What is foreign by now is no part of that."""
+        """Reads anew and describes what a Restore or Rearrange has not restored. A key that is foreign by now does not count."""
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
         current = self.rules()
@@ -202,13 +184,13 @@ class Netlink:
     def _do(
         self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]
     ) -> None:
-        """All or nothing. inverse: gives what undoes the changes that were sent."""
+        """Sends all changes, or undoes those that were sent. inverse: returns the operation that undoes them."""
         sent: list[Change] = []
         try:
             for start in range(0, len(changes), CHUNK):
                 chunk = changes[start : start + CHUNK]
                 before = len(sent)
-                sent += chunk  # an interrupt finds them on the list whether they arrived or not
+                sent += chunk  # before sending: an interrupt must undo them, whether or not they arrived
                 refused = send(chunk)
                 sent[before:] = [change for number, change in enumerate(chunk) if number not in refused]
                 for number, answer in refused.items():
@@ -218,20 +200,20 @@ class Netlink:
             try:
                 self.perform(inverse(tuple(sent)))
             except (Failure, ForeignChange) as trouble:
-                raise Failure(f"{error}. It could not be undone: {trouble}") from error
+                raise Failure(f"{error}. The preceding changes could not be undone: {trouble}") from error
             raise
 
     # Rules
 
     def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
-        """Additions first, so that no packet is without a rule for it; see ``_routing/rule_order.py``."""
+        """The messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
         found = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
         orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, found)
         messages = rule_order.messages(found, orders)
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
-        """Rules of ours that were added again behind foreign ones which were behind them before."""
+        """Describes rules of ours that were added again and now stand behind foreign rules that stood behind them before."""
         pairs = [pair for order in operation.orders for pair in order.overtaken]
         if not pairs:
             return []
@@ -240,8 +222,8 @@ class Netlink:
         for index, (rule, protocol) in enumerate(self.rules()):
             (ours if protocol == operation.protocol else foreign)[rule] = (index, protocol)
         return [
-            f"{rule} stands behind {other} ({rt_names.owner([foreign[other][1]])}) now, and stood before it: the kernel adds a"
-            " rule behind those of its priority"
+            f"{rule} stands behind {other} ({rt_names.owner([foreign[other][1]])}) now, but came before it earlier: the kernel"
+            " adds a rule behind the others of its priority"
             for rule, other in pairs
             if rule in ours and other in foreign and ours[rule] > foreign[other]
         ]
@@ -249,14 +231,14 @@ class Netlink:
     # Routes
 
     def _refuse_foreign(self, operation: Apply) -> None:
-        """A route that another program has added since takes the key: the kernel would replace that one, which came first."""
+        """Raises Failure if a foreign route has come to a key since the plan. It stands first, so the kernel would replace it."""
         changed = [change for change in operation.changes if change.verb == CHANGE]
         holders = self._holders(changed)
         for change in changed:
             route, owner = holders.get(change.item.key, (change.former, operation.protocol))
             if route.unread or owner != operation.protocol:
                 raise Failure(
-                    f"{change.item} can not be added, as {_current(route, owner)} has come to be there; run again"
+                    f"{change.item} cannot be added: {_current(route, owner)} was added meanwhile. Run again to see the conflict"
                 )
 
     def _restore(self, send: Sender, operation: Restore) -> None:
@@ -268,18 +250,18 @@ class Netlink:
             raise ForeignChange("; ".join(left))
 
     def _holders(self, changes: t.Iterable[Change]) -> dict[t.Any, Owned]:
-        """The first route at each key, which is the one that the kernel replaces; looked at where a route is to come."""
+        """The first route at each key, which the kernel would replace. Empty, without reading, if no change adds a route."""
         if not any(isinstance(change.item, Route) and change.verb != DELETE for change in changes):
             return {}
         return {current[0].key: current for current in reversed(self.routes())}
 
     def _differences(self, operation: Apply | Restore) -> list[str]:
-        """A route that did not come back because its key is foreign by now is no difference: that was said."""
+        """Describes what differs. A route whose key is foreign by now is no difference: the restoration has reported it."""
         routes_there = self.routes()
         ours = {route for route, protocol in routes_there if protocol == operation.protocol}
         foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
         neighbours_there = set(self.neighbours())
-        final = {_identity(change.item): change for change in operation.changes}  # the last one that names it decides
+        final = {_identity(change.item): change for change in operation.changes}  # the last change of an item decides
         differences = []
         for change in final.values():
             is_there = change.item in (ours if isinstance(change.item, Route) else neighbours_there)
@@ -293,7 +275,7 @@ def _identity(item: Route | Neighbour) -> t.Any:
 
 
 def _still_meant(operation: Arrange | Rearrange, found: t.Sequence[Rule]) -> list[Order]:
-    """Without the rules that are on both sides of an order and have gone: another program has removed them."""
+    """The orders without rules that are on both sides and do not exist: another program has removed them."""
     there = set(found)
     orders = []
     for order in operation.orders:
@@ -308,7 +290,10 @@ def _current(item: t.Any, owner: int) -> str:
 
 
 def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tuple[tuple[Change, ...], list[str]]:
-    """The changes, without the routes whose key another program has taken, which are said; what has gone is added."""
+    """The changes to make, and a description of each route that is left out because its key is foreign by now.
+
+    A route to change that no longer exists is added.
+    """
     changes, left = [], []
     for change in operation.changes:
         if change.verb == DELETE or not isinstance(change.item, Route):
@@ -316,14 +301,17 @@ def _without_foreign(operation: Restore, holders: t.Mapping[t.Any, Owned]) -> tu
             continue
         route, owner = holders.get(change.item.key, (None, operation.protocol))
         if route is not None and (route.unread or owner != operation.protocol):
-            left.append(f"{_current(route, owner)}, so that {change.item} did not come back")
+            left.append(f"{_current(route, owner)} is there now, so {change.item} was not restored")
         else:
             changes.append(Change(ADD, change.item) if route is None else change)
     return tuple(changes), left
 
 
 def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
-    """Makes all that can be made, and returns what could not. A key that is taken is taken by what shall be, or another's."""
+    """Makes as many changes as possible and describes those that failed.
+
+    EEXIST is no failure: the object is there already, or a foreign object has its key.
+    """
     return [
         _complaint(chunk[number], answer)
         for chunk in (changes[start : start + CHUNK] for start in range(0, len(changes), CHUNK))
@@ -333,7 +321,7 @@ def _insist(send: Sender, changes: t.Sequence[Change]) -> list[str]:
 
 
 def _is_done(change: Change, answer: Refused) -> bool:
-    """What is to go may have gone: with its link, or by a program that deletes without naming a protocol."""
+    """True if an object to delete is gone already: with its link, or by a program that deletes without naming a protocol."""
     return change.verb == DELETE and answer.code in GONE
 
 
@@ -341,121 +329,40 @@ def _complaint(change: Change, answer: Refused) -> str:
     said = os.strerror(answer.code) + (f" ({answer.text.rstrip('.')})" if answer.text else "")
     hint = ""
     if answer.code == errno.EEXIST:
-        hint = ". Another program has put one with the same key there meanwhile; run again to be told which"
+        hint = ". Another program has added an object with the same key meanwhile; run again to see which"
     elif answer.code == errno.ENETUNREACH or "gateway" in answer.text:
-        hint = ". The gateway must be a neighbour on the link, or onlink be true"
+        hint = ". The gateway must be a neighbour on the link, or onlink must be true"
     elif answer.code == errno.ENETDOWN:
         hint = ". Set the link up first"
     elif answer.code == errno.EINVAL and not answer.text:
-        hint = ". Is an address in src one of this node's"
+        hint = ". If src is given, it must be an address of this node"
     return f"{change.verb} {change.item} was refused by the kernel: {said}{hint}"
 
 
-def open_socket() -> socket.socket:
-    """A routing socket of the network namespace that the caller is in."""
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+def dump(kind: int, family: int, opener: wire.Opener = wire.open_socket) -> list[bytes]:
+    """The bodies of all messages of a kind (GETRULE, GETROUTE and so on). Raises Failure.
 
-
-@contextlib.contextmanager
-def _socket(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
-    with opener() as netlink:
-        netlink.settimeout(TIMEOUT)
-        for option in (CAP_ACK, EXT_ACK):
-            netlink.setsockopt(SOL_NETLINK, option, 1)
-        try:
-            yield netlink
-        except OSError as error:
-            raise Failure(f"netlink: {error}") from error
-
-
-def dump(kind: int, family: int, opener: Opener = open_socket) -> list[bytes]:
-    """The bodies of all messages of a kind (GETRULE and its like).
-
-    One family at a time: dumped together they are incomplete (kernel commit c454673da7c1).
-    opener: opens the socket, in another network namespace where that one is to be read.
+    Each family is dumped alone: a dump of all families is incomplete (kernel commit c454673da7c1).
     """
-    for _try in range(TRIES):
-        with _socket(opener) as netlink:
-            # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Of a link and
-            # an address, whose headers differ, the kernel reads the family alone.
-            netlink.send(HEADER.pack(HEADER.size + 12, kind, REQUEST | DUMP, 1, 0) + bytes([family]) + bytes(11))
-            bodies = _collect(netlink, family)
-            if bodies is not None:
-                return bodies
-    raise Failure(
-        f"the {LISTED[kind]} of this node changed each of {TRIES} times they were read; run again when it is quieter"
-    )
-
-
-def _collect(netlink: socket.socket, family: int) -> list[bytes] | None:
-    """None where something was changed while the kernel told us."""
-    bodies: list[bytes] = []
-    is_whole = True
-    while True:
-        for kind, flags, _sequence, body in _messages(netlink.recv(BUFFER)):
-            is_whole = is_whole and not flags & DUMP_INTERRUPTED
-            if kind == DONE:
-                return bodies if is_whole else None
-            if kind == ERROR:
-                code = -struct.unpack_from("=i", body)[0]
-                if code in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):  # a kernel without IPv6, or without policy rules
-                    return []
-                raise Failure(f"netlink refused to list: {os.strerror(code)}")
-            if body[0] == family:  # without IPv6 the kernel answers for the family that it knows
-                bodies.append(body)
-
-
-def _messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
-    offset, end = 0, len(data)
-    while offset < end:
-        length, kind, flags, sequence, _port = HEADER.unpack_from(data, offset)
-        yield kind, flags, sequence, data[offset + HEADER.size : offset + length]
-        offset += (length + 3) & ~3
+    # The header of a rule, a route and a neighbour is twelve bytes long and begins with the family. Links and addresses have
+    # other headers, of which the kernel reads only the family. A kernel without IPv6 answers with another family.
+    bodies = wire.dump(kind, bytes([family]) + bytes(11), f"the {LISTED[kind]} of this node", opener)
+    return [body for body in bodies if body[0] == family]
 
 
 def _exchange(encode: _Encoder, changes: t.Sequence[Change]) -> dict[int, Refused]:
-    """Sends all in one go and returns what was refused, by position."""
+    """Encodes the changes, sends them at once and returns the refusals, by position."""
     messages, refused = [], {}
     for number, change in enumerate(changes):
         try:
             messages.append(encode.message(change, number))
         except KeyError as error:
             refused[number] = Refused(errno.ENODEV, f"there is no link {error.args[0]}")
-    return {**refused, **exchange(messages)}
-
-
-def exchange(messages: list[bytes]) -> dict[int, Refused]:
-    """Sends messages in one go and returns what was refused, by sequence number.
-
-    The kernel goes through them one by one, whether it refuses one or not, and answers each that it refuses; of the others
-    only the last asks for an answer.
-    """
-    if not messages:
-        return {}
-    refused = {}
-    length, kind, flags, last, port = HEADER.unpack_from(messages[-1])
-    messages[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + messages[-1][HEADER.size :]
-    with _socket() as netlink:
-        netlink.send(b"".join(messages))
-        while True:
-            for kind, flags, number, body in _messages(netlink.recv(BUFFER)):
-                if kind == ERROR:
-                    code = -struct.unpack_from("=i", body)[0]
-                    if code:
-                        refused[number] = Refused(code, _said(flags, body))
-                    if number == last:
-                        return refused
-
-
-def _said(flags: int, body: bytes) -> str:
-    """The kernel's own words: after the code comes the header of what we sent, and then attributes."""
-    if not (flags & ACK_ATTRIBUTES and flags & ACK_CAPPED):
-        return ""
-    return attributes(body, 4 + HEADER.size).get(MESSAGE_TEXT, b"").rstrip(b"\0").decode(errors="replace")
+    return {**refused, **wire.exchange(messages)}
 
 
 class _Encoder:
-    """Messages by pyroute2. links: indexes by name."""
+    """Encodes changes with pyroute2. links: link indexes by name."""
 
     def __init__(self, protocol: int, links: t.Mapping[str, int]) -> None:
         rule_module, route_module, neighbour_module = library.load(library.PYROUTE2, *MODULES)
@@ -463,27 +370,27 @@ class _Encoder:
         self._new_neighbour = neighbour_module.ndmsg
         self._protocol = protocol
         self._links = links
-        # How it is encoded, the types of message, and what adding takes.
+        # By class: the encoder, the message types to add and to delete, and the flags to add.
         self._kinds: dict[type, tuple[t.Callable[[t.Any], t.Any], int, int, int]] = {
-            # Not EXCL: a rule that moves is there twice, and the kernel's look for one like it ignores fields that are not set.
+            # Not EXCL: a rule that moves exists twice meanwhile, and the kernel's search for an equal rule ignores unset fields.
             Rule: (self._rule, NEWRULE, DELRULE, CREATE),
             Route: (self._route, NEWROUTE, DELROUTE, CREATE | EXCL),
             Neighbour: (self._neighbour, NEWNEIGH, DELNEIGH, CREATE | EXCL),
         }
 
     def message(self, change: Change, number: int) -> bytes:
-        """Raises KeyError with the name of a link that is not there."""
+        """The encoded message. Raises KeyError with the name of a link that does not exist."""
         encode, new, gone, adding = self._kinds[type(change.item)]
         kind = gone if change.verb == DELETE else new
-        flags = REQUEST | {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
+        flags = {ADD: adding, DELETE: 0, CHANGE: REPLACE}[change.verb]
         if isinstance(change.item, Rule) and change.item.opaque:
-            # In the kernel's own words, as there are no others for it.
-            return HEADER.pack(HEADER.size + len(change.item.opaque), kind, flags, number, 0) + change.item.opaque
+            # The kernel's own encoding: the other fields do not describe the rule in full.
+            return attributes.message(kind, flags, change.item.opaque, number)
         message = encode(change.item)
         if isinstance(change.item, Route) and change.verb == DELETE:
             _name_metrics(message)
         header = message["header"]
-        header["type"], header["flags"], header["sequence_number"] = kind, flags, number
+        header["type"], header["flags"], header["sequence_number"] = kind, REQUEST | flags, number
         message.encode()
         return bytes(message.data)
 
@@ -554,7 +461,10 @@ class _Encoder:
 
 
 def _name_metrics(message: t.Any) -> None:
-    """A deletion that names no metrics hits a route that has some as well (net/ipv4/fib_semantics.c, fib_metrics_match)."""
+    """Names all metrics in a deletion, with 0 for those that the route does not have.
+
+    A deletion that names no metrics also deletes a route that has some (net/ipv4/fib_semantics.c, fib_metrics_match).
+    """
     attributes_ = [pair for pair in message["attrs"] if pair[0] != "RTA_METRICS"]
     named = dict(next((value["attrs"] for name, value in message["attrs"] if name == "RTA_METRICS"), ()))
     metrics = [[name, named.get(name, 0)] for name in METRICS]

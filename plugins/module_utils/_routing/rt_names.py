@@ -12,8 +12,8 @@ import typing as t
 MAIN = 254
 # include/uapi/linux/rtnetlink.h, enum rt_class_t: these need no file.
 TABLES = {"default": 253, "main": MAIN, "local": 255}
-# include/uapi/linux/rtnetlink.h, RTPROT_*: each belongs to the kernel or to a routing daemon, which takes what carries it
-# for its own. 66 is the Google guest agent's (its ethernet_proto_id).
+# include/uapi/linux/rtnetlink.h, RTPROT_*: each belongs to the kernel or to a routing daemon, which treats all objects that
+# carry it as its own. 66 is the Google guest agent's (its ethernet_proto_id).
 PROTOCOLS = {
     0: "unspec", 1: "redirect", 2: "kernel", 3: "boot", 4: "static", 8: "gated", 9: "ra", 10: "mrt", 11: "zebra",
     12: "bird", 13: "dnrouted", 14: "xorp", 15: "ntk", 16: "dhcp", 17: "mrouted", 18: "keepalived", 42: "babel",
@@ -22,7 +22,7 @@ PROTOCOLS = {
 
 
 def parse(text: str) -> dict[str, int]:
-    """The names of an rt_tables(5) file: a number and a name on a line; what does not read so is left out."""
+    """Table numbers by name, from the text of an rt_tables(5) file: a number and a name per line. Other lines are skipped."""
     found = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -35,7 +35,7 @@ def parse(text: str) -> dict[str, int]:
 
 
 def table(number: int) -> str:
-    """A table's name where every node has it, its number elsewhere."""
+    """A table's name if every node knows it, else its number."""
     return next((name for name, known in TABLES.items() if known == number), str(number))
 
 
@@ -44,5 +44,5 @@ def protocol(number: int) -> str:
 
 
 def owner(protocols: t.Iterable[int]) -> str:
-    """Who tags rules or routes so, within a sentence."""
+    """The owners of rules or routes with these protocols, for use in a sentence."""
     return ", ".join(f"protocol {protocol(number)}" for number in sorted(protocols))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The node's names of routing tables, from iproute2's files. Read only."""
+"""Reads the node's names of routing tables from iproute2's files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDERS = ("/usr/lib/iproute2", "/usr/share/iproute2", "/etc/iproute2")
 
 
 def tables() -> dict[str, int]:
-    """Tables by name; a later folder wins over an earlier one, and what every kernel knows over both."""
+    """Table numbers by name. A later folder overrides an earlier one; the kernel's own tables override all."""
     found: dict[str, int] = {}
     for folder in FOLDERS:
         for path in (Path(folder, "rt_tables"), *sorted(Path(folder, "rt_tables.d").glob("*.conf"))):

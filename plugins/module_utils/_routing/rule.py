@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A policy rule: what it selects and what is done with it. Equal rules are those that a packet could not tell apart."""
+"""A policy rule: a selector and an action. Two rules are equal if no packet could tell them apart."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FRA_OIFNAME, FRA_L3MDEV, FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RA
     17, 19, 20, 21, 22, 23, 24,
 )  # fmt: skip
 FRA_SUPPRESS_PREFIXLEN, FRA_PAD = 14, 18
-# Attributes of no meaning at these values: FRA_FLOW, FRA_SUPPRESS_IFGROUP, FRA_SPORT_MASK, FRA_DPORT_MASK.
+# Attributes that have no effect at these values: FRA_FLOW, FRA_SUPPRESS_IFGROUP, FRA_SPORT_MASK, FRA_DPORT_MASK.
 NEUTRAL = {11: b"\0\0\0\0", 13: b"\xff\xff\xff\xff", 28: b"\xff\xff", 29: b"\xff\xff"}
-UNREAD = {11: "realms", 12: "tun_id", 13: "suppress_ifgroup", 25: "dscp", 26: "flowlabel"}  # for people
+UNREAD = {11: "realms", 12: "tun_id", 13: "suppress_ifgroup", 25: "dscp", 26: "flowlabel"}  # names for messages
 KNOWN = frozenset(
     (FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_FWMASK, FRA_OIFNAME, FRA_L3MDEV,
      FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_SUPPRESS_PREFIXLEN, FRA_PAD)
@@ -44,12 +44,12 @@ IP_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51, 
 
 
 class Rule(t.NamedTuple):
-    """A rule as the kernel holds it, without its protocol, which says whose it is and not what it does.
+    """A rule as the kernel has it, without its protocol: that tells the owner, and not what the rule does.
 
-    Everything up to ``dport`` selects; () is a range that is not asked for.
+    All fields up to ``dport`` are the selector; () is a range that does not select.
 
-    opaque: the whole message of a rule with attributes that this program does not know; the other fields are what it does know.
-        Empty for any other rule. Such a rule equals none that is desired.
+    opaque: the whole message of a rule with attributes that this module cannot read; empty for any other rule. The other fields
+        hold the attributes that it can read. An opaque rule equals no desired rule.
     """
 
     family: int
@@ -75,16 +75,16 @@ class Rule(t.NamedTuple):
 
     @property
     def key(self) -> tuple[t.Any, ...]:
-        """What two rules of different meaning must not have in common: family, priority and selector."""
+        """Family, priority and selector. Two rules with the same key and different meanings are in conflict."""
         return self[:SELECTORS]
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands in the kernel's lists."""
+        """Family and priority, which give its place in the kernel's lists."""
         return self[:2]
 
     def is_like(self, other: Rule) -> bool:
-        """Equal: a rule leaves nothing to the node."""
+        """True if equal. Unlike a route, a rule has nothing that is looked up on the node."""
         return self == other
 
     def __str__(self) -> str:
@@ -108,11 +108,12 @@ class Rule(t.NamedTuple):
         return " ".join(filter(None, words))
 
     def _unread(self) -> str:
-        """What the other fields do not tell."""
+        """The names of the attributes of an opaque rule that this module cannot read."""
         if not self.opaque:
             return ""
         kinds = _unknown(attributes(self.opaque, HEADER.size))
-        return f"with what this collection can not read: {', '.join(UNREAD.get(kind, f'attribute {kind}') for kind in kinds)}"
+        names = (UNREAD.get(kind, f"attribute {kind}") for kind in kinds)
+        return f"with attributes that this collection cannot read: {', '.join(names)}"
 
     def _verdict(self) -> str:
         if self.action == GOTO:
@@ -122,7 +123,7 @@ class Rule(t.NamedTuple):
         return "lookup [l3mdev-table]" if self.l3mdev else f"lookup {rt_names.table(self.table)}"
 
     def options(self) -> dict[str, t.Any]:
-        """The options that make this rule, nothing that is a default: what a file keeps."""
+        """The options that give this rule, without defaults, as a file keeps them."""
         shown: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
         if self.src[0]:
             shown["from"] = fields.show_prefix(self.src, "all")
@@ -169,8 +170,8 @@ def _protocol_name(number: int) -> str:
 def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
     """All rules, with their protocols.
 
-    Thousands of rules on a node differ in one address, and that is the last thing that the kernel says of a rule
-    (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are the same before it are taken apart once.
+    Thousands of rules on a node may differ in one address only, which is the last attribute of the kernel's message
+    (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are equal up to the address are parsed once.
     """
     current: list[tuple[Rule, int]] = []
     seen: dict[bytes, _Likeness | None] = {}
@@ -188,7 +189,7 @@ def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
 
 
 class _Likeness(t.NamedTuple):
-    """What rules have in common that differ in an address of this length, and their protocol."""
+    """The fields before and after the address, the prefix length and the protocol of rules that differ only in the address."""
 
     before: tuple[t.Any, ...]
     length: int
@@ -197,7 +198,7 @@ class _Likeness(t.NamedTuple):
 
 
 def _likeness(body: bytes, address: bytes) -> _Likeness | None:
-    """None for a message that does not end with an address, and for one that can not be read in full."""
+    """What a rule shares with others; None if its message does not end with an address or cannot be read in full."""
     found, protocol = from_message(body)
     place = {FRA_SRC: SRC, FRA_DST: DST}.get(next(reversed(attributes(body, HEADER.size)), 0))
     if found.opaque or place is None:
@@ -212,7 +213,7 @@ def _unknown(found: t.Mapping[int, bytes]) -> list[int]:
 
 
 def _sendable(body: bytes) -> bytes:
-    """Without the flags by which the kernel only tells of links that are not there: it would take them as they are."""
+    """The message without the flags that report missing links: the kernel would store them if they were sent back."""
     *header, flags = HEADER.unpack_from(body)
     return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
 
@@ -220,7 +221,7 @@ def _sendable(body: bytes) -> bytes:
 def from_message(body: bytes) -> tuple[Rule, int]:
     """The rule and its protocol.
 
-    Newer kernels add selectors (Linux 6.13: dscp, flowlabel): without ``opaque``, a rule would look as if it matched everything.
+    Newer kernels add selectors (Linux 6.13: dscp, flowlabel). Without ``opaque``, such a rule would seem to match every packet.
     """
     family, dst_len, src_len, tos, table, action, flags = HEADER.unpack_from(body)
     found = attributes(body, HEADER.size)
@@ -259,16 +260,16 @@ def _fwmark(given: object) -> tuple[int, int]:
     try:
         value, bits = fields.number(mark, 0, UINT32), fields.number(mask, 1, UINT32) if slash else UINT32
     except Unfit:
-        raise Unfit(f"MARK or MARK/MASK, numbers to {UINT32:#x} with a mask other than 0") from None
+        raise Unfit(f"MARK or MARK/MASK: numbers up to {UINT32:#x}, and a mask other than 0") from None
     if value & ~bits:
-        raise Unfit(f"a mark within its mask; {value & ~bits:#x} lies beyond {bits:#x}")
+        raise Unfit(f"a mark within its mask; {value & ~bits:#x} is outside {bits:#x}")
     if not slash and not value:
-        raise Unfit("a mark other than 0, or one with a mask: the kernel takes 0 alone for no mark at all")
+        raise Unfit("a mark other than 0, or a mark with a mask: to the kernel, 0 without a mask means no mark")
     return value, bits
 
 
 def _tos(given: object) -> int:
-    """The kernel takes the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
+    """A type of service. The kernel accepts the four bits of RFC 1349 (IPTOS_TOS_MASK)."""
     value = fields.number(given, 0, 255)
     if value & ~0x1E:
         raise Unfit("a type of service of RFC 1349, 0x02 to 0x1e in steps of 2")
@@ -297,7 +298,7 @@ _PARSERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[str, int]) -> Rule:
-    """The rule that an entry describes; ``option`` names it (``rules[3]``). Raises Invalid for what can not be."""
+    """The rule that an entry describes. ``option`` names the entry (``rules[3]``). Raises Invalid if it cannot be used."""
     parsed: dict[str, t.Any] = {}
     for key, value in given.items():
         if value is None:
@@ -314,7 +315,7 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
         except Unfit as unfit:
             raise Invalid(f"{option}.{key}", value, str(unfit)) from None
     if "priority" not in parsed:
-        raise Invalid(f"{option}.priority", None, "given: the kernel would choose one")
+        raise Invalid(f"{option}.priority", None, "given; otherwise the kernel would choose one")
     parsed["family"] = _family(option, given, parsed)
     return _checked(option, given, parsed)
 
@@ -325,34 +326,38 @@ def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any])
         found = parsed[key][0] if key in parsed else 0
         if found and found != (family or found):
             raise Invalid(
-                f"{option}.{key}", given[key], "of the family of the rule's other addresses and of its family"
+                f"{option}.{key}", given[key], "of the same family as the rule's other addresses and its option family"
             )
         family = family or found
     return family or IPV4
 
 
 def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> Rule:
-    """What the fields must be together."""
+    """The rule. Raises Invalid if its fields do not fit together."""
     get = parsed.get
     if "table" in parsed and parsed.keys() <= _PLAIN_OPTIONS:  # nearly all rules of a node
         source, destination = get("from", (0, ANY))[1], get("to", (0, ANY))[1]
         return Rule(parsed["family"], parsed["priority"], source, destination, table=parsed["table"])
     action, l3mdev, family = get("action", GOTO if "goto" in parsed else LOOKUP), get("l3mdev", False), parsed["family"]
     if (action == GOTO) != ("goto" in parsed):
-        raise Invalid(f"{option}.goto", given.get("goto"), "given where action is goto, and only there")
+        raise Invalid(f"{option}.goto", given.get("goto"), "given if action is goto, and left out otherwise")
     if "goto" in parsed and parsed["goto"] <= parsed["priority"]:
         raise Invalid(f"{option}.goto", given["goto"], f"a priority above the rule's own, {parsed['priority']}")
     if ("table" in parsed) != (action == LOOKUP and not l3mdev):
         raise Invalid(
-            f"{option}.table", given.get("table"), "given where action is lookup without l3mdev, and only there"
+            f"{option}.table",
+            given.get("table"),
+            "given if action is lookup and l3mdev is false, and left out otherwise",
         )
     suppress = get("suppress_prefixlength", UNSET)
     if suppress != UNSET and (action != LOOKUP or suppress > BITS[family]):
-        raise Invalid(f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, where action is lookup")
+        raise Invalid(
+            f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, and left out unless action is lookup"
+        )
     for key in ("sport", "dport"):
         if key in parsed and parsed[key][0] == 0:
             raise Invalid(
-                f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel takes them"
+                f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel requires"
             )
     mark, mask = get("fwmark", (0, 0))
     return Rule(

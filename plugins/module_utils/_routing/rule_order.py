@@ -3,27 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The order of rules of one family and priority, and the messages that bring about another one.
+"""The order of the rules of one family and priority, and the netlink messages that change it.
 
-The kernel adds a rule behind all others of its priority, and deletes the first that has all the fields that the message
-names (net/core/fib_rules.c, fib_newrule and rule_find). It has no message to move one. It takes a rule twice, unless it is
-told not to (NLM_F_EXCL). So a rule moves to the end by being added once more and then deleted once, where it stood.
+The kernel adds a rule behind all others of its priority. It deletes the first rule that has all the fields that the message
+names (net/core/fib_rules.c, fib_newrule and rule_find). It has no message that moves a rule. It accepts an equal rule a second
+time, unless the message forbids that (NLM_F_EXCL). So a rule moves to the end in two messages: one adds it once more, and one
+deletes the first copy.
 
-Let O be the present list, and N the desired one. The longest beginning of N that stands in O in this order stays. The rest of
-N is added behind O, in its order; then everything else of O is deleted, the last one first. No packet takes a wrong path
+Let O be the current list and N the desired list. The longest beginning of N that stands in O in this order stays. The rest of N
+is added behind O, in its order. Then all other rules of O are deleted, the last one first. No packet takes a wrong path
 meanwhile:
 
-- While rules are added, a packet that a rule of O decides is decided so. Any other is decided by the first rule of N that
-  does, or by none of this priority, as before.
-- While rules are deleted from the end of O, a packet that the rest of O decides is decided as by O. For any other, all of N
-  still stands in its order, but for rules that stand in O's rest and do not decide it: it is decided as by N.
+- While rules are added, a packet that a rule of O decides is still decided by that rule. Any other packet is decided by the
+  first rule of N that decides it; before that rule is added, no rule of this priority decides it, as before the change.
+- While rules are deleted from the end of O, a packet that a remaining rule of O decides is decided as by O. For any other
+  packet, the remaining rules of O do not matter, and behind them stand the other rules of N in their order: it is decided as
+  by N.
 
-Deleting from the end is not always possible. A rule that names less (``from all lookup 7``) may be deleted only when no other of
-ours that names more and does the same stands before it, because the kernel would take that one. Such a rule goes as soon as
-those before it have gone, in the same send. Between two messages, a packet that those have decided may then meet a rule
-which stood between the two. This is the only gap, and the kernel leaves no way around it.
+Deleting from the end is not always possible. The message that deletes a rule with few fields (``from all lookup 7``) also fits a
+rule with the same fields and more. If such a rule of ours stands first, the kernel deletes that one instead. So a rule with few
+fields is deleted only after the rules before it that its message fits, in the same send. Between two of these messages, a packet
+that the deleted rules decided may meet a rule that stands between them and the rule with few fields. This is the only gap, and
+the kernel offers no way around it.
 
-A foreign rule does not move. Our rules that are added stand behind it.
+Foreign rules do not move. Rules that we add stand behind them.
 """
 
 from __future__ import annotations
@@ -37,15 +40,17 @@ Place = tuple[int, int]  # family and priority
 Owned = tuple[Rule, int]  # a rule and its protocol
 
 AS_MANY_AS_POSSIBLE = -1
-_NOT_COMPARED = {Rule._fields.index(name) for name in ("invert", "goto", "opaque")}  # when the kernel looks for a rule
+_NOT_COMPARED = {
+    Rule._fields.index(name) for name in ("invert", "goto", "opaque")
+}  # by the kernel, to find a rule to delete
 
 
 class Order(t.NamedTuple):
-    """Our rules at one place, from the first that comes, goes or moves on the way: as they were, and as they shall be.
+    """Our rules at one place before and after a change, from the first rule that is added, removed or moved.
 
-    stay: how many of ``after``, from its beginning, stay where they are.
-    overtaken: pairs of a rule of ours that goes or moves, and a foreign rule behind it that means something else for packets
-        that both select. Who adds ours again can only add it behind the other.
+    stay: how many rules at the beginning of ``after`` stay where they are.
+    overtaken: pairs of a rule of ours that is removed or moved, and a foreign rule behind it that decides differently for packets
+        that both select. If our rule is added again, the kernel puts it behind the foreign rule.
     """
 
     before: tuple[Rule, ...]
@@ -62,17 +67,17 @@ class Order(t.NamedTuple):
 
 
 class Messages(t.NamedTuple):
-    """What is added, each behind all of its priority; and then what is deleted, each the first like it."""
+    """The rules to add, each behind all others of its priority; then the rules to delete, each the first that equals it."""
 
     added: tuple[Rule, ...] = ()
     deleted: tuple[Rule, ...] = ()
 
 
 def counts(rules: t.Collection[Rule]) -> bool:
-    """Whether some packet may meet two of these rules of one place, so that their order matters.
+    """True if a packet may match two of these rules of one place, so that their order matters.
 
-    None does where they name the same fields, exactly or by prefixes of one length, with different values: as the rules for
-    pods, each from another address.
+    The order does not matter if all rules name the same fields with different values, and prefixes have one length: for example
+    the rules for pods, each with its own source address.
     """
     frames = {
         (
@@ -94,12 +99,12 @@ def counts(rules: t.Collection[Rule]) -> bool:
 
 
 def may_be_mistaken(rules: t.Iterable[Rule]) -> bool:
-    """Whether the kernel might delete one of these in place of another: they do not all name the same fields."""
+    """True if the kernel might delete one of these rules instead of another, because they name different fields."""
     return len({_named(rule) for rule in rules}) > 1
 
 
 def conflict(one: Rule, other: Rule) -> bool:
-    """Whether some packet may meet both, and which one it meets first makes a difference."""
+    """True if a packet may match both rules, and the order of the two makes a difference to it."""
     if one.place != other.place or _verdict(one) == _verdict(other):
         return False
     if one.invert or other.invert:
@@ -128,9 +133,12 @@ def _meet(one: fields.Prefix, other: fields.Prefix) -> bool:
 
 
 def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.Mapping[Rule, int]) -> int:
-    """How many of ours, from the beginning of ``desired``, can stay. Ours that follows a foreign rule has to stand behind it.
+    """How many of our rules at the beginning of ``desired`` can stay where they are.
 
-    places: where our rules stand, by the last of each. foreign: where the desired rules stand that are foreign.
+    A rule of ours that ``desired`` lists after a foreign rule must stand behind that rule.
+
+    places: the positions of our rules, for a rule with several copies that of the last.
+    foreign: the positions of the foreign rules that satisfy desired rules.
     """
     count, last = 0, -1
     for rule in desired:
@@ -145,9 +153,11 @@ def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.
 
 
 def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int) -> dict[Rule, Owned]:
-    """Desired rules of ours that can not stand before a foreign one that does the work of a later one, with that.
+    """The desired rules of ours that should stand before a foreign rule and cannot, each with that rule and its protocol.
 
-    Only where it makes a difference to some packet. held: all rules, in the kernel's order.
+    The foreign rule satisfies a desired rule that is listed later. Only pairs whose order makes a difference to a packet count.
+
+    held: all rules with their protocols, in the kernel's order.
     """
     places: dict[Rule, int] = {}
     foreign: dict[Rule, int] = {}
@@ -161,24 +171,24 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
         lists.setdefault(rule.place, []).append(rule)
     found: dict[Rule, Owned] = {}
     for rules in lists.values():
-        theirs = {rule: foreign[rule] for rule in rules if rule in foreign and rule not in places}
-        if theirs and len(theirs) < len(rules) and counts(rules):
-            stay = set([rule for rule in rules if rule not in theirs][: staying(rules, places, theirs)])
+        satisfied = {rule: foreign[rule] for rule in rules if rule in foreign and rule not in places}
+        if satisfied and len(satisfied) < len(rules) and counts(rules):
+            stay = set([rule for rule in rules if rule not in satisfied][: staying(rules, places, satisfied)])
             for number, rule in enumerate(rules):
                 at = places[rule] if rule in stay else len(held)
                 behind = (
-                    other for other in rules[number + 1 :] if theirs.get(other, at) < at and conflict(rule, other)
+                    other for other in rules[number + 1 :] if satisfied.get(other, at) < at and conflict(rule, other)
                 )
-                other = next(behind, None) if rule not in theirs else None
+                other = next(behind, None) if rule not in satisfied else None
                 if other:
-                    found[rule] = (other, held[theirs[other]][1])
+                    found[rule] = (other, held[satisfied[other]][1])
     return found
 
 
 def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
-    """From our rules as they are, in the kernel's order, to ``orders``. Rules that these do not mention stay.
+    """The messages that lead from our ``current`` rules, in the kernel's order, to ``orders``. Rules not in ``orders`` stay.
 
-    All that is new is added before anything is deleted: at no moment is a packet without a rule for it.
+    All additions come before the first deletion, so that every packet has a rule at any moment.
     """
     wanted = {order.place for order in orders}
     at_place: dict[Place, list[Rule]] = {place: [] for place in wanted}
@@ -194,7 +204,7 @@ def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
 def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
     mentioned = {*order.before, *order.after}
     others = [rule for rule in current if rule not in mentioned]
-    if len(set(others)) < len(others):  # a run was killed when these had to step behind as well
+    if len(set(others)) < len(others):  # a run was killed while it moved these to the end as well
         order = Order((*others, *order.before), (*dict.fromkeys(others), *order.after))
         mentioned.update(others)
     last = {rule: index for index, rule in enumerate(current)}
@@ -211,18 +221,18 @@ def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
         deleted, obstacle = _deletions([*current, *added], set(range(len(current))).difference(kept))
         if obstacle is None:
             return Messages(tuple(added), deleted)
-        first_added = kept.index(obstacle)  # it has to step behind as well, and so all that follow it
+        first_added = kept.index(obstacle)  # this rule must move to the end as well, with all rules behind it
 
 
 def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ...], int | None]:
-    """Messages that delete what is at these indexes, the last one first as far as possible; or what stands in their way."""
+    """The deletions of the rules at these indexes, the last one first if possible; or the index of a rule that prevents them."""
     if not going:
         return (), None
     hits = _Hits(rules)
     deleted: list[Rule] = []
     left = sorted(going, reverse=True)
     while left:
-        # Of several that are alike the kernel takes the first.
+        # The kernel deletes the first of several equal rules.
         hit = next(
             (hit for index in left for hit in [hits.first(index)] if hit in going and rules[hit] == rules[index]), None
         )
@@ -236,7 +246,7 @@ def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ..
 
 
 class _Hits:
-    """Which of ``rules`` the kernel deletes when it is told to delete one of them."""
+    """Finds the rule that the kernel deletes when a message tells it to delete one of ``rules``."""
 
     def __init__(self, rules: t.Sequence[Rule]) -> None:
         self._rules = rules
@@ -245,7 +255,7 @@ class _Hits:
         self._by_values: dict[tuple[int, ...], dict[tuple[t.Any, ...], list[int]]] = {}
 
     def first(self, index: int) -> int:
-        """Nothing is known of how the kernel compares what this program can not parse: it is deleted where it is the first."""
+        """The index of that rule. How the kernel compares an opaque rule is unknown, so only the first rule left is certain."""
         rule, named = self._rules[index], self._named[index]
         if rule.opaque:
             named = ()

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the boot has set, for a run that changes the files which tell, and leaves the running kernel alone."""
+"""Records what the boot has set, in a run that changes only the permanent plane.
+
+Our files in sysctl.d(5) are the evidence of what the boot has set. Such a run replaces them, so the record takes it over.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from .._core.converge import Backend, Plan, Plane, Resource
 
 
 class Live(Resource, t.Protocol):
-    """What is in the running kernel, of which it keeps a record."""
+    """The resource for the running kernel, which keeps a record."""
 
     def remember(self, observed: t.Any) -> Plan:
-        """Nothing but that the record takes over what files of ours have set."""
+        """Plans the record alone: it takes over what our files have set."""
 
 
 class Observed(t.NamedTuple):
@@ -25,7 +28,7 @@ class Observed(t.NamedTuple):
 
 
 class BootRecord:
-    """Keeps in the record of ``live`` what ``files`` have set, so that a later run can put it back."""
+    """Adds to the record of ``live`` what ``files`` have set, so that a later run can undo it."""
 
     plane = Plane.PERMANENT
 

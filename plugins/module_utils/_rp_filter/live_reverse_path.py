@@ -13,20 +13,20 @@ from .._core.converge import Backend, Plan, Plane, Step
 from .._core.errors import Failure
 from .._platform import files, managed_files, sysctl
 from . import reverse_path, reverse_path_boot
-from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, Record, Settings, Wish, dotted, key
+from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, DesiredFilter, Record, Settings, dotted, key
 
-# /run is emptied by a boot, as is the kernel's memory of what was written.
+# A boot empties /run, and also resets every setting.
 RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kubenode/src-valid-mark.jsonl"}
 
-# By link, "before" and "after", each what Settings.shown() tells.
+# By link, "before" and "after", each as Settings.shown() returns it.
 Interfaces = dict[str, dict[str, dict[str, int]]]
 
 
 class Observed(t.NamedTuple):
-    """The settings, and the file that holds our record of them, what it holds.
+    """The settings, the file of our record, and the entries in that file.
 
-    The record in ``settings`` has besides what files of ours have written by themselves. ``is_moving``: whether the file
-    that tells is about to change.
+    The record in ``settings`` also contains what our files in sysctl.d(5) have set. is_moving: whether the file that is the
+    evidence of that is about to change.
     """
 
     settings: Settings
@@ -36,11 +36,12 @@ class Observed(t.NamedTuple):
 
 
 class LiveReversePath:
-    """Holds ``setting`` of links at ``wish``, written and recorded; None for nothing that ``holder`` has brought.
+    """Keeps ``setting`` of links as desired, written and recorded. desired None: undoes all that ``holder`` has set.
 
-    holder: the path of the file in sysctl.d(5) that brings the same in the permanent plane.
-    configuration: the texts of all such files, by path. What ours have written by themselves needs no other write.
-    file: the holder's, where the same run brings it. When it changes, the only evidence of that goes: the record takes over.
+    holder: the path of the file in sysctl.d(5) that sets the same in the permanent plane.
+    configuration: the texts of all such files, by path. What our files have set needs no other write.
+    file: the holder's file, if the same run manages it. It is the only evidence of what it has set, so if it changes, the record
+        takes that over.
     """
 
     plane = Plane.IMMEDIATE
@@ -50,7 +51,7 @@ class LiveReversePath:
         self,
         backend: sysctl.Sysctl,
         file_system: files.Files,
-        desired: Wish | None,
+        desired: DesiredFilter | None,
         holder: str,
         setting: str = RP_FILTER,
         configuration: t.Mapping[str, str] | None = None,
@@ -78,7 +79,7 @@ class LiveReversePath:
         read = {name: self._backend.read(key(name, self._setting)) for name in sorted(names)}
         values = {name: value for name, value in read.items() if value is not None}
         if ALL not in values or DEFAULT not in values:
-            raise Failure(f"{dotted(ALL, self._setting)} can not be read; is /proc mounted?")
+            raise Failure(f"{dotted(ALL, self._setting)} cannot be read; is /proc mounted?")
         links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
         settings = Settings(links, values, record, self._setting)
         written = reverse_path_boot.record(lines, self._configuration, self._ours, settings)
@@ -87,21 +88,21 @@ class LiveReversePath:
         return Observed(settings._replace(record=(*record, *matters)), file, record, is_moving)
 
     def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
-        """The lines of our files by which settings were written that the record does not know."""
+        """The lines of our files that have set something which is not in the record."""
         recorded = {entry.ifindex or entry.name for entry in record}
         unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
         lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)
         return [line for line in lines if self._backend.has_applied(line.winner.path, links.get(line.name, 0))]
 
     def _matters(self, entry: reverse_path.Entry) -> bool:
-        """Whether there is a value to put back, or a pin that is wished for."""
+        """Whether there is a former value to restore, or the link is a desired one, which must stay pinned."""
         return entry.value != entry.before or (self._desired is not None and self._desired.covers(entry.name))
 
     def _concerns(self, link: str) -> bool:
         return self._desired is not None and (self._desired.raise_all or self._desired.covers(link))
 
     def report(self, before: Settings, after: Settings) -> Interfaces:
-        """The links that the wish is about, as they are and as they will be. Pure: nothing is read or planned for it."""
+        """The links concerned, as they are and as they will be. Pure: reads and plans nothing."""
         current = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
         links = (link for link in before.links if (self._desired.covers(link) if self._desired else link in current))
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
@@ -125,7 +126,7 @@ class LiveReversePath:
         return Plan(steps, before_text, after_text, self.report(settings, after))
 
     def remember(self, observed: Observed) -> Plan:
-        """Nothing but that the record takes over what files of ours have written."""
+        """Plans the record alone: it takes over what our files have set."""
         return self._record_file(observed.settings.record).plan(observed.file)
 
     def _record_file(self, record: reverse_path.Record) -> managed_files.ManagedFiles:

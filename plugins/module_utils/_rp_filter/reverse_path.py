@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reverse-path filtering: whether a packet is dropped whose source the node would not answer by the link it came in by.
+"""Reverse-path filtering: drops a packet if the node would not send the answer by the link that the packet came in by.
 
-The kernel takes the stricter-looking of two numbers, ``max(conf/all, conf/LINK)`` (include/linux/inetdevice.h,
-IN_DEV_RPFILTER): 0 off, 1 strict (RFC 3704 section 2.2), 2 loose (section 2.4). So conf/all can make a wish impossible.
+The kernel takes the larger of two numbers, ``max(conf/all, conf/LINK)`` (include/linux/inetdevice.h, IN_DEV_RPFILTER): 0 off,
+1 strict (RFC 3704 section 2.2), 2 loose (section 2.4). So conf/all can make a desired mode impossible.
 
-A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf);
-one write, of whatever value, pins it until the link goes. So does an address given to the link, which many a pod's or
-cloud's link never gets. The kernel does not tell which settings are pinned, hence the record: what we have written during
-this boot, by the link's index.
+A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf).
+One write, of any value, pins it until the link goes. An address given to the link pins it as well, but many links of pods and
+clouds never get one. The kernel does not tell which settings are pinned. Hence the record: what we have written during this
+boot, by the link's index.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .._platform import sysctl_files
 
 MODES = {"off": 0, "strict": 1, "loose": 2}
 ALL, DEFAULT = "all", "default"
-# Not links, and the loopback: never meant by a pattern, refused as a name.
+# Names that are no links, and the loopback: never matched by a pattern, refused as a name.
 RESERVED = (ALL, DEFAULT, "lo")
 
 
-# The first line of a file of ours in sysctl.d(5).
+# Begins the text of our files in sysctl.d(5), below the heading of managed_files.
 HEADING = "# Reverse-path filtering"
 
-# A link's name in an option, or a pattern of such; and what makes a name one that no line of sysctl.d(5) can say.
+# A link's name in an option, or a pattern of names. UNSAYABLE: characters in a name that no line of sysctl.d(5) can express.
 _WORD = re.compile(r"([A-Za-z0-9_.+@~*?-]|\[!?[A-Za-z0-9_.+@~-]+\])+")
 UNSAYABLE = {*glob.CHARACTERS, "\\", "="}
 
 
-# What a link has two numbers for, of which the larger counts: the mode, and whether a packet's mark has a say in it
-# (include/linux/inetdevice.h, IN_DEV_SRC_VMARK).
+# Settings that a link and conf/all both have, and of which the larger counts: the mode, and whether the lookup uses a packet's
+# mark (include/linux/inetdevice.h, IN_DEV_SRC_VMARK).
 RP_FILTER, SRC_VALID_MARK = "rp_filter", "src_valid_mark"
 
 
@@ -55,8 +55,8 @@ def dotted(name: str, setting: str = RP_FILTER) -> str:
     return f"net.ipv4.conf.{name.replace('.', '/')}.{setting}"
 
 
-class Wish(t.NamedTuple):
-    """Filtering in ``mode`` on the links ``names`` and on those that match one of ``patterns``."""
+class DesiredFilter(t.NamedTuple):
+    """The desired state: ``mode`` on the links ``names`` and on those that match one of ``patterns``."""
 
     mode: int
     names: tuple[str, ...]
@@ -64,8 +64,8 @@ class Wish(t.NamedTuple):
     raise_all: bool
 
     @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any]) -> Wish:
-        """The wish in a module's options. Raises Invalid for the first option that can not be used."""
+    def from_options(cls, options: t.Mapping[str, t.Any]) -> DesiredFilter:
+        """The desired state in a module's options. Raises Invalid for the first option that cannot be used."""
         if options["mode"] is None:
             raise Invalid("mode", None, f"one of {', '.join(MODES)} where state is present")
         if not options["interfaces"]:
@@ -89,12 +89,12 @@ class Wish(t.NamedTuple):
         return link in self.names or any(glob.matches(pattern, link) for pattern in self.patterns)
 
     def contains(self, word: str) -> bool:
-        """Whether it covers a name, or surely all that a pattern may match."""
+        """Whether the desired state covers a name, or certainly covers all names that a pattern may match."""
         is_within = (one == word or (one[-1] == "*" and word.startswith(one[:-1])) for one in self.patterns)
         return any(is_within) if glob.is_glob(word) else self.covers(word)
 
     def globs(self) -> dict[str, list[str]]:
-        """By pattern, what it comes to without the reserved words, which a pattern in a file would set as well."""
+        """By pattern, globs that match the same names except the reserved ones, which a pattern in a file would set as well."""
         cut = {pattern: glob.without(glob.parse(pattern), (*RESERVED, "")) for pattern in self.patterns}
         return {pattern: [glob.text(part) for part in parts] for pattern, parts in cut.items()}
 
@@ -111,7 +111,7 @@ def _word(option: str, given: str) -> str:
 
 
 def _can_match(word: str) -> bool:
-    """Whether a link may be called so: the word is not too long, and has no class without members."""
+    """Whether a link can have such a name: the word is not too long, and has no class without members."""
     singles = [part for part in glob.parse(word) if part is not glob.STAR]
     return len(singles) <= INTERFACE_LENGTH and not any(part.is_empty() for part in singles)
 
@@ -119,17 +119,16 @@ def _can_match(word: str) -> bool:
 # The permanent plane
 
 
-def sysctl_text(desired: Wish, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
-    """The wish as a file of sysctl.d(5).
+def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+    """The desired state as a file of sysctl.d(5).
 
-    links: those that are there. others: the texts of all files that are read besides, by path.
-    A link has an explicit line where it has a name by now: such a line is stronger than any glob, in whichever file that
-    stands. A glob is for links to come and for names that no line can say; its dash has tools that know no globs pass over
-    it.
+    links: the current links. others: the texts of all other files that are read, by path.
+    A link whose name is known gets an explicit line, which wins over any glob in any file. A glob is for future links, and for
+    names that no line can express. It begins with a dash, so that tools without globs ignore it.
     """
     rest = sysctl_files.by_systemd(others)
     lines = (
-        _raised(desired, rest, {path for path, text in others.items() if wish_in(text)}) if desired.raise_all else []
+        _raised(desired, rest, {path for path, text in others.items() if desired_in(text)}) if desired.raise_all else []
     )
     named = {_name(one) for one in rest.assignments if not one.is_glob}
     explicit = {
@@ -140,31 +139,33 @@ def sysctl_text(desired: Wish, links: t.Collection[str], others: t.Mapping[str, 
         lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
         lines += [_glob_line(one, desired.mode, rest) for one in globs]
     lines += [f"{key(name)} = {desired.mode}" for name in sorted(explicit)]
-    wished = " ".join((*desired.names, *desired.patterns))
-    return "\n".join((f"{HEADING} {desired.mode_name} on: {wished}", *lines, ""))
+    words = " ".join((*desired.names, *desired.patterns))
+    return "\n".join((f"{HEADING} {desired.mode_name} on: {words}", *lines, ""))
 
 
-def wish_in(text: str) -> Wish | None:
-    """The wish that a file's text was made for, but for raise_all; None where it is not of sysctl_text()."""
+def desired_in(text: str) -> DesiredFilter | None:
+    """The desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the text."""
     found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
     try:
-        return found and Wish.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
+        return found and DesiredFilter.from_options(
+            {"mode": found[1], "interfaces": found[2].split(), "raise_all": False}
+        )
     except Invalid:
         return None
 
 
 def _name(one: sysctl_files.Assignment) -> str:
-    """The name or pattern in a line on rp_filter of links; empty where the line is on something else."""
+    """The name or pattern in a line about rp_filter of links; empty if the line is about something else."""
     parts = one.key.split("/")
     name = parts.pop(3) if len(parts) == 5 else ""
     return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
 
 
 def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> str:
-    """A line that stands behind all globs of ``others`` that are read before it, and leaves each of those its place.
+    """A line that counts after all globs of ``others`` that are read before it, and does not change their order.
 
-    systemd-sysctl holds one line for each spelling of a key: where the same is said again, the line keeps its first place or
-    loses it, by the values. So ours is spelled as no other line is.
+    systemd-sysctl keeps one line for each spelling of a key. If a key is repeated, the values decide whether the line keeps its
+    first place. So our line has a spelling that no other line has.
     """
     taken = {one.key for one in others.assignments}
     words = (f"con[{'f' * times}]" if times else "conf" for times in itertools.count())
@@ -172,10 +173,11 @@ def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> 
     return f"-{next(one for one in spellings if one not in taken)} = {value}"
 
 
-def _raised(desired: Wish, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
-    """Lines that lower conf/all, where other files set it too high for the wish, and that give its old value to all else.
+def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, ours: t.Collection[str]) -> list[str]:
+    """Lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other links.
 
-    ours: paths of other sets. What they say is meant with the lower value, and its globs stay where they are among others.
+    ours: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
+    repeated, so that they keep their order among the other globs.
     """
     found = rest.value(key(ALL)) or 0
     if found <= desired.mode:
@@ -196,7 +198,7 @@ def _raised(desired: Wish, rest: sysctl_files.Configuration, ours: t.Collection[
 
 
 class Overriding(t.NamedTuple):
-    """A line that would leave ``name``, a link, a pattern or conf/all, at another value than ``expected``."""
+    """A line that would give ``name`` (a link, a pattern or conf/all) another value than ``expected``."""
 
     name: str
     line: sysctl_files.Assignment
@@ -204,13 +206,13 @@ class Overriding(t.NamedTuple):
 
 
 def overriding(
-    desired: Wish,
+    desired: DesiredFilter,
     path: str,
     files: t.Mapping[str, str],
     read: t.Callable[[t.Mapping[str, str]], sysctl_files.Configuration],
     setting: str = RP_FILTER,
 ) -> t.Iterator[Overriding]:
-    """The lines that win over the wish's own file at ``path``, as the tool does it whose ``read`` is."""
+    """The lines that win over the file at ``path``. read: how the tool in question reads files."""
     ours, both = read({path: files[path]}), read(files)
     for one in ours.assignments:
         winner = None if one.is_glob or one.key == key(ALL, setting) else both.winner(one.key)
@@ -241,10 +243,10 @@ class Entry(t.NamedTuple):
     """What we have written to one setting during this boot.
 
     ifindex: the link's index; 0 for conf/all and conf/default.
-    holder: the set of wishes that it belongs to, named by the path of its file.
-    before: the value that ours replaced.
-    value: what was written last, None for nothing yet. next: what is about to be written, None when that is done.
-    wished: whether the holder names the link; False for what has to hold since conf/all was lowered.
+    holder: the set that the entry belongs to, named by the path of its file.
+    before: the value that we replaced.
+    value: the value written last, None for none yet. next: the value about to be written, None when that is done.
+    named: whether the holder names the link; False for a setting that was written because conf/all was lowered.
     """
 
     name: str
@@ -253,10 +255,10 @@ class Entry(t.NamedTuple):
     before: int
     value: int | None = None
     next: int | None = None
-    wished: bool = True
+    named: bool = True
 
     def is_ours(self, found: int) -> bool:
-        """Whether a value may be from us; anything else is somebody's who came after."""
+        """Whether we may have written the value. Any other value was written later by another program."""
         return found in (self.value, self.next)
 
 
@@ -270,7 +272,7 @@ def record_text(record: t.Iterable[Entry]) -> str | None:
 
 
 def record_from(text: str) -> Record:
-    """The entries of a record's text; a line that is none is passed over, so that absent goes on without it."""
+    """The entries in a record's text. Other lines are skipped, so that absent works without them."""
     return tuple(entry for entry in map(_entry_from, text.splitlines()) if entry)
 
 
@@ -285,20 +287,20 @@ def _entry_from(line: str) -> Entry | None:
         entry = Entry(**json.loads(line))
     except (ValueError, TypeError, RecursionError):
         return None
-    are_words = isinstance(entry.name, str) and isinstance(entry.holder, str) and isinstance(entry.wished, bool)
+    are_words = isinstance(entry.name, str) and isinstance(entry.holder, str) and isinstance(entry.named, bool)
     numbers = [number for number in (entry.value, entry.next) if number is not None]
     return entry if are_words and all(map(_is_int, (entry.ifindex, entry.before, *numbers))) else None
 
 
 def _is_int(value: object) -> bool:
-    """Whether the kernel takes it for an ``int``."""
+    """Whether the value fits the kernel's ``int``."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
 
 
 class Settings(t.NamedTuple):
     """The kernel's settings and our record of them.
 
-    links: index by name. values: by name, conf/all and conf/default among them; of links those that were asked for.
+    links: indexes by name. values: by name, of conf/all, conf/default and the links that were asked for.
     setting: which of a link's settings these are.
     """
 
@@ -311,15 +313,15 @@ class Settings(t.NamedTuple):
         return self.links.get(name, 0)
 
     def entries(self, holder: str) -> dict[str, Entry]:
-        """What the record says to ``holder`` of settings that are there, by name: its own entry, or another's wish."""
-        return {**self.wishes_beside(holder), **self._there(one for one in self.record if one.holder == holder)}
+        """The record's entries for current settings, by name: the entry of ``holder``, else another holder's desired value."""
+        return {**self.desired_by_others(holder), **self._there(one for one in self.record if one.holder == holder)}
 
-    def wishes_beside(self, holder: str) -> dict[str, Entry]:
-        """What other holders wish of settings that are there, by name. All that wish for one wish for the same."""
-        return self._there(one for one in self.record if one.wished and one.holder != holder)
+    def desired_by_others(self, holder: str) -> dict[str, Entry]:
+        """The entries of other holders that name the link, by name. All of them for one link have the same value."""
+        return self._there(one for one in self.record if one.named and one.holder != holder)
 
     def _there(self, entries: t.Iterable[Entry]) -> dict[str, Entry]:
-        """A link is known by its index, so that a renamed one keeps its pin."""
+        """Finds a link's entry by its index, so that a renamed link keeps its pin."""
         known = {one.ifindex or one.name: one for one in entries}
         return {name: known[one] for name in self.values for one in (self.ifindex(name) or name,) if one in known}
 
@@ -331,7 +333,7 @@ class Settings(t.NamedTuple):
 
 
 class Change(t.NamedTuple):
-    """One write: the value found and the value wanted. ``entry`` is what the record says of it then, None for nothing."""
+    """One write: the value found and the value wanted. ``entry`` is the record's entry after the write, None for none."""
 
     name: str
     found: int
@@ -340,10 +342,9 @@ class Change(t.NamedTuple):
 
 
 class Difference(t.NamedTuple):
-    """What lies between the settings and a wish: the writes in their order, and the record then.
+    """The difference between the settings and the desired state: the writes in their order, and the record after them.
 
-    announced: the record while the writes are under way. A run that is killed among them leaves it, and the next run knows
-    what may be from us and is not yet sure to be written.
+    announced: the record during the writes. If the run is killed then, it tells the next run which values we may have written.
     """
 
     changes: tuple[Change, ...]
@@ -351,26 +352,26 @@ class Difference(t.NamedTuple):
     record: Record
 
     def after(self, settings: Settings) -> Settings:
-        """The settings as they are then."""
+        """The settings after the writes."""
         written = {change.name: change.wanted for change in self.changes}
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
-def difference(desired: Wish | None, holder: str, settings: Settings) -> Difference:
-    """How the wish of ``holder`` is met; None lets go of all that it holds.
+def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -> Difference:
+    """How to reach the desired state of ``holder``; desired None releases all its settings.
 
-    Raises Refusal where conf/all or another holder is in the way.
+    Raises Refusal if conf/all or another holder makes that impossible.
     """
     entries = settings.entries(holder)
     current = {name: entry for name, entry in entries.items() if entry.holder == holder}
     ours = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
     targets = _targets(desired, entries, ours, holder, settings) if desired else {}
-    beside = settings.wishes_beside(holder)
+    others = settings.desired_by_others(holder)
     for name, target in targets.items():
-        if target.wished and name in beside and target.value not in (beside[name].value, beside[name].next):
-            raise _current(dotted(name, settings.setting), target.value, beside[name])
-    takings = (_taking(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
-    changes = [change for change in takings if change]
+        if target.named and name in others and target.value not in (others[name].value, others[name].next):
+            raise _conflict(dotted(name, settings.setting), target.value, others[name])
+    claims = (_claim(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
+    changes = [change for change in claims if change]
     taken = {change.name: change.entry for change in changes if change.entry}
     left = {name: entry for name, entry in ours.items() if name not in targets}
     if desired and not changes and not left:
@@ -384,7 +385,7 @@ def difference(desired: Wish | None, holder: str, settings: Settings) -> Differe
     announced += [one._replace(next=one.before) for one in left.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
     restoring = [
-        Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in beside
+        Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others
     ]
     changes += [change for change in restoring if change.found != change.wanted]
     return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
@@ -392,60 +393,60 @@ def difference(desired: Wish | None, holder: str, settings: Settings) -> Differe
 
 class _Target(t.NamedTuple):
     value: int
-    wished: bool = False
+    named: bool = False
 
 
 def _targets(
-    desired: Wish, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
+    desired: DesiredFilter, entries: t.Mapping[str, Entry], ours: t.Mapping[str, Entry], holder: str, settings: Settings
 ) -> dict[str, _Target]:
-    """Targets by name: of the links that the wish covers, and of what has to hold so that it is possible.
+    """Targets by name: for the desired links, and for the settings that must change so that the mode is possible there.
 
-    ours: the entries of ``holder`` whose value is there, so that nobody has changed it since.
+    ours: the entries of ``holder`` whose value is current, so that no other program has changed it since.
     """
-    wished = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
+    named = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
     found = settings.values[ALL]
     original = ours[ALL].before if ALL in ours else found
     if original > desired.mode and not desired.raise_all:
         raise _impossible(desired, original)
     if original <= desired.mode:
-        # Whoever has changed conf/all since we lowered it saw the other links as they are now.
+        # The program that changed conf/all after we lowered it found the other links as they are now.
         is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in ours
         kept = {name: _Target(settings.values[name]) for name in ours} if is_overruled else {}
-        return {**kept, **wished}
-    # Every other link keeps by itself what it had by conf/all, and conf/default gives it to links to come.
+        return {**kept, **named}
+    # Every other link gets the value that it had through conf/all as its own; future links get it from conf/default.
     kept = {name: _Target(max(original, entry.before)) for name, entry in ours.items()}
     if found > desired.mode:
         lower = (name for name, value in settings.values.items() if value < found)
         kept.update({name: _Target(found) for name in lower if name not in entries or entries[name].holder == holder})
-    return {**kept, **wished, ALL: _Target(desired.mode)}
+    return {**kept, **named, ALL: _Target(desired.mode)}
 
 
-def _impossible(desired: Wish, found: int) -> Refusal:
+def _impossible(desired: DesiredFilter, found: int) -> Refusal:
     links = ", ".join((*desired.names, *desired.patterns))
     return Refusal(
         f"{dotted(ALL)} is {found} and the kernel takes the larger of it and a link's own value: mode {desired.mode_name}"
-        f" ({desired.mode}) is not possible on {links} unless it is at most {desired.mode}. Nothing was changed. Lower it, or set"
-        " raise_all to true: then every other link, and conf/default for links to come, is first raised to the value that it"
-        " has by conf/all"
+        f" ({desired.mode}) is not possible on {links} while it is above {desired.mode}. Nothing was changed. Lower it, or set"
+        " raise_all to true: then every other link, and conf/default for future links, is first raised to the value that it"
+        " has through conf/all"
     )
 
 
-def _taking(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
-    """The write that makes a setting what it shall be, and pinned; None where it is so by the holder.
+def _claim(name: str, target: _Target, holder: str, settings: Settings, old: Entry | None) -> Change | None:
+    """The write that gives a setting its target value and pins it; None if the holder has done that already.
 
-    Who joins another holder has the same value to put back, and the last to let go does it.
+    A holder that joins others has the same former value as they; the last of them to release the setting restores it.
     """
     found = settings.values[name]
     if old and old.holder == holder and old.next is None and old.value == found == target.value:
         return None
     before = old.before if old and old.is_ours(found) else found
-    entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.wished)
+    entry = Entry(name, settings.ifindex(name), holder, before, target.value, None, target.named)
     return Change(name, found, target.value, entry)
 
 
-def _current(setting: str, wanted: int, entry: Entry) -> Refusal:
+def _conflict(setting: str, wanted: int, entry: Entry) -> Refusal:
     return Refusal(
-        f"{setting} shall be {wanted}, but the set whose path is {entry.holder} holds it at {entry.value}."
+        f"{setting} should be {wanted}, but the set whose path is {entry.holder} keeps it at {entry.value}."
         " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
     )
 
@@ -455,9 +456,9 @@ def _announced(entry: Entry, old: Entry | None) -> Entry:
 
 
 def _order(change: Change) -> tuple[int, str]:
-    """No other link is filtered less on the way than before: conf/all rises first and falls last.
+    """Orders the writes so that no other link is filtered less in between: conf/all rises first and falls last.
 
-    A write to conf/default reaches all links that are not pinned, so it comes after them.
+    A write to conf/default also changes all links that are not pinned, so it comes after the links.
     """
     if change.name == ALL:
         return (0 if change.wanted > change.found else 3, "")
@@ -465,7 +466,7 @@ def _order(change: Change) -> tuple[int, str]:
 
 
 def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
-    """The settings that change, in the language of sysctl(8), as they are before or ``is_after``."""
+    """The settings that change, in the language of sysctl(8), before the change or after it."""
     return "".join(f"{_line(settings, change, is_after)}\n" for change in difference.changes)
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What our files have written by themselves: systemd-sysctl reads them at boot, and by udev's rule when a link comes.
+"""What our files have set: systemd-sysctl reads them at boot and, by udev's rule, when a link appears.
 
-Either writes each setting by its name, whether a line or a pattern says so, and thereby pins it.
+It writes each setting by its name, for explicit lines and patterns alike, and thereby pins the setting.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import typing as t
 
 from .._platform import sysctl_files
-from .reverse_path import ALL, DEFAULT, Entry, Record, Settings, key, wish_in
+from .reverse_path import ALL, DEFAULT, Entry, Record, Settings, desired_in, key
 
 
 class Line(t.NamedTuple):
-    """The line of all files that decides on ``name``, and says what our file ``path`` does."""
+    """The line that decides ``name`` among all files, and that sets the same value as our file ``path``."""
 
     name: str
     path: str
@@ -27,7 +27,7 @@ class Line(t.NamedTuple):
 def holding(
     names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]
 ) -> tuple[Line, ...]:
-    """The lines that decide on settings as our files do. files: texts by path; ours: paths of those that are ours."""
+    """The deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
     if not ours:
         return ()
     everything = sysctl_files.by_systemd(files)
@@ -46,12 +46,12 @@ def _without(files: t.Mapping[str, str], ours: t.Collection[str]) -> sysctl_file
 
 
 def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collection[str], settings: Settings) -> Record:
-    """What the record would say had we written ``lines``: of those whose value is there.
+    """The record as if we had written ``lines`` ourselves; only of lines whose value is current.
 
-    What they replaced is what a node without our files has.
+    The former value in an entry is the one that a node without our files has.
     """
     rest = _without(files, ours)
-    desired_by_file = {path: wish_in(files[path]) for path in {line.path for line in lines}}
+    desired_by_file = {path: desired_in(files[path]) for path in {line.path for line in lines}}
     is_default_ours = any(line.name == DEFAULT for line in lines)
     entries = []
     for name, path, winner in lines:
@@ -63,7 +63,7 @@ def record(lines: t.Sequence[Line], files: t.Mapping[str, str], ours: t.Collecti
 
 
 def _before(name: str, rest: sysctl_files.Configuration, is_default_ours: bool, settings: Settings) -> int:
-    """The kernel starts with 0 (net/ipv4/devinet.c), and gives conf/default to links that nobody sets."""
+    """The kernel starts with 0 (net/ipv4/devinet.c), and gives conf/default to links that no file sets."""
     said = rest.value(key(name, settings.setting))
     if said is not None:
         return said

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What keeps reverse-path filtering from being as desired: missing links, a damaged record, other files that win at boot."""
+"""Guards that warn if reverse-path filtering will not be as desired: missing links, a damaged record, files that win at boot."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from . import reverse_path
 
 
 class ReversePathLinks:
-    """Warns of names that are no link of the running node, and of patterns that match none where it is to be set now.
+    """Warns about names that are no link of the running node and, in the immediate plane, about patterns that match none.
 
-    path: the file that the next boot reads, None where there is none. is_immediate: whether the running kernel is to be set.
+    path: the file that the next boot reads, None if there is none. is_immediate: whether the running kernel is managed.
     """
 
     def __init__(
-        self, desired: reverse_path.Wish, links: t.Collection[str], path: str | None, is_immediate: bool = True
+        self, desired: reverse_path.DesiredFilter, links: t.Collection[str], path: str | None, is_immediate: bool = True
     ) -> None:
         self._desired = desired
         self._links = links
@@ -40,14 +40,14 @@ class ReversePathLinks:
                 yield f"No link matches {pattern}{so}; {then}."
 
     def _advice(self, name: str) -> str:
-        import difflib  # of no use to other runs
+        import difflib  # needed only for this warning
 
         nearest = difflib.get_close_matches(name, [link for link in self._links if link != "lo"], 1)
         return f" If {nearest[0]} is meant, correct interfaces." if nearest else ""
 
 
 class UnreadableRecord:
-    """Warns of lines in the record at ``path`` that no run has written. Such a line is passed over."""
+    """Warns about lines in the record at ``path`` that this collection did not write. Such lines are skipped."""
 
     def __init__(self, backend: files.Files, path: str) -> None:
         self._backend = backend
@@ -59,21 +59,21 @@ class UnreadableRecord:
         if numbers:
             lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
             yield (
-                f"{self._path}, {lines}: expected is an entry as this collection writes it, and something else was found,"
-                " which is ignored. If it was the entry of a setting that this collection has changed, the former value is"
-                " not known any more and state absent leaves the present one. Compare the settings with what you expect."
+                f"{self._path}, {lines}: expected an entry written by this collection, but found something else, which is"
+                " ignored. If it was the entry of a setting that this collection has changed, the former value is lost, and"
+                " state absent leaves the current value. Compare the settings with what you expect."
             )
 
 
 class BootOrder:
-    """Warns of lines in other files that would win over ours in ``path`` when all are read, and of a path that is not read.
+    """Warns about lines in other files that would win over our lines in ``path``, and about a path that is not read at boot.
 
     is_chosen: whether an option names the path.
     """
 
     def __init__(
         self,
-        desired: reverse_path.Wish,
+        desired: reverse_path.DesiredFilter,
         path: str,
         files: t.Mapping[str, str],
         setting: str = reverse_path.RP_FILTER,
@@ -113,11 +113,11 @@ class BootOrder:
 
     def _warning(self, one: reverse_path.Overriding, when: str) -> str:
         outcome = f"would be {one.line.value}" if one.line.value is not None else "would not be set"
-        whose = "on links to come " if glob.is_glob(one.name) else ""
+        scope = "on future links " if glob.is_glob(one.name) else ""
         expected, remedy = f"{one.expected} is expected", "Remove that line"
         if one.name == reverse_path.ALL:
             expected = f"at most {expected}"
-        elif one.expected > self._desired.mode:  # what other links keep of conf/all
+        elif one.expected > self._desired.mode:  # what other links keep from conf/all
             expected = f"at least {expected}"
         if one.line.path == sysctl_files.LAST_OF_PROCPS:
             pass  # nothing is read after it
@@ -127,5 +127,5 @@ class BootOrder:
             remedy = f"{remedy}, or choose a path whose name sorts after it"
         return (
             f"{when[0].upper()}{when[1:]}, line {one.line.line} of {one.line.path} wins over {self._path}:"
-            f" {reverse_path.dotted(one.name, self._setting)} {whose}{outcome}; {expected}. {remedy}."
+            f" {reverse_path.dotted(one.name, self._setting)} {scope}{outcome}; {expected}. {remedy}."
         )

@@ -273,7 +273,7 @@ def test_a_node_that_can_not_be_reached_gets_its_bridge_back(lab: Lab, rich: Nam
     controller = Controller(lab.load_balancer, tmp_path, [rich])
     before, links = network(rich), bridge_in_full(rich)
     done = controller.play([task(checkpoint=5)])["node1"]
-    assert done["failed"] and "as nobody confirmed it over a new connection within 5 s" in done["msg"], done
+    assert done["failed"] and "as it was not confirmed over a new connection within 5 s" in done["msg"], done
     assert "Could not be undone" not in done["msg"]
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 

@@ -323,7 +323,7 @@ def test_whatever_the_state_file_says_no_living_pods_rule_goes(
     done = steps.run()
     assert [line for line in azure_vnet.listing(node) if not is_about(line, GONE)] == before
     told = [*reasons(done["kept"], GONE[2]), *reasons(done["removed"], GONE[2])]
-    assert told and (told[0].startswith("doubtful: ") or "state has" in told[0])
+    assert told and (told[0].startswith("doubtful: ") or "state file has" in told[0])
     assert (STATE in json.dumps(done.get("warnings", []))) == is_damaged
 
 
@@ -342,7 +342,7 @@ def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps:
     node.run_from_host(["nft", "flush", "ruleset"])
     azure_vnet.restore(node, GONE[1].rules)  # by whatever was still armed
     done = steps.run()
-    assert "azure-vnet's state has default/pod-2 there" in next(iter(reasons(done["removed"], GONE[1])))
+    assert "azure-vnet's state file has default/pod-2 at the address" in next(iter(reasons(done["removed"], GONE[1])))
 
 
 def test_a_configuration_that_is_inert_already_is_left(node: NamespaceNode, steps: Steps) -> None:
@@ -386,9 +386,9 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
     node.ip([f"link delete {BRIDGE}"])
     done = steps.run(state="restored")
     said = "\n".join(done["differences"])
-    assert "nft nat PREROUTING: other rules came, went or moved since" in said
-    assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} is there already" in said
-    assert f"{STATE}: something else is there now, and stays" in said and f"there is no link {BRIDGE}" in said
+    assert "nft nat PREROUTING: other rules were added, removed or moved since" in said
+    assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} exists already" in said
+    assert f"{STATE}: something else exists there now, and is left" in said and f"there is no link {BRIDGE}" in said
     assert len(done["restored"]) == 5 and node.read(STATE) == "{}"
 
 
@@ -442,7 +442,7 @@ def test_a_backup_that_can_not_be_read_is_not_overwritten(node: NamespaceNode, s
     steps.run()
     whole = node.read(BACKUP)
     for text, message in (
-        (whole[:100], "can not be read"),
+        (whole[:100], "cannot be read"),
         (whole.replace('"version": 1', '"version": 2'), "version is 2"),
     ):
         node.write(BACKUP, text, 0o600)
@@ -458,7 +458,10 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("value of backend must be one of", {"backend": "iptables"}),
     ("value of owner must be one of", {"owner": "flannel"}),
     ("backup must be", {"backup": "relative"}),
-    ("backup must be a folder that is there or whose parent is; /srv/none is none", {"backup": "/srv/none/backup"}),
+    (
+        "backup must be a folder that exists or whose parent exists; /srv/none is not a folder",
+        {"backup": "/srv/none/backup"},
+    ),
 ]
 
 
@@ -561,13 +564,13 @@ def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) 
     steps.run()
     node.run(["sh", "-ec", f"mv {BACKUP} {BACKUP}.moved && ln -s {BACKUP}.moved {BACKUP}"])
     for options in ({}, {"state": "restored"}):
-        assert "no regular file" in steps.refused(**options)
+        assert "it is not a regular file" in steps.refused(**options)
 
 
 @pytest.mark.parametrize("path", [STATE, CONFLIST])
 def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: NamespaceNode, steps: Steps, path: str) -> None:
     node.run(["sh", "-ec", f"mv {path} /etc/elsewhere && ln -s /etc/elsewhere {path}"])
-    assert f"{path} is no regular file" in steps.refused()
+    assert f"{path} is not a regular file" in steps.refused()
 
 
 @pytest.mark.parametrize("folder", ["/run/kubenode-backup", "/etc/cni/net.d"])

@@ -246,7 +246,7 @@ def test_a_python_that_does_not_last_is_not_named_and_without_another_the_run_is
     for check in (True, False):
         result = node.module(module, options, check=check)
         assert result["failed"] and "/home/me/python3 lies where a boot may not find it" in result["msg"], result
-        assert "/usr/bin/python3 is no Python 3.9: this is Python 3.6" in result["msg"]
+        assert "/usr/bin/python3 is not Python 3.9 or newer: this is Python 3.6" in result["msg"]
         assert seen(node) == before
     assert well(node, module, {**options, "boot_condition": "none"})  # needs none
     node.write("/usr/local/bin/python3", f'#!/bin/sh\nexec {own_python} "$@"\n', 0o755)

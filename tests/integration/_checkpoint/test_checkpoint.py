@@ -32,8 +32,9 @@ WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
 ENDS = 20.0  # seconds after the deadline within which a play ends
 LATE = 2.0  # seconds after the deadline within which a node is itself again
 
-CUTTING = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}  # the way back to the controller
-HARMLESS = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
+# It cuts the way back to the controller.
+CUTTING: dict[str, Any] = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}
+HARMLESS: dict[str, Any] = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
 FOREIGN = "699:\tfrom 203.0.113.9 lookup main proto static"
 
 
@@ -135,7 +136,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_taken_back_in_time(tmp_p
             assert result["msg"].startswith(
                 "policy_routes: the change of policy_routes from 192.0.2.1 was rolled back at "
             )
-            assert "as nobody confirmed it over a new connection within 10 s; 3 steps undone." in result["msg"]
+            assert "as it was not confirmed over a new connection within 10 s; 3 steps undone." in result["msg"]
         assert [watchdogs(node) for node in controller.nodes] == [[]] * 20
 
 
@@ -144,7 +145,11 @@ def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_p
     with fleet(tmp_path, 2) as controller:
         before = [state(node) for node in controller.nodes]
         first, second = "/run/lab/first", "/run/lab/second"
-        options = {**HARMLESS, "checkpoint": "20", "checkpoint_command": f"echo $SSH_CONNECTION > {second}"}
+        options: dict[str, Any] = {
+            **HARMLESS,
+            "checkpoint": "20",
+            "checkpoint_command": f"echo $SSH_CONNECTION > {second}",
+        }
         predicted = controller.play([task(**options)], "--check", "--diff")
         assert [state(node) for node in controller.nodes] == before
         connect = {"ansible.builtin.raw": f"echo $SSH_CONNECTION > {first}"}
@@ -198,7 +203,7 @@ def test_a_play_ends_soon_after_the_deadline_where_the_module_s_own_connection_d
     (result,) = controller.results(play, timeout=ENDS).values()
     print("ended", round(time.time() - told["since"] - 10, 1), "s after the deadline")
     assert time.time() - told["since"] - 10 < ENDS
-    assert result["failed"] and "as nobody confirmed it over a new connection within 10 s" in result["msg"], result
+    assert result["failed"] and "as it was not confirmed over a new connection within 10 s" in result["msg"], result
     assert state(node) == before
 
 
@@ -304,7 +309,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         wait_for(node, ARMED)
         node.reboot()
         (result,) = controller.results(play).values()
-        assert result["failed"] and "the node was started anew before the change was confirmed" in result["msg"], result
+        assert result["failed"] and "the node was restarted before the change was confirmed" in result["msg"], result
         assert state(node) == before
         # The command was given up shortly before the deadline, for which the timer's service waits to see.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
@@ -357,7 +362,7 @@ def ask(node: ClusterNode, *words: str) -> dict[str, Any]:
 
 
 def test_both_sides_tell_one_life_of_the_node_from_another_alike(node: NamespaceNode) -> None:
-    told = node.run(["sh", "-c", "; ".join(_lookout.LIFE)]).stdout.split()
+    told = node.run(["sh", "-c", "; ".join(_lookout.BOOT_IDENTITY)]).stdout.split()
     assert len(told) == 3 and arm(node, **HARMLESS)["checkpoint_armed"]["life"].split() == told
 
 
@@ -534,8 +539,9 @@ def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
     way = {"table": 1003, "dev": "eth0"}
     desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
     with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:
-        before = [state(node) for node in lab.nodes]
-        for number, node in enumerate(lab.nodes, 1):
+        nodes: list[NamespaceNode] = [lab.node(f"node{number}") for number in range(3)]
+        before = [state(node) for node in nodes]
+        for number, node in enumerate(nodes, 1):
             node.write("/run/messages", "")
             through = ["sh", "-c", WATCH, "sh", watched.__file__, "/run/messages", str(number)]
             assert node.module("policy_routes", {**desired, "checkpoint": 5}, through=through)["failed"]
@@ -552,5 +558,5 @@ def test_a_checkpoint_that_can_not_be_read_is_refused_in_a_sentence(lab: Lab, te
     node.write(ARMED, text)
     for options in ({}, {"checkpoint": 10}):
         result = node.module("policy_routes", {**HARMLESS, **options})
-        assert result["failed"] and f"{ARMED}, which tells of a checkpoint, can not be read" in result["msg"]
+        assert result["failed"] and f"{ARMED}, the record of a checkpoint, cannot be read" in result["msg"]
     assert "203.0.113.1" not in node.run(["ip", "rule"]).stdout

@@ -134,7 +134,7 @@ def test_the_environments_proxy_is_not_used(running: Lab, node: NamespaceNode) -
 FAULTS: dict[Fault, str] = {
     "status": "was answered with HTTP status 500",
     "garbage": "must be JSON",
-    "truncated": "bytes long, as it says itself",
+    "truncated": "bytes long, as its header says",
     "silence": "was not answered within 1 s: nothing came",
     "refused": "Connection refused",
 }
@@ -167,7 +167,7 @@ def test_a_service_in_trouble_is_asked_again(running: Lab, node: NamespaceNode, 
     result = node.module("imds_info", {"cloud": "azure", "retries": 2})
     service.stop()
     assert len(service.requests) == 3
-    assert "It was asked 3 times" in result["msg"]
+    assert "The service was asked 3 times" in result["msg"]
 
 
 @pytest.mark.parametrize("status", [400, 403])
@@ -291,7 +291,7 @@ def test_a_service_that_dribbles_is_silent_after_the_time_limit(pieces: bytes) -
 
     with answering(answer) as endpoint:
         start = time.monotonic()
-        with pytest.raises(Silent, match="bytes came, but not the end"):
+        with pytest.raises(Silent, match="bytes came, but not the whole answer"):
             imds_backend.read("azure", endpoint, 0.4)
         assert 0.4 <= time.monotonic() - start < 0.6
 

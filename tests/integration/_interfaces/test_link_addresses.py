@@ -146,7 +146,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     node.run(["mount", "-o", "remount,bind,ro", units])
     failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is taken back
     node.run(["umount", units])
-    assert failed["failed"] and "What was done before it was undone" in failed["msg"], failed
+    assert failed["failed"] and "What was done was undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
 
@@ -193,15 +193,15 @@ def test_json_text_is_taken(steps: Steps) -> None:
 def test_a_link_to_come_is_for_the_permanent_plane(node: NamespaceNode, steps: Steps) -> None:
     desired = [*ADDRESSES[:1], {"dev": "eth9", "address": "10.0.9.10"}]
     told = steps.refused(addresses=desired)
-    assert "addresses[1].dev must be a link of this node, or immediate be false; 'eth9' was given" in told
+    assert "addresses[1].dev must be a link of this node unless immediate is false; 'eth9' was given" in told
     assert steps.run(addresses=desired, immediate=False)["changed"]
 
 
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({"dev": "eth1"}, "addresses[1].address must be given as text; None was given"),
-        ({"address": "10.0.1.1"}, "addresses[1].dev must be given as text; None was given"),
+        ({"dev": "eth1"}, "addresses[1].address must be a string; None was given"),
+        ({"address": "10.0.1.1"}, "addresses[1].dev must be a string; None was given"),
         ({"dev": "a b", "address": "10.0.1.1"}, "addresses[1].dev must be a link's name"),
         ({"dev": "eth1", "address": "10.0.1"}, "addresses[1].address must be an IP address, or ADDRESS/LENGTH"),
         ({"dev": "eth1", "address": "10.0.1.1/33"}, "addresses[1].address must be an IP address, or ADDRESS/LENGTH"),
@@ -222,7 +222,7 @@ def test_a_list_is_needed_unless_absent(steps: Steps) -> None:
 
 def test_a_unit_that_is_not_ours_is_refused(node: NamespaceNode, steps: Steps) -> None:
     node.write(UNIT.format("veth\\x2da\\x40b"), "[Unit]\n")
-    assert "is not what this run may replace" in steps.refused(addresses=ADDRESSES)
+    assert "may not be replaced by this run" in steps.refused(addresses=ADDRESSES)
     node.run(["rm", UNIT.format("veth\\x2da\\x40b")])
 
 

@@ -50,7 +50,7 @@ ROUTES: list[dict[str, Any]] = [
     {"table": 1003, "to": "10.8.0.0/16", "via": "10.0.1.9", "dev": "eth1"},
     {"table": 1003, "to": "10.9.0.0/16", "type": "blackhole"},
 ]
-WISH = {"rules": RULES, "routes": ROUTES}
+WISH: dict[str, Any] = {"rules": RULES, "routes": ROUTES}
 
 
 class Listener:

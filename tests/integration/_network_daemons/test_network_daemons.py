@@ -28,6 +28,7 @@ from lab.surroundings import ANOTHER_ROOT
 PATH = "/etc/systemd/networkd.conf.d/90-kubenode.conf"
 EKS = "/etc/systemd/networkd.conf.d/80-release.conf"
 NO = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+LINES = "ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no"
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
     node.write(EKS, NO)
     before = node.snapshot()
     satisfied = steps.run()
-    assert (satisfied["changed"], networkd(satisfied)["reason"]) == (False, f"{EKS} says so")
+    assert (satisfied["changed"], networkd(satisfied)["reason"]) == (False, f"{LINES} in {EKS}")
     assert not steps.run(state="absent")["changed"]
     assert node.snapshot() == before
     node.remove(EKS)
@@ -103,7 +104,7 @@ def test_a_later_file_that_says_otherwise_is_refused(steps: Steps) -> None:
 
 def test_a_strangers_file_in_our_place_is_refused_and_left_by_absent(steps: Steps) -> None:
     steps.node.write(PATH, "# mine\n")
-    assert f"{PATH} is not what this run may replace" in steps.refused()
+    assert f"{PATH} may not be replaced by this run" in steps.refused()
     assert not steps.run(state="absent")["changed"]
 
 
@@ -123,7 +124,7 @@ def test_nm_cloud_setup_is_refused_where_it_is_at_work(steps: Steps) -> None:
 def test_a_daemon_that_competes_is_warned_of(steps: Steps) -> None:
     steps.node.write("/etc/udev/rules.d/53-ec2-network-interfaces.rules", "")
     (warning,) = warnings(steps.run())
-    assert warning.startswith("ec2-net-utils is at work") and "Remove the package" in warning
+    assert warning.startswith("ec2-net-utils is active") and "Remove the package" in warning
 
 
 def test_an_image_gets_the_file(lab: Lab) -> None:
@@ -285,7 +286,7 @@ def test_a_restart_that_was_not_wished_is_caught_up_with(podman: Podman, router:
     first = site.networkd()
     written = site.run(restart=False)
     assert (written["changed"], site.networkd()) == (True, first)
-    assert networkd(written)["reason"] == f"{PATH} says so, from its next start on"
+    assert networkd(written)["reason"] == f"{LINES} in {PATH}, from its next start on"
     caught_up = site.run()
     assert caught_up["changed"] and site.networkd() != first
     assert "was started after this was written" in caught_up["diff"][0]["after"]

@@ -145,7 +145,12 @@ def boot(node: NamespaceNode) -> None:
 
 def test_two_tables_live_side_by_side(node: NamespaceNode, connmark: Steps) -> None:
     clean = node.snapshot()
-    other = {"table": "other", "primary_interface": "eth1", "mark": "0x10", "path": "/etc/kubenode/other.nft"}
+    other: dict[str, Any] = {
+        "table": "other",
+        "primary_interface": "eth1",
+        "mark": "0x10",
+        "path": "/etc/kubenode/other.nft",
+    }
     node.ip(["link add eth1 type bridge"])
     with_link = node.snapshot()
     connmark.run(strict=True)
@@ -162,7 +167,7 @@ def test_two_tables_live_side_by_side(node: NamespaceNode, connmark: Steps) -> N
 
 def test_two_tables_share_a_primary(node: NamespaceNode, connmark: Steps) -> None:
     clean = node.snapshot()
-    other = {"table": "other", "mark": "0x10", "path": "/etc/kubenode/other.nft", "strict": True}
+    other: dict[str, Any] = {"table": "other", "mark": "0x10", "path": "/etc/kubenode/other.nft", "strict": True}
     connmark.run(strict=True)
     connmark.run(**other)
     connmark.run(state="absent")
@@ -173,7 +178,13 @@ def test_two_tables_share_a_primary(node: NamespaceNode, connmark: Steps) -> Non
 
 def test_options_may_come_as_strings(connmark: Steps) -> None:
     connmark.run(strict=True)
-    given = {"pod_interfaces": '["veth-*"]', "mark": 128, "mask": "0x80", "strict": "yes", "immediate": "true"}
+    given: dict[str, Any] = {
+        "pod_interfaces": '["veth-*"]',
+        "mark": 128,
+        "mask": "0x80",
+        "strict": "yes",
+        "immediate": "true",
+    }
     assert not connmark.run(**given)["changed"]
     assert not connmark.run(strict=True, pod_interfaces="veth-*")["changed"]
 
@@ -406,7 +417,7 @@ def killed(connmark: Steps, call: str, number: int, state: str) -> bool:
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("primary_interface must be a link's name", {"primary_interface": None}),
     ("primary_interface must be a link's name", {"primary_interface": 'eth0" accept'}),
     ("primary_interface must be a link's name", {"primary_interface": "averylonglinkname"}),
@@ -420,7 +431,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ),
     ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["{ eni1 }"]}),
     ("pod_interfaces[0] must be a link's name", {"pod_interfaces": ["averylonglinkna*"]}),
-    ("pod_interfaces[0] must be a name, or eni* for names that begin so", {"pod_interfaces": ["eni+"]}),
+    ("pod_interfaces[0] must be a name, or eni* for all names with that prefix", {"pod_interfaces": ["eni+"]}),
     ("mark must be a number from 1", {"mark": "0"}),
     ("mark must be a number from 1", {"mark": "0x100000000"}),
     ("mark must be a number from 1", {"mark": "0x80/0x80"}),
@@ -428,9 +439,9 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("mask must be a number from 1", {"mask": "-1"}),
     ("table must be a word", {"table": 'a"; flush ruleset; "'}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
+    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/one/two/three.nft"}),
     ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
-    ("/etc/hosts is not what this run may replace", {"path": "/etc/hosts"}),
+    ("/etc/hosts may not be replaced by this run", {"path": "/etc/hosts"}),
 ]
 
 
@@ -441,7 +452,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(connmark: Steps, message
 
 def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
     node.write(SYSCTL, "net.ipv4.conf.eth0.src_valid_mark = 0\n")
-    assert f"{SYSCTL} is not what this run may replace" in connmark.refused(strict=True)
+    assert f"{SYSCTL} may not be replaced by this run" in connmark.refused(strict=True)
     connmark.run()
     connmark.run(state="absent")
     assert node.read(SYSCTL) == "net.ipv4.conf.eth0.src_valid_mark = 0\n"

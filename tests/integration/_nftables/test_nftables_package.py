@@ -321,7 +321,8 @@ def test_a_mask_of_somebody_else_stays(node: SystemdNode) -> None:
 def test_nft_that_is_there_costs_one_process_and_is_not_ours(node: SystemdNode) -> None:
     node.run(["apt-get", "--yes", "install", "nftables"])
     before = state(node)
-    for options in ({}, {"state": "absent"}):
+    ways: list[dict[str, Any]] = [{}, {"state": "absent"}]
+    for options in ways:
         with programs.counted(node, COUNTED) as calls:
             result = run(node, **options)
         assert not result["changed"]
@@ -363,7 +364,7 @@ def test_an_index_that_lacks_the_package_is_refreshed_once_by_a_run_only(node: S
     predicted = run(node, check=True)
     assert predicted["changed"]
     assert predicted["version"] is None
-    assert "A run refreshes it first" in json.dumps(predicted["warnings"])
+    assert "A run refreshes the index first" in json.dumps(predicted["warnings"])
     assert not node.run(["sh", "-c", "ls /var/lib/apt/lists"]).stdout
     with programs.counted(node, COUNTED) as calls:
         done = run(node)

@@ -100,7 +100,7 @@ def test_stopping_the_unit_removes_our_table_alone(node: NamespaceNode) -> None:
 
 def test_two_tables_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    other = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
+    other: dict[str, Any] = {"table": "probeSnat", "interface": "ens3", "path": "/etc/kubenode/other.nft"}
     run(node)
     run(node, **other)
     assert not run(node)["changed"] and not run(node, **other)["changed"]
@@ -207,7 +207,7 @@ def test_a_path_that_was_left_is_cleared(node: NamespaceNode) -> None:
 
 def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> None:
     run(node)
-    assert f"{PATH} is not what this run may replace: it is for something else" in refused(node, table="other")
+    assert f"{PATH} may not be replaced by this run: it has another purpose" in refused(node, table="other")
     good = node.snapshot()
     run(node, table="other", state="absent")
     assert node.snapshot() == good
@@ -314,7 +314,7 @@ def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -
 def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, call: int, action: Any) -> None:
     run(node)
     old = node.snapshot()["nft"]
-    desired = {"priority": -290}
+    desired: dict[str, Any] = {"priority": -290}
     with node.break_program("/usr/sbin/nft", call=call, action=action):
         assert node.module("nftables_probe_snat", desired)["failed"]
     between = node.snapshot()["nft"]
@@ -364,7 +364,7 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     clean = node.snapshot()
     run(node, path=other)
     moved = node.snapshot()
-    ways = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
+    ways: list[dict[str, Any]] = [{"path": other}, {"state": "absent"}, {"state": "absent", "path": other}]
     for number in range(1, 40):
         run(node, state="absent")
         run(node)
@@ -428,12 +428,12 @@ def test_a_node_without_nft_is_told_so_and_check_mode_still_says_what_it_will_do
     predicted = run(node, check=True)
     node.run(["mount", "--bind", "/dev/null", "/usr/sbin/nft"])
     without = run(node, check=True)
-    assert "nft is not installed, so table ip6 azureSLBProbe can not be loaded" in warnings(without)
+    assert "nft is not installed, so table ip6 azureSLBProbe cannot be loaded" in warnings(without)
     assert {**without, "warnings": []} == {**predicted, "warnings": []}
     error = node.module("nftables_probe_snat")
     assert error["failed"] and "nft is not installed" in error["msg"]
     image = run(node, immediate=False)
-    assert image["changed"] and warnings(image).count("without a check by nft: nft is not installed") == 1
+    assert image["changed"] and warnings(image).count("was written but not checked by nft: nft is not installed") == 1
     node.run(["umount", "/usr/sbin/nft"])
 
 
@@ -442,12 +442,12 @@ def test_a_root_without_proc_gets_its_file_and_a_warning(node: NamespaceNode) ->
     with node.count_processes() as calls:
         image = node.module("nftables_probe_snat", {"immediate": False}, through=["chroot", "/mnt"])
     assert image["changed"] and not image["failed"], image
-    assert warnings(image).count("nf_tables is not loaded, as far as /proc tells") == 1
+    assert warnings(image).count("nf_tables is not loaded, according to /proc") == 1
     assert calls == []
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("probes must be a list of at least one", {"probes": []}),
     ("probes[0].source must be an IPv6 unicast address", {"probes": [{"source": "eth0", "translated": "2001:db8::1"}]}),
     (
@@ -456,21 +456,21 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ),
     ("table must be a word", {"table": 'a"; flush ruleset; "'}),
     ("table must be a word", {"table": "a\nflush ruleset"}),
-    ("table must be a word that nft's language leaves free", {"table": "chain"}),
-    ("table must be a word that nft's language leaves free", {"table": "accept"}),
+    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "chain"}),
+    ("table must be a word that no nft from version 0.9.8 to 1.1 reserves", {"table": "accept"}),
     ("dictionary requested, could not parse JSON", {"probes": "[" * 100_000}),
     ("interface must be a link's name", {"interface": "eth0 counter drop"}),
     ("interface must be a link's name", {"interface": "averylonglinkname"}),
     ("priority must be an integer from", {"priority": 2**31}),
     ("path must be an absolute path", {"path": "relative"}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that is there or whose parent is", {"path": "/etc/one/two/three.nft"}),
+    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/one/two/three.nft"}),
     ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
     ("path must be an absolute path", {"path": "/etc/.kubenode"}),
     ("path must be an absolute path", {"path": "/etc/" + "a" * 201}),
     ("path must be in a folder", {"path": "/etc/hosts/a"}),
-    ("/etc/systemd is not what this run may replace: it is a folder", {"path": "/etc/systemd"}),
-    ("/etc/hosts is not what this run may replace", {"path": "/etc/hosts"}),
+    ("/etc/systemd may not be replaced by this run: it is a folder", {"path": "/etc/systemd"}),
+    ("/etc/hosts may not be replaced by this run", {"path": "/etc/hosts"}),
     ("priority must be an integer", {"priority": True}),
 ]
 

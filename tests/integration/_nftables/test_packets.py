@@ -14,7 +14,7 @@ import pytest
 from lab import Lab, Node
 from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED
 from lab.machine import Machine
-from lab.node import POD_PORT, NamespaceNode
+from lab.node import POD_PORT, ClusterNode
 from lab.service import Backend
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
@@ -42,14 +42,14 @@ RIGHT_TRANSLATION = f"ip6 saddr set {PROBE_TRANSLATED}"
 TRANSLATION_WITHOUT_CHECKSUM = "@nh,64,128 set 0x2603106200000001fe80123456789abc"
 
 
-def load_by_module(*nodes: NamespaceNode) -> None:
+def load_by_module(*nodes: ClusterNode) -> None:
     for node in nodes:
         result = node.module("nftables_probe_snat", {"interface": "eth0", "permanent": False})
         assert not result["failed"], result
         assert result["changed"]
 
 
-def load_sabotaged(node: NamespaceNode, exception: str = "", translation: str = RIGHT_TRANSLATION) -> None:
+def load_sabotaged(node: ClusterNode, exception: str = "", translation: str = RIGHT_TRANSLATION) -> None:
     values = {"exception": exception, "translation": translation}
     node.run(["nft", "-f", "-"], TABLE.format(source=PROBE_SOURCE, translated=PROBE_TRANSLATED, **values))
 
@@ -201,7 +201,7 @@ def test_policy_cluster_hides_the_clients_source_address_so_that_the_proof_above
 # Neighbour discovery
 
 
-def forget_neighbours(lab: Lab, node: NamespaceNode) -> None:
+def forget_neighbours(lab: Lab, node: ClusterNode) -> None:
     lab.load_balancer.ip([f"neigh flush dev {LINK}"])
     node.ip(["neigh flush dev eth0"])
 
@@ -238,7 +238,7 @@ def advertised() -> Iterator[Lab]:
         yield running
 
 
-def default_route(node: NamespaceNode) -> str:
+def default_route(node: ClusterNode) -> str:
     """The default route in force, empty without: the list still shows an expired one until the kernel collects it."""
     chosen = node.run(["ip", "-6", "route", "get", PROBE_TRANSLATED], check=False)
     return chosen.stdout if "via" in chosen.stdout else ""
@@ -275,7 +275,7 @@ def test_the_default_route_ends_by_a_table_without_the_neighbour_discovery_excep
 # Connection tracking
 
 
-def tracked(node: NamespaceNode) -> list[str]:
+def tracked(node: ClusterNode) -> list[str]:
     return node.run_from_host(["conntrack", "-L", "-f", "ipv6"]).splitlines()
 
 

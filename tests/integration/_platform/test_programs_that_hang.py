@@ -129,7 +129,11 @@ def test_an_nft_that_hangs_ends_the_run_with_its_name(node: NamespaceNode, modul
 
 @pytest.mark.parametrize("module", [RETURN_PATH, "rp_filter"])
 def test_a_fifo_in_sysctl_d_keeps_no_run_waiting(node: NamespaceNode, module: str) -> None:
-    options = {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}, RETURN_PATH: {"strict": True}}[module]
+    desired: dict[str, dict[str, Any]] = {
+        "rp_filter": {"interfaces": ["eth0"], "mode": "loose"},
+        RETURN_PATH: {"strict": True},
+    }
+    options = desired[module]
     node.run(["mkfifo", "/etc/sysctl.d/50-odd.conf"])
     result = run(node, module, **options)
     assert result["changed"]
@@ -152,7 +156,7 @@ def test_an_nft_that_can_not_be_started_is_named(node: NamespaceNode, make: list
     node.run(["mount", "--bind", "/run/nft", NFT])
     for module, options in {**TABLES, "nftables_package": {}}.items():
         result = node.module(module, options)
-        assert result["failed"] and f"{NFT} can not be started: {answer}" in result["msg"], result
+        assert result["failed"] and f"{NFT} cannot be started: {answer}" in result["msg"], result
     node.run(["umount", NFT])
 
 
@@ -173,6 +177,6 @@ def test_an_nft_that_answers_garbage_is_an_error_and_in_nobodys_way_back(node: N
         for check in (True, False):
             result = node.module(PROBE, {"state": "absent"}, check=check)
             assert result["changed"] and not result["failed"], result
-            assert sum("it can not be put back" in warning for warning in warnings(result)) == 1
+            assert sum("undoing this run cannot restore it" in warning for warning in warnings(result)) == 1
         assert not run(node, state="absent")["changed"]
     assert node.snapshot() == clean

@@ -264,7 +264,8 @@ def policy_file(node: NamespaceNode, path: str) -> dict[str, Any]:
 
 def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    first, second = {"rules": RULES[:2]}, {"rules": RULES[2:4], "protocol": 76}
+    first: dict[str, Any] = {"rules": RULES[:2]}
+    second: dict[str, Any] = {"rules": RULES[2:4], "protocol": 76}
     run(node, **first)
     run(node, **second)
     assert not run(node, **first)["changed"] and not run(node, **second)["changed"]
@@ -337,7 +338,8 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
     node: NamespaceNode, call: str
 ) -> None:
     clean = node.snapshot()
-    other, desired = "/etc/kubenode/moved.json", {"rules": RULES[:2], "routes": ROUTES[:2]}
+    other = "/etc/kubenode/moved.json"
+    desired: dict[str, Any] = {"rules": RULES[:2], "routes": ROUTES[:2]}
     run(node, path=other, **desired)
     moved = node.snapshot()
     ways: list[dict[str, Any]] = [{"path": other, **desired}, {"state": "absent"}, {"state": "absent", "path": other}]
@@ -370,7 +372,7 @@ def killed_below_etc(node: NamespaceNode, call: str, number: int, **options: Any
 def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
     table = "/etc/kubenode/return-path.nft"
     node.module("nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["eth1"]})
-    assert f"{table} is not what this run may replace" in refused(node, rules=RULES[:2], path=table)
+    assert f"{table} may not be replaced by this run" in refused(node, rules=RULES[:2], path=table)
     before = node.snapshot()
     assert not run(node, state="absent", path=table)["changed"] and node.snapshot() == before
     assert "outside /etc/systemd/system" in refused(node, rules=[], path="/etc/systemd/system/kubelet.service")
@@ -378,7 +380,12 @@ def test_anothers_file_is_not_taken_for_ours(node: NamespaceNode) -> None:
 
 def test_options_may_come_as_strings(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES)
-    text = {"rules": json.dumps(RULES), "routes": json.dumps(ROUTES), "protocol": "75", "permanent": "yes"}
+    text: dict[str, Any] = {
+        "rules": json.dumps(RULES),
+        "routes": json.dumps(ROUTES),
+        "protocol": "75",
+        "permanent": "yes",
+    }
     assert not run(node, **text)["changed"]
 
 
@@ -571,8 +578,11 @@ def test_a_rule_with_attributes_that_we_do_not_know_is_not_deleted_in_place_of_o
     """It carries our tag and stands before ours, so that the kernel would take it for ours."""
     node.ip(["rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75"])
     before = node.snapshot()
-    mine = [{"priority": 800, "table": 1003}, {"priority": 800, "from": "10.0.1.5", "table": 1003}]
-    assert "with what this collection can not read: realms" in refused(node, rules=mine)
+    mine: list[dict[str, Any]] = [
+        {"priority": 800, "table": 1003},
+        {"priority": 800, "from": "10.0.1.5", "table": 1003},
+    ]
+    assert "with attributes that this collection cannot read: realms" in refused(node, rules=mine)
     mine[1]["iif"] = "eth0"
     run(node, rules=mine)
     run(node, **options)
@@ -603,7 +613,7 @@ def test_a_route_that_can_not_be_read_is_refused_by_name_and_never_replaced(
     if family:  # the kernel keeps one without a gateway apart from ours
         assert len([line for line in shown(node, "route", "-6") if "table 1003" in line]) == 2
     said = refused(node, routes=[{**ours, "mtu": 1400}], permanent=False)
-    assert f"with what this collection can not read: {name} is there and belongs to protocol {owner}." in said
+    assert f"with attributes that this collection cannot read: {name} is there and belongs to protocol {owner}." in said
     assert not run(node, routes=[ours], permanent=False)["changed"]
     run(node, state="absent", permanent=False)
     left = [line for line in shown(node, "route", family.strip() or "-4") if "table 1003" in line]
@@ -876,26 +886,26 @@ def not_ours(node: NamespaceNode) -> list[str]:
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("rules must be given where state is present, or routes, or enis", {}),
+    ("rules must be given if state is present, unless routes or enis are given", {}),
     ("aws_vpc_cni, cilium, terway, custom, got: calico found in enis", {"enis": {"layout": "calico"}}),
     ("enis.mark must be left out: the layout terway has its own", {"enis": '{"layout": "terway", "mark": "0x10"}'}),
     ("enis.clod. Supported parameters include: cloud, layout, mark", {"enis": {"layout": "terway", "clod": "aws"}}),
     ("enis.cloud must be one of auto, aws: the layout cilium", {"enis": {"layout": "cilium", "cloud": "azure"}}),
     (
-        "routes must be given where enis and the other list are, as both follow",
+        "routes must be given if enis and the other list are given: both follow from the ENIs",
         {"enis": {"layout": "terway"}, "rules": []},
     ),
     ("rules[0].priority must be given", {"rules": [{"table": 7}]}),
     (
-        "rules[1] must be the only one of its kind",
+        "rules[1] must be unique; rules[0] has the same priority and selector but another meaning",
         {"rules": [{"priority": 7, "table": 7}, {"priority": 7, "table": 8}]},
     ),
     (
-        "routes[0].dev must be a link of this node, for ip route default dev eth7 table 7 scope link; 'eth7' was given",
+        "routes[0].dev must be a link of this node (for ip route default dev eth7 table 7 scope link); 'eth7' was given",
         {"routes": [{"table": 7, "to": "default", "dev": "eth7"}]},
     ),
     (
-        "routes[0].via must be a neighbour on eth0 by another route, or onlink be true",
+        "routes[0].via must be a neighbour on eth0 by a connected route, or onlink must be true",
         {"routes": [{"table": 7, "to": "default", "dev": "eth0", "via": "10.66.0.1"}]},
     ),
     (
@@ -903,13 +913,13 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
         {"rules": [{"priority": 7, "table": 7, "from": "10.0.0.1/8"}]},
     ),
     (
-        "routes[1].via must be a neighbour on one link, by a route of its own table or of main, or come with dev;",
+        "routes[1].via must be a neighbour on one link, by a connected route of its own table or of main, or given with dev;",
         {"routes": [{"table": 7, "to": "192.0.2.1", "dev": "eth0"}, {"table": 7, "to": "default", "via": "10.66.0.1"}]},
     ),
-    ("rules[0].goto must be the priority of a rule that is listed or there", {"rules": [{"priority": 7, "goto": 900}]}),
-    ("protocol must be one that nobody else uses; 4 belongs to static", {"protocol": 4, "rules": []}),
+    ("rules[0].goto must be the priority of a listed or existing rule", {"rules": [{"priority": 7, "goto": 900}]}),
+    ("protocol must be one that no other program uses; 4 belongs to static", {"protocol": 4, "rules": []}),
     ("rules must be a list of dictionaries, or JSON text of one", {"rules": "from all"}),
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False, "rules": []}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False, "rules": []}),
 ]
 
 

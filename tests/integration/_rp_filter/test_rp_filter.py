@@ -196,11 +196,11 @@ def test_what_somebody_changed_since_stays(node: NamespaceNode) -> None:
 
 def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     clean = node.snapshot()
-    other = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
+    other: dict[str, Any] = {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}
     loose(node, "eth0")
     run(node, **other)
     assert not loose(node, "eth0")["changed"] and not run(node, **other)["changed"]
-    assert f"the set whose path is {PATH} holds it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
+    assert f"the set whose path is {PATH} keeps it at 2" in refused(node, **{**other, "interfaces": ["eth0"]})
     run(node, state="absent")
     assert not run(node, **other)["changed"]
     run(node, state="absent", path=OTHER_PATH)
@@ -210,12 +210,15 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
 def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
     node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
     before = node.snapshot()
-    assert f"{PATH} is not what this run may replace" in refused(node, interfaces=["eth0"], mode="loose")
+    assert f"{PATH} may not be replaced by this run" in refused(node, interfaces=["eth0"], mode="loose")
     assert not run(node, state="absent")["changed"] and node.snapshot() == before
 
 
 def test_runs_at_once_end_right(node: NamespaceNode) -> None:
-    calls = [{"interfaces": ["eth0"], "mode": "loose"}, {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH}]
+    calls: list[dict[str, Any]] = [
+        {"interfaces": ["eth0"], "mode": "loose"},
+        {"interfaces": ["eth1"], "mode": "strict", "path": OTHER_PATH},
+    ]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda options: run(node, **options), calls * 2))
     assert [result["changed"] for result in results].count(True) == 2
@@ -298,7 +301,7 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
     node.write("/etc/sysctl.d/50-others.conf", others)
     boot(node)
     clean = node.snapshot()
-    desired = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
+    desired: dict[str, Any] = {"interfaces": ["eth0", "eth0*"], "mode": "off", "raise_all": True}
     run(node, **desired)
     booted = boot(node)
     assert effective(node)["eth0"] == 0
@@ -329,8 +332,8 @@ def test_another_path_after_a_boot_does_not_lose_what_the_first_has_set(node: Na
     clean = node.snapshot()
     loose(node, "eth0")
     booted = boot(node)
-    other = {"interfaces": ["eth0"], "path": OTHER_PATH}
-    assert f"the set whose path is {PATH} holds it at 2" in booted.refused(**other, mode="strict")
+    other: dict[str, Any] = {"interfaces": ["eth0"], "path": OTHER_PATH}
+    assert f"the set whose path is {PATH} keeps it at 2" in booted.refused(**other, mode="strict")
     booted.four(**other, mode="loose")
     booted.four(state="absent")
     assert value(node, "eth0") == 2 and not booted.run(**other, mode="loose")["changed"]
@@ -420,7 +423,7 @@ KILLED_AT = ("write", "rename", "mkdir", "unlink")
 def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
     """The run is killed at the first such system call on our paths, at the second, and so on, until it ends unharmed."""
     write(node, all=1, default=0)
-    desired = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
+    desired: dict[str, Any] = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
     clean = node.snapshot()
     run(node, **desired)
     made = node.snapshot()
@@ -460,7 +463,7 @@ def test_an_odd_record_is_warned_of_and_locks_nobody_out(node: NamespaceNode) ->
         RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n"
     )
     (warning,) = warnings(run(node, check=True, state="absent"))
-    assert f"{RECORD}, line 3: expected is an entry as this collection writes it" in warning
+    assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
     assert run(node, state="absent")["changed"] and node.snapshot() == clean
     assert not warnings(run(node, state="absent"))
 
@@ -480,12 +483,12 @@ def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
     with node.read_only(place):
         error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
         assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
-        assert "What was done before it was undone" in error["msg"]
+        assert "What was done was undone" in error["msg"]
     assert node.snapshot() == before
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
-    ("immediate must be true where permanent is false", {"immediate": False, "permanent": False}),
+    ("immediate must be true if permanent is false", {"immediate": False, "permanent": False}),
     ("interfaces must be a list of at least one link or pattern", {"interfaces": []}),
     ("value of mode must be one of: off, strict, loose", {"mode": "lose"}),
     ("interfaces[1] must be a link or a pattern of links", {"interfaces": ["eth0", "all"]}),

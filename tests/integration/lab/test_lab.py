@@ -358,7 +358,7 @@ def test_a_program_breaks_at_the_call_asked_for(lab: Lab) -> None:
 @pytest.mark.parametrize("action, done", [("kill caller", ""), ("run and kill caller", "table ip6 t\n")])
 def test_the_caller_of_a_program_is_killed_before_or_after_its_work(lab: Lab, action: str, done: str) -> None:
     node = lab.node("node1")
-    with node.break_program("/usr/sbin/nft", action=action):  # type: ignore[arg-type]
+    with node.break_program("/usr/sbin/nft", action=action):
         status = node.run(["sh", "-c", "nft add table ip6 t; echo survived"], check=False)
     assert eventually(lambda: node.run(["nft", "list", "tables"]).stdout == done, FREED_LIMIT)
     assert "survived" not in status.stdout

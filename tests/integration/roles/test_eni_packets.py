@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 from lab import Eni, EniLab
-from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNamespaceNode, EniNode
 from lab.node import POD_PORT
 from lab.prober import Answer, Prober
 from lab.service import Backend, Policy
@@ -66,8 +66,8 @@ def call_node_port(lab: EniLab, timeout: float = 1.0) -> Answer | None:
     return lab.client.fetch(PRIMARY.address, NODE_PORT, timeout)
 
 
-def serve_node_port(lab: EniLab, policy: Policy = "Local", backend: Backend = "nftables") -> EniNode:
-    node: EniNode = lab.node("node1")
+def serve_node_port(lab: EniLab, policy: Policy = "Local", backend: Backend = "nftables") -> EniNamespaceNode:
+    node: EniNamespaceNode = lab.node("node1")
     node.service(NODE_PORT, [lab.pod("pod1").address], policy, backend=backend)
     return node
 
@@ -76,8 +76,8 @@ def call_load_balancer(lab: EniLab, timeout: float = 1.0) -> Answer | None:
     return lab.fetch_from("pod1", LOAD_BALANCER, 80, timeout)
 
 
-def serve_load_balancer(lab: EniLab, backend: Backend = "nftables") -> EniNode:
-    node: EniNode = lab.node("node1")
+def serve_load_balancer(lab: EniLab, backend: Backend = "nftables") -> EniNamespaceNode:
+    node: EniNamespaceNode = lab.node("node1")
     node.service(NODE_PORT, [BACKEND], "Cluster", backend=backend, load_balancer_ip=LOAD_BALANCER)
     return node
 

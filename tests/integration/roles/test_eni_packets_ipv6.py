@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from lab import Eni, EniLab, eni6
-from lab.eni import EniNode
+from lab.eni import EniNamespaceNode
 from lab.prober import Prober
 from lab.service import Backend, Policy
 from lab.steps import Steps, warnings
@@ -33,7 +33,7 @@ def lab() -> Iterator[EniLab]:
 def test_a_node_port_answers_with_the_module_and_the_rule_only(
     lab: EniLab, backend: Backend, policy: Policy, strict: bool
 ) -> None:
-    node: EniNode = lab.node("node1")
+    node: EniNamespaceNode = lab.node("node1")
     node.service(NODE_PORT, [lab.pod("pod1").address], policy, backend=backend)
     connmark = Steps(
         node,

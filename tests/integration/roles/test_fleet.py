@@ -165,7 +165,7 @@ def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) ->
     away = fleet.node(3).replace_program("/usr/sbin/nft", f'#!/bin/sh\nrm -f {fleet.pid_file(3)}\nexec @REAL@ "$@"\n')
     done = fleet.play("--limit", "node3,node4")
     assert done.states() == {"node3": "unreachable", "node4": "not reached"}, done.output
-    assert "Translate the load balancer" in done.trouble("node3")
+    assert "Configure the probe table" in done.trouble("node3")
     assert away is not None and not fleet.is_changed(4)
 
 

@@ -219,7 +219,7 @@ def test_a_check_tells_what_the_run_does_and_a_second_run_does_nothing(built: Bu
     assert built.predicted.changed == built.done.changed + 1  # both roles that want nftables would bring it
     assert (built.done.changed, built.again.changed) == (9, 0)
     assert built.done.output.count("An image: the connection is community.general.chroot.") == len(ROLES)
-    assert "without a check" not in built.done.output
+    assert "not checked by nft" not in built.done.output
 
 
 def test_no_program_that_was_started_changes_a_kernel(built: Built) -> None:

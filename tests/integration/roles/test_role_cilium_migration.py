@@ -126,7 +126,7 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
     other = pool.other.snapshot()
     done = pool.play(target="nodes", **options)
     assert done.failed and [*done.nodes] == ["node1"], done.output
-    assert "node1 stays cordoned until somebody has looked at it: kubectl uncordon node1" in done.output
+    assert "node1 stays cordoned. Repair the node, then run: kubectl uncordon node1" in done.output
     said = {
         "command": "no pod answers",
         "drain": "refused by the test",

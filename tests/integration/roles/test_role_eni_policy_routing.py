@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab import Eni, EniLab, playbook
-from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode
+from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode, EniSystemdNode
 from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.node import POD_PORT
@@ -25,7 +25,7 @@ PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 NODE_PORT = 30080
 STRICT = 1
 ENI = Eni("eth1", pods=["pod1"], has_address=True)
-AWS = {"layout": "aws_vpc_cni", "connmark": "always", "pod_interfaces": ["veth-*"]}
+AWS: dict[str, Any] = {"layout": "aws_vpc_cni", "connmark": "always", "pod_interfaces": ["veth-*"]}
 CUSTOM: dict[str, Any] = {
     "layout": "custom",
     "pod_interfaces": ["veth-*"],
@@ -166,7 +166,7 @@ def test_a_cni_that_marks_by_itself_is_left_to_it_unless_strict(aws: Site) -> No
     assert "marked by the CNI (aws_vpc_cni)" in played.output
     assert "kubenodeReturnPath" not in aws.node.run(["nft", "list", "tables"]).stdout
     strict = aws.play(layout="aws_vpc_cni", remedy="strict")
-    assert "marked by a table of ours" in strict.output
+    assert "marked by the table of nftables_connmark" in strict.output
     listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
     assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed
 
@@ -207,7 +207,8 @@ def test_a_run_finds_all_in_place_on_a_node_that_an_image_has_booted(tmp_path: P
     with site_of(tmp_path, cni=True, system="bookworm") as site:
         image = site.play(mode="image", primary_interface="eth0", **AWS)
         assert not image.failed and "imds_info" not in image.modules, image.output
-        site.node.reboot()
+        node: EniSystemdNode = site.lab.node("node1")
+        node.reboot()
         assert f"from {ENI.address} lookup 2 proto 75" in site.node.run(["ip", "rule"]).stdout
         run = site.play(**AWS)
         assert "imds_info" in run.modules and run.changed == 0, run.output
@@ -254,7 +255,7 @@ def test_an_image_says_what_it_can_not_find_out_at_boot(aws: Site, variables: di
             {"layout": "cilium", "remedy": "strict", "connmark": "never"},
             "every reply to a pod that comes in by the primary ENI would be dropped",
         ),
-        ({"layout": "terway", "enis": [{"name": "eth0"}]}, "enis[].primary must be true of one ENI"),
+        ({"layout": "terway", "enis": [{"name": "eth0"}]}, "enis[].primary must be true for exactly one ENI"),
     ],
 )
 def test_bad_input_is_a_clear_error_and_changes_nothing(aws: Site, variables: dict[str, Any], told: str) -> None:

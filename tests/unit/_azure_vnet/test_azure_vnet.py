@@ -98,7 +98,7 @@ def test_a_state_file_is_understood() -> None:
     assert state.endpoints == tuple(
         Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods
     )
-    assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), {"azure0"}, "")
+    assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), frozenset({"azure0"}), "")
 
 
 def endpoint(**changes: Any) -> str:
@@ -110,13 +110,13 @@ def endpoint(**changes: Any) -> str:
 
 WHOLE = endpoint()
 DAMAGED = {
-    "": "is no JSON",
-    WHOLE[:200]: "is no JSON",
+    "": "is not JSON",
+    WHOLE[:200]: "is not JSON",
     "null": "has no Network",
     "[1]": "has no Network",
     '{"Network": {"Version": "v9", "Interfaces": []}}': "has no Network",
     '{"IPAM": {}}': "has no Network",
-    "[" * 100_000: "is no JSON",
+    "[" * 100_000: "is not JSON",
     endpoint(MacAddress="not base64"): "1 endpoints",
     endpoint(MacAddress="AAAA"): "1 endpoints",
     endpoint(MacAddress=7): "1 endpoints",
@@ -221,16 +221,19 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
         evidence(neighbours=(Neighbour(POD, "lxc1", OTHER_MAC, 2),)), REMOVE, "reaches the address by lxc1 now",
     ),
     "the node looked for it in vain elsewhere": (
-        evidence(neighbours=(Neighbour(POD, "lxc1", "", FAILED),)), DOUBTFUL, "nothing tells whose the address is",
+        evidence(neighbours=(Neighbour(POD, "lxc1", "", FAILED),)), DOUBTFUL, "the owner of the address is unknown",
     ),
     "the node routes the address to the bridge": (
-        evidence(host_routes={POD: frozenset({"azure0"})}), DOUBTFUL, "nothing tells whose the address is",
+        evidence(host_routes={POD: frozenset({"azure0"})}), DOUBTFUL, "the owner of the address is unknown",
     ),
-    "the operator says so": (evidence(addresses=LISTED), REMOVE, "the address is in addresses"),
+    "the operator says so": (evidence(addresses=LISTED), REMOVE, "option addresses contains the address"),
     "the operator says so of others": (
-        evidence(addresses=(fields.prefix("10.240.1.0/24")[1], fields.prefix("fd00::/8")[1])), DOUBTFUL, "nothing tells",
+        evidence(addresses=(fields.prefix("10.240.1.0/24")[1], fields.prefix("fd00::/8")[1])), DOUBTFUL,
+        "the owner of the address is unknown",
     ),
-    "it is written down and gone": (evidence(states=(WRITTEN,)), REMOVE, "azure-vnet's state has default/web there"),
+    "it is written down and gone": (
+        evidence(states=(WRITTEN,)), REMOVE, "azure-vnet's state file has default/web at the address",
+    ),
     "it is written down, its link is there": (
         evidence(LINK, LIVES._replace(mac=OTHER_MAC, addresses=frozenset()), states=(WRITTEN,)), KEEP, f"{HOST_LINK}, the",
     ),
@@ -245,7 +248,7 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
     ),
     "its neighbour is left": (evidence(neighbours=(BRIDGED,)), REMOVE, "azure-vnet set up a pod with the MAC"),
     "a neighbour that somebody learned": (
-        evidence(neighbours=(BRIDGED._replace(state=4),)), DOUBTFUL, "nothing tells whose the address is",
+        evidence(neighbours=(BRIDGED._replace(state=4),)), DOUBTFUL, "the owner of the address is unknown",
     ),
     "nothing is known": (evidence(), DOUBTFUL, "no interface has the MAC"),
 }  # fmt: skip
@@ -330,7 +333,8 @@ def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
 def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_nobody_is() -> None:
     gone = evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     judge = Judge(gone, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], DNAT)})
-    assert [judge.rule(PREROUTING, rule).verb for rule in (*NODE_RULES[PREROUTING], DNAT)] == [*[REMOVE] * 3, DOUBTFUL]
+    verdicts = [judge.rule(PREROUTING, rule) for rule in (*NODE_RULES[PREROUTING], DNAT)]
+    assert [verdict and verdict.verb for verdict in verdicts] == [*[REMOVE] * 3, DOUBTFUL]
 
 
 OTHERS_RULES = {

@@ -151,7 +151,7 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
 ) -> None:
     """The next run is the same one, absent with any path or none, or present with a third path."""
     former, path = CHANGES[change]
-    goals = {}
+    goals: dict[str | None, dict[str, tuple[int, str]]] = {}
     for wish in dict.fromkeys((None, path, THIRD)):
         machine = Machine(tmp_path / f"goal {len(goals)}", build).prepare(former)
         machine.hold(wish)
@@ -406,7 +406,7 @@ def test_a_refused_path_leaves_no_record(tmp_path: Path) -> None:
     machine = Machine(tmp_path, table)
     machine.hold(ONE)
     before = tree(tmp_path)
-    with pytest.raises(Refusal, match="/etc/operators/site is not what this run may replace"):
+    with pytest.raises(Refusal, match="/etc/operators/site may not be replaced by this run"):
         machine.hold("/etc/operators/site")
     assert tree(tmp_path) == before
 

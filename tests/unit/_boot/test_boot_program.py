@@ -141,14 +141,14 @@ def test_a_set_that_can_not_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "defect"),
     [
-        ("python3", "is no absolute path"),
+        ("python3", "is not an absolute path"),
         ("/tmp/venv/bin/python", "lies where a boot may not find it"),
         ("/home/alice/venv/bin/python", "lies where a boot may not find it"),
         ("/run/python", "lies where a boot may not find it"),
         ("/dev/shm/python", "lies where a boot may not find it"),
         ("/opt/nowhere/bin/python3", "No such file or directory"),
-        ("/usr/bin", "is no program"),
-        ("/etc/passwd", "is no program"),
+        ("/usr/bin", "is not an executable file"),
+        ("/etc/passwd", "is not an executable file"),
     ],
 )
 def test_an_interpreter_that_the_boot_may_not_find_is_none(path: str, defect: str) -> None:
@@ -200,7 +200,9 @@ def test_the_interpreter_that_runs_this_is_chosen_if_it_lasts(
     os.unlink(versioned)
     with pytest.raises(Refusal) as refused:
         interpreters.choose()
-    assert f"{local} is no Python 3.9: 3.6.8" in str(refused.value) and "Nothing was changed" in str(refused.value)
+    assert f"{local} is not Python 3.9 or newer: 3.6.8" in str(refused.value) and "Nothing was changed" in str(
+        refused.value
+    )
 
 
 def test_a_python_behind_a_folder_or_link_of_others_is_none(programs: t.Callable[..., str], tmp_path: Path) -> None:
@@ -351,5 +353,5 @@ def test_a_library_that_only_the_boot_lacks_is_asked_for(tmp_path: Path) -> None
     ],
 )
 def test_a_path_among_systemds_own_files_is_refused(folder: str) -> None:
-    with pytest.raises(Invalid, match="where systemd keeps its own"):
+    with pytest.raises(Invalid, match="where systemd keeps its own files"):
         boot_files.check_path(f"{folder}/kubelet.service")

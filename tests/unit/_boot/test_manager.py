@@ -112,5 +112,5 @@ def test_without_the_socket_systemctl_is_asked(tmp_path: Path, monkeypatch: pyte
     assert units.verdict("x.service").value == "active"
     assert asked == [["systemctl", "show", "--property=ActiveState,SubState,Result,Job", "x.service"]]
     said = ""
-    with pytest.raises(Failure, match="should tell ActiveState, SubState, Result, Job, but said ''"):
+    with pytest.raises(Failure, match="should print ActiveState, SubState, Result, Job, but printed ''"):
         units.verdict("x.service")

@@ -166,8 +166,8 @@ def test_an_answer_that_was_lost_is_not_a_failure() -> None:
             [None, {"state": "rolled back", "told": "It was rolled back.", "age": 1}],
             "rp_filter: It was rolled back. The last try to connect before that: No route to host",
         ),
-        (["4711\nnet:[1]\n17\n1.00\n"], "rp_filter: the node was started anew before"),
-        ([], "rp_filter: the controller could not come back to the node over a new connection within 30 s"),
+        (["4711\nnet:[1]\n17\n1.00\n"], "rp_filter: the node was restarted before"),
+        ([], "rp_filter: the controller could not connect to the node again within 30 s"),
     ],
 )
 def test_what_is_not_confirmed_fails_the_task_in_one_sentence(answers: list[t.Any], sentence: str) -> None:
@@ -401,8 +401,8 @@ def test_an_armed_checkpoint_says_whose_it_is_since_when_and_for_how_long() -> N
     ],
 )
 def test_a_roll_back_says_when_and_why_and_what_is_not_as_it_was(fields: Result, count: str) -> None:
-    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, "nobody confirmed it", **fields))
-    begin = "the change of rp_filter was rolled back at 2026-01-02 03:04:35 UTC, as nobody confirmed it; "
+    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, "it was not confirmed", **fields))
+    begin = "the change of rp_filter was rolled back at 2026-01-02 03:04:35 UTC, as it was not confirmed; "
     assert text.startswith(f"{begin}{count}.")
     lists = [fields[name] for name in ("left", "failed") if name in fields]
     told = text[len(f"{begin}{count}.") :]

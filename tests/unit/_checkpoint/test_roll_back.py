@@ -31,7 +31,7 @@ def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
         codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)
     ]
     monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
-    return rollback_program.replay(ARMED, "nobody confirmed it")
+    return rollback_program.replay(ARMED, "it was not confirmed")
 
 
 def test_what_is_back_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
     ("custom", None, {}, "enis must be a list"),
     ("custom", [], {}, "enis must be a list of at least one"),
     ("custom", ["eth0"], {}, r"enis\[0\] must be a dictionary"),
-    ("custom", [SECOND], {}, r"enis\[\]\.primary must be true of one ENI.*\[\] was given"),
+    ("custom", [SECOND], {}, r"enis\[\]\.primary must be true for exactly one ENI.*\[\] was given"),
     ("custom", [PRIMARY, PRIMARY], {}, r"enis\[\]\.primary must .*\['eth0', 'eth0'\]"),
     ("custom", [{**PRIMARY, "name": None}], {}, r"enis\[0\]\.name must be the link"),
     ("custom", [{**PRIMARY, "name": "a/b"}], {}, r"enis\[0\]\.name must be a link's name"),

@@ -403,14 +403,14 @@ def test_pauses_double_up_to_a_second() -> None:
 
 def test_an_hour_of_retries_ends_as_one_retry_does() -> None:
     service = Service(SILENT)
-    with pytest.raises(Silent, match=r"It was asked 3601 times\.$"):
+    with pytest.raises(Silent, match=r"The service was asked 3601 times\.$"):
         service.ask(retries=3600)
     assert set(service.pauses[2:]) == {1}
 
 
 def test_retries_come_to_an_end() -> None:
     service = Service(SILENT)
-    with pytest.raises(Silent, match=r"It was asked 3 times\.$"):
+    with pytest.raises(Silent, match=r"The service was asked 3 times\.$"):
         service.ask(retries=2)
     assert len(service.limits) == 3
 

@@ -87,7 +87,7 @@ def test_the_question_has_one_normal_form_which_is_its_own(given: dict[str, t.An
         ),
         (
             {"layout": "cilium", "cloud": "alibaba"},
-            "enis.cloud must be one of auto, aws: the layout cilium goes by device numbers",
+            "enis.cloud must be one of auto, aws: the layout cilium needs device numbers",
         ),
         ({"layout": "custom", "cloud": "gcp"}, "enis.cloud must be one of auto, azure, aws, alibaba; 'gcp' was given"),
         ({"layout": "custom", "pod_interfaces": ["a b"]}, r"enis.pod_interfaces[0] must be a link's name"),
@@ -127,7 +127,7 @@ def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str,
     found = discovery.found(AWS, [*NODE[:2], {**NODE[2], **lie}])
     assert (found.rules, found.routes) == discovery.found(AWS, NODE[:2])[:2]
     (reason,) = found.unfit.values()
-    assert "must be the only one of its kind" in reason
+    assert "must be unique; " in reason
     policy.from_options(75, found.rules, found.routes, TABLES)
 
 

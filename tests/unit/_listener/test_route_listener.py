@@ -279,7 +279,7 @@ def test_a_gateway_must_be_a_neighbour_by_anybodys_route() -> None:
 
 
 def test_a_source_must_be_an_address_of_the_node() -> None:
-    assert waits(desired(None, [SOURCED]), links=UP) == ["10.0.1.9 is no address of this node"]
+    assert waits(desired(None, [SOURCED]), links=UP) == ["10.0.1.9 is not an address of this node"]
     assert waits(desired(None, [SOURCED]), desired(None, [LOCAL]), UP) == []
 
 
@@ -287,10 +287,12 @@ def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_t
     """net/ipv6/addrconf.c, ipv6_chk_addr: the link is compared for addresses of link scope alone."""
     sourced = {"table": 1003, "to": "fd07::/64", "dev": "eth1", "src": "fd01::9"}
     local = {"table": 255, "to": "fd01::9", "type": "local", "dev": "eth0"}
-    assert waits(desired(None, [sourced]), links=UP) == ["fd01::9 is no address of this node"]
+    assert waits(desired(None, [sourced]), links=UP) == ["fd01::9 is not an address of this node"]
     assert waits(desired(None, [sourced]), desired(None, [local]), UP) == []
     sourced, local = {**sourced, "src": "fe80::9"}, {**local, "to": "fe80::9"}
-    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == ["fe80::9 is no address of this node on eth1"]
+    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == [
+        "fe80::9 is not an address of this node on eth1"
+    ]
     assert waits(desired(None, [sourced]), desired(None, [{**local, "dev": "eth1"}]), UP) == []
 
 
@@ -331,4 +333,4 @@ def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_sa
 
     monkeypatch.setattr(process, "find", lambda _program: "/nowhere/systemctl")
     listener_program._end_slowly("kubenode-policy-routes-75.service")
-    assert "/nowhere/systemctl can not be started" in capsys.readouterr().out
+    assert "/nowhere/systemctl cannot be started" in capsys.readouterr().out

@@ -72,16 +72,20 @@ def test_a_version_is_told_what_it_knows(version: int | None, keys: tuple[str, .
     assert all(networkd.setting({OURS: text or ""}, key) == Setting(False, OURS) for key in keys)
 
 
+OUR_FILE = {RULES: Setting(False, OURS), ROUTES: Setting(False, OURS)}
+TWO_FILES = {**OUR_FILE, ROUTES: Setting(False, EKS)}
+
+
 @pytest.mark.parametrize(
     ("version", "settings", "in_force", "verdict", "told"),
     [
-        (252, {RULES: Setting(False, OURS), ROUTES: Setting(False, EKS)}, True, KEPT_OFF, f"{OURS} and {EKS} says so"),
-        (252, {RULES: Setting(False, OURS), ROUTES: Setting(False, OURS)}, False, KEPT_OFF, f"{OURS} says so, from its next"),
+        (252, TWO_FILES, True, KEPT_OFF, f"{RULES}=no and {ROUTES}=no in {OURS} and {EKS}"),
+        (252, OUR_FILE, False, KEPT_OFF, f"{ROUTES}=no in {OURS}, from its next"),
         (252, {RULES: Setting(), ROUTES: Setting(False, OURS)}, True, HOSTILE, f"{RULES} is yes"),
-        (248, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 248 may remove rules"),
-        (247, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 247 may remove rules"),
-        (246, {ROUTES: Setting(False, OURS)}, True, KEPT_OFF, f"{OURS} says so"),
-        (245, {}, True, HOSTILE, "version 245 has no setting"),
+        (248, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 248 may remove foreign rules"),
+        (247, {ROUTES: Setting(False, OURS)}, True, HOSTILE, "version 247 may remove foreign rules"),
+        (246, {ROUTES: Setting(False, OURS)}, True, KEPT_OFF, f"{ROUTES}=no in {OURS}"),
+        (245, {}, True, HOSTILE, "version 245 removes foreign routes on links that it manages, and has no setting"),
     ],
 )  # fmt: skip
 def test_a_version_is_judged_by_what_it_removes(

@@ -125,7 +125,7 @@ def test_a_priority_is_shown_as_nft_lists_it(listed: t.Any, shown: str) -> None:
 def test_a_listing_of_no_table_or_of_two_is_an_error_that_counts_them(count: int) -> None:
     seen = listing()
     seen["nftables"][:1] = seen["nftables"][:1] * count
-    with pytest.raises(ValueError, match=f"holds {count}"):
+    with pytest.raises(ValueError, match=f"has {count} tables"):
         nft_table.from_listing(seen)
 
 

@@ -112,14 +112,14 @@ def test_what_was_there_before_is_not_ours_to_remove_even_when_we_upgraded_it(no
 
 
 def unstartable(argv: t.Sequence[str], stdin: str | None = None) -> t.NoReturn:
-    raise Failure(f"{argv[0]} can not be started: Exec format error")
+    raise Failure(f"{argv[0]} cannot be started: Exec format error")
 
 
 def test_an_nft_that_can_not_be_started_is_told_and_keeps_nobody_from_absent(node: Node) -> None:
     node.run(node.package())
     node.manager.nft = unstartable  # type: ignore[method-assign]
     with pytest.raises(
-        Refusal, match="nftables .* is installed, but /usr/sbin/nft can not be started: Exec format error"
+        Refusal, match="nftables .* is installed, but /usr/sbin/nft cannot be started: Exec format error"
     ):
         node.run(node.package(), check=True)
     assert node.run(node.package(None)).changed
@@ -144,9 +144,9 @@ def test_an_index_that_does_not_do_is_refreshed_once_and_check_mode_says_so(node
     node.manager.index = index
     package = node.package()
     (entry,) = node.run(package, check=True).diff()
-    assert entry["after"] == "nftables 0.9.8 or newer, if the index, once refreshed, has it\n"
+    assert entry["after"] == "nftables 0.9.8 or newer, if the refreshed index has it\n"
     assert package.result() == {"version": None, "path": None}
-    assert "A run refreshes it first" in next(iter(package.warnings()))
+    assert "A run refreshes the index first" in next(iter(package.warnings()))
     package = node.package()
     assert node.run(package).diff() == [entry]
     assert package.result() == {"version": "1.0.6", "path": "/usr/sbin/nft"}
@@ -200,7 +200,7 @@ def test_an_installation_that_fails_is_taken_back_with_the_service_held(node: No
     before, current = node.tree(), []
     node.manager.changing = lambda: current.append(HOLD in node.units.loaded)
     node.manager.fails = (packages.Install,)
-    with pytest.raises(Failure, match="install nftables, failed: dpkg: no. What was done before it was undone"):
+    with pytest.raises(Failure, match="install nftables, failed: dpkg: no. What was done was undone"):
         node.run(node.package())
     assert [type(done) for done in node.manager.performed] == [packages.Install, packages.Remove]
     assert current == [True, True]

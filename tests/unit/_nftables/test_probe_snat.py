@@ -242,12 +242,12 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
     ({"probes": [probe(translated="::")]}, f"probes[0].translated must be {ADDRESS}; '::' was given"),
     (
         {"probes": [probe(translated="fe80::2")]},
-        "probes[0].translated must be an address that a router forwards, not a link-local one; 'fe80::2' was given",
+        "probes[0].translated must be an address that routers forward, not link-local; 'fe80::2' was given",
     ),
     (
         {"probes": [probe(), probe(source="fe80::1", translated="2001:db8::1"), probe(source="fe80::1")]},
-        "probes[2].source must be an address that no other entry uses, for replies to find their way; probes[1].source has it;"
-        " 'fe80::1' was given",
+        "probes[2].source must be an address that no other entry uses, or replies could not be translated;"
+        " probes[1].source has it; 'fe80::1' was given",
     ),
 ]
 

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return
     sysctl_path,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rule as policy_rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import Wish
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import DesiredFilter
 from unit.listings import check_cases
 
 OPTIONS: dict[str, t.Any] = {
@@ -294,15 +294,18 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
         {"primary_interface": "lo"},
         "primary_interface must be the name of one network interface that leads to other machines, as eth0; 'lo' was given",
     ),
-    ({"mark": "-1"}, "mark must be a number from 1 to 0xffffffff, as 128 or 0x80; '-1' was given"),
-    ({"mask": "0x100000000"}, "mask must be a number from 1 to 0xffffffff, as 128 or 0x80; '0x100000000' was given"),
+    ({"mark": "-1"}, "mark must be a number from 1 to 0xffffffff, for example 128 or 0x80; '-1' was given"),
+    (
+        {"mask": "0x100000000"},
+        "mask must be a number from 1 to 0xffffffff, for example 128 or 0x80; '0x100000000' was given",
+    ),
     (
         {"mark": "0x81", "mask": "0x80"},
-        "mark must be within mask 0x00000080, as other bits are not ours; '0x81' was given",
+        "mark must be within mask 0x00000080, as the table keeps all other bits; '0x81' was given",
     ),
     (
         {"pod_interfaces": None},
-        "pod_interfaces must be a list of at least one link's name or pattern, as eni*; [] was given",
+        "pod_interfaces must be a list of at least one link name or pattern, for example eni*; [] was given",
     ),
     (
         {"pod_interfaces": ["eni*", "e*"]},
@@ -310,9 +313,9 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
     ),
     (
         {"pod_interfaces": ["eni+"]},
-        "pod_interfaces[0] must be a name, or eni* for names that begin so; 'eni+' was given",
+        "pod_interfaces[0] must be a name, or eni* for all names with that prefix; 'eni+' was given",
     ),
-    ({"pod_interfaces": ["lo"]}, "pod_interfaces[0] must be a pods' link; lo is always taken; 'lo' was given"),
+    ({"pod_interfaces": ["lo"]}, "pod_interfaces[0] must be a link of pods; lo is always included; 'lo' was given"),
 ]
 
 
@@ -394,4 +397,4 @@ def test_a_rule_may_ask_for_some_of_the_bits() -> None:
 
 
 def test_strict_sets_valid_marks_to_1_on_the_primary_interface_alone() -> None:
-    assert desired(strict=True).validation() == Wish(1, ("eth0",), (), raise_all=False)
+    assert desired(strict=True).validation() == DesiredFilter(1, ("eth0",), (), raise_all=False)

@@ -64,7 +64,7 @@ def test_a_lock_file_that_is_gone_or_somebody_elses_is_no_trouble_and_none_of_ou
     with exclusive(str(path)):
         path.unlink()
     path.write_text("mine")
-    with pytest.raises(Failure, match="is somebody else's"), exclusive(str(path)):
+    with pytest.raises(Failure, match="is not an empty regular file, so it is foreign"), exclusive(str(path)):
         pytest.fail("held")
     assert path.read_text() == "mine"
 

@@ -106,7 +106,7 @@ def test_a_strangers_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     path = tmp_path / "nftables.conf"
     path.write_text("flush ruleset\n")
     before = tree(tmp_path)
-    with pytest.raises(Refusal, match="is not what this run may replace: its text does not begin with"):
+    with pytest.raises(Refusal, match="may not be replaced by this run: its text does not begin with"):
         hold(path, "text\n")
     assert not hold(path, None)
     assert tree(tmp_path) == before
@@ -161,7 +161,7 @@ def test_a_link_comes_and_goes_and_a_strangers_stays(tmp_path: Path) -> None:
 def test_a_gap_two_folders_deep_is_an_error_for_present_alone(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
     with pytest.raises(
-        Invalid, match=f"path must be in a folder that is there or whose parent is; {tmp_path}/a is no folder"
+        Invalid, match=f"path must be in a folder that exists or whose parent exists; {tmp_path}/a is not a folder"
     ):
         hold(path, "text\n")
     assert not hold(path, None) and tree(tmp_path) == {}
@@ -249,7 +249,7 @@ def test_a_write_that_may_not_have_reached_the_disk_is_taken_back(
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fails_once_written)
-    with pytest.raises(Failure, match="Input/output error.*What was done before it was undone"):
+    with pytest.raises(Failure, match="Input/output error.*What was done was undone"):
         hold(path, "text\n")
     assert tree(tmp_path) == {}
 

@@ -73,7 +73,7 @@ def test_a_program_that_can_not_be_started_is_named(tmp_path: Path, content: byt
     if content is not None:
         program.write_bytes(content)
         program.chmod(0o755)
-    with pytest.raises(Failure, match=f"{program} can not be started: {answer}"):
+    with pytest.raises(Failure, match=f"{program} cannot be started: {answer}"):
         process.run([str(program), "--version"])
 
 
@@ -131,7 +131,7 @@ def test_a_program_that_the_kernel_does_not_let_go_of_is_not_waited_for(
     """A program that waits in the kernel does not hear SIGKILL: here, nobody sends it."""
     monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
     started = time.monotonic()
-    with pytest.raises(Uncertain, match="can not be killed, as the kernel does not let go of it"):
+    with pytest.raises(Uncertain, match="cannot be killed, as it is stuck in the kernel"):
         process.run(["sleep", "3"], seconds=0.2)
     assert time.monotonic() - started < 2
 

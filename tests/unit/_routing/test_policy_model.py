@@ -140,8 +140,8 @@ BAD_RULES = [
     ("rules[0].priority must be a number from 1", {"priority": 2**32}),
     ("rules[0].table must be a number from 1 to 4294967295, or the name of a table", {"table": "nosuch"}),
     ("rules[0].table must be", {"table": 2**32}),
-    ("rules[0].table must be given where action is lookup", {"table": None}),
-    ("rules[0].table must be given where action is lookup", {"action": "blackhole"}),
+    ("rules[0].table must be given if action is lookup and l3mdev is false", {"table": None}),
+    ("rules[0].table must be given if action is lookup and l3mdev is false", {"action": "blackhole"}),
     ("rules[0].action must be one of lookup, goto", {"action": "drop"}),
     ("rules[0].from must be an IP address, a prefix", {"from": "eth0"}),
     ("rules[0].from must be an IP address, a prefix", {"from": "10.0.0.0/33"}),
@@ -150,12 +150,12 @@ BAD_RULES = [
         {"from": "10.0.1.5/24"},
     ),
     ("rules[0].to must be a prefix without host bits, as fd00::/8", {"to": "fd00::1/8"}),
-    ("rules[0].to must be of the family", {"from": "10.0.0.1", "to": "fd00::1"}),
-    ("rules[0].from must be of the family", {"from": "10.0.0.1", "family": "ipv6"}),
+    ("rules[0].to must be of the same family", {"from": "10.0.0.1", "to": "fd00::1"}),
+    ("rules[0].from must be of the same family", {"from": "10.0.0.1", "family": "ipv6"}),
     ("rules[0].family must be one of ipv4, ipv6", {"family": "inet"}),
     ("rules[0].fwmark must be MARK or MARK/MASK", {"fwmark": "0x80/"}),
     ("rules[0].fwmark must be MARK or MARK/MASK", {"fwmark": 2**32}),
-    ("rules[0].fwmark must be a mark within its mask; 0x100 lies beyond 0x80", {"fwmark": "0x180/0x80"}),
+    ("rules[0].fwmark must be a mark within its mask; 0x100 is outside 0x80", {"fwmark": "0x180/0x80"}),
     ("rules[0].fwmark must be a mark other than 0", {"fwmark": "0"}),
     ("rules[0].tos must be a type of service", {"tos": 1}),
     ("rules[0].ipproto must be a number from 1 to 255, or the name of an IP protocol", {"ipproto": "nosuch"}),
@@ -179,11 +179,11 @@ BAD_RULES = [
     ("rules[0].not must be true or false", {"not": "maybe"}),
     ("rules[0].suppress_prefixlength must be 0 to 32", {"suppress_prefixlength": 33}),
     (
-        "rules[0].suppress_prefixlength must be 0 to 32, where action is lookup",
+        "rules[0].suppress_prefixlength must be 0 to 32, and left out unless action is lookup",
         {"action": "prohibit", "table": None, "suppress_prefixlength": 0},
     ),
     ("rules[0].goto must be a priority above the rule's own, 700", {"goto": 700, "table": None}),
-    ("rules[0].goto must be given where action is goto", {"action": "goto", "table": None}),
+    ("rules[0].goto must be given if action is goto", {"action": "goto", "table": None}),
     ("rules[0].dst must be left out", {"dst": "10.0.0.1"}),
 ]
 
@@ -205,8 +205,8 @@ BAD_ROUTES = [
     ("routes[0].via must be an IP address", {"via": "10.0.0.1\0"}),
     ("routes[0].nexthops must be a list of next hops", {"nexthops": {"dev": "eth0"}}),
     ("routes[0].nexthops[0] must be a dictionary", {"nexthops": ["eth0"]}),
-    ("routes[0].via must be of the family", {"to": "10.0.0.0/8", "via": "fe80::1"}),
-    ("routes[0].src must be of the family", {"via": "10.0.0.1", "src": "fe80::1"}),
+    ("routes[0].via must be of the same family", {"to": "10.0.0.0/8", "via": "fe80::1"}),
+    ("routes[0].src must be of the same family", {"via": "10.0.0.1", "src": "fe80::1"}),
     ("routes[0].onlink must be left out", {"onlink": True}),
     ("routes[0].type must be unicast or local", {"type": "blackhole"}),
     ("routes[0].type must be one of unicast, local", {"type": "nat"}),
@@ -215,7 +215,7 @@ BAD_ROUTES = [
     ("routes[0].mtu must be a number from 68", {"mtu": 60}),
     ("routes[0].metric must be a number from 0", {"metric": -1}),
     ("routes[0].nexthops must be left out", {"nexthops": [{"dev": "a"}, {"dev": "b"}]}),
-    ("routes[0].nexthops must be two next hops or more", {"dev": None, "nexthops": [{"dev": "a"}]}),
+    ("routes[0].nexthops must be two or more next hops", {"dev": None, "nexthops": [{"dev": "a"}]}),
     ("routes[0].nexthops[1].dev must be given", {"dev": None, "nexthops": [{"dev": "a"}, {"weight": 2}]}),
     ("routes[0].dev must be given", {"dev": None, "via": "10.0.0.1", "onlink": True}),
     ("routes[0].dev must be given", {"dev": None, "via": "10.0.0.1", "type": "local"}),
@@ -229,7 +229,7 @@ BAD_ROUTES = [
         {"dev": None, "nexthops": [{"dev": "a", "weight": 0}, {"dev": "b"}]},
     ),
     (
-        "routes[0].nexthops[1].via must be of the family",
+        "routes[0].nexthops[1].via must be of the same family",
         {"dev": None, "nexthops": [{"dev": "a", "via": "10.0.0.1"}, {"dev": "b", "via": "fe80::1"}]},
     ),
     (
@@ -237,7 +237,7 @@ BAD_ROUTES = [
         {"dev": None, "to": "fd00::/8", "nexthops": [{"dev": "a", "via": "fe80::1"}, {"dev": "b"}]},
     ),
     (
-        "routes[0].nexthops must be different gateways",
+        "routes[0].nexthops must be next hops with different gateways or links",
         {"dev": None, "nexthops": [{"dev": "a", "via": "fe80::1", "weight": weight} for weight in (1, 2)]},
     ),
     ("routes[0].gateway must be left out", {"gateway": "10.0.0.1"}),
@@ -253,15 +253,15 @@ def test_a_route_that_can_not_be_is_named(message: str, options: dict[str, t.Any
 
 BAD_SETS: list[tuple[str, t.Callable[[], object]]] = [
     (
-        "rules[1] must be the only one of its kind; rules[0] has the same priority and selector",
+        "rules[1] must be unique; rules[0] has the same priority and selector but another meaning",
         lambda: of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 1003}]),
     ),
     (
-        "routes[1] must be the only one of its kind; routes[0] has the same table, prefix and metric",
+        "routes[1] must be unique; routes[0] has the same table, prefix and metric but another meaning",
         lambda: of(routes=[{"table": 7, "to": "default", "dev": "a"}, {"table": 7, "to": "default", "dev": "b"}]),
     ),
-    ("protocol must be one that nobody else uses; 2 belongs to kernel", lambda: of(protocol=2)),
-    ("protocol must be one that nobody else uses; 186 belongs to bgp", lambda: of(protocol="186")),
+    ("protocol must be one that no other program uses; 2 belongs to kernel", lambda: of(protocol=2)),
+    ("protocol must be one that no other program uses; 186 belongs to bgp", lambda: of(protocol="186")),
     ("protocol must be a number from 1 to 255", lambda: of(protocol=256)),
     ("rules[0] must be a dictionary", lambda: of(rules=["from all"])),
     ("path must be a file with JSON text", lambda: policy.from_text("# heading\nnot JSON", TABLES)),
@@ -398,7 +398,7 @@ def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equa
 ) -> None:
     (plain, owner), (current, its_owner) = (rule.from_message(message(one)) for one in (PLAIN, {**PLAIN, kind: data}))
     assert (current.key, its_owner) == (plain.key, owner) and current != plain
-    assert str(current) == f"{plain} with what this collection can not read: {name}"
+    assert str(current) == f"{plain} with attributes that this collection cannot read: {name}"
 
 
 def test_a_rule_that_can_not_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
@@ -439,7 +439,7 @@ def test_a_route_that_we_could_not_say_keeps_key_and_owner_and_equals_none(body:
     assert plain and found
     (one, owner), (other, its_owner) = plain, found
     assert (one.key, owner) == (other.key, its_owner) and one != other
-    assert other.unread == (name,) and str(other).endswith(f" with what this collection can not read: {name}")
+    assert other.unread == (name,) and str(other).endswith(f" with attributes that this collection cannot read: {name}")
 
 
 def test_a_route_for_a_type_of_service_has_another_key() -> None:
@@ -498,7 +498,7 @@ LOUD = [
 @pytest.mark.parametrize(("owner", "one"), LOUD, ids=str)
 def test_what_means_something_else_is_warned_of_once(owner: str, one: rule.Rule) -> None:
     (warning,) = layouts.warnings([one, one], [])
-    assert owner in warning and "where it runs" in warning
+    assert owner in warning and "nodes that run this software" in warning
 
 
 def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 import pytest
@@ -177,7 +178,7 @@ def test_ours_stands_behind_a_foreign_rule_that_does_the_work_of_one_before_it()
 def test_what_can_not_come_before_a_foreign_rule_is_refused_where_a_packet_would_tell() -> None:
     kernel = node(foreign=[WIDE])
     with pytest.raises(
-        Refusal, match=r"rules\[0\] can not stand before rules\[1\], as it is listed: it is .* protocol openr;"
+        Refusal, match=r"rules\[0\] cannot be placed before rules\[1\], as listed: it is .* protocol openr;"
     ):
         hold(kernel, NARROW, WIDE)
     assert kernel.messages == 0
@@ -190,7 +191,7 @@ def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anythin
     """The kernel would delete the first of ours in place of the second, which names less: the first has to step behind."""
     marked = rule(from_="10.0.0.0/8", fwmark=1)
     kernel = node(marked, WIDE, foreign=[NARROW])
-    with pytest.raises(Refusal, match=r"rules\[0\] can not stand before rules\[1\]"):
+    with pytest.raises(Refusal, match=r"rules\[0\] cannot be placed before rules\[1\]"):
         hold(kernel, marked, NARROW)
     assert kernel.messages == 0 and ours(kernel) == [marked, WIDE]
     kernel = node(WIDE, marked, foreign=[NARROW])
@@ -204,13 +205,17 @@ def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anythin
 UNREADABLE = WIDE._replace(opaque=b"its message")
 
 
+def note_loss(kernel: FakeNetlink, lost: list[Change]) -> None:
+    """Record a deletion of the unreadable rule."""
+    if UNREADABLE not in ours(kernel):
+        lost.append(Change(DELETE, 0))
+
+
 def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for_another() -> None:
     for current in ([UNREADABLE, WIDE], [WIDE, UNREADABLE], [NARROW, UNREADABLE, WIDE, MARKED]):
         kernel = node(*current)
         lost: list[Change] = []
-        kernel.after = lambda kernel=kernel, lost=lost: lost.extend(
-            [] if UNREADABLE in ours(kernel) else [Change(DELETE, 0)]
-        )
+        kernel.after = functools.partial(note_loss, kernel, lost)
         hold(kernel)
         assert ours(kernel) == [UNREADABLE] and not lost
         hold(kernel, MARKED)
@@ -221,7 +226,7 @@ def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for
 def test_a_rule_that_can_not_be_read_at_our_key_is_refused_by_name(owner: int) -> None:
     kernel = FakeNetlink([*MAIN, (UNREADABLE, owner)])
     with pytest.raises(
-        Refusal, match="from 10.0.0.0/8 lookup 1003 with what this collection can not read: .* belongs to"
+        Refusal, match="from 10.0.0.0/8 lookup 1003 with attributes that this collection cannot read: .* belongs to"
     ):
         hold(kernel, WIDE)
     assert kernel.messages == 0
@@ -329,7 +334,7 @@ def test_what_comes_back_behind_a_foreign_rule_is_said() -> None:
     outcome, _state = hold(kernel)
     ((_resource, plan),) = outcome.plans
     undo = plan.steps[0].undo
-    said = f"{WIDE} stands behind {NARROW} (protocol openr) now, and stood before it"
+    said = f"{WIDE} stands behind {NARROW} (protocol openr) now, but came before it earlier"
     with pytest.raises(Failure) as error:
         kernel.perform(undo)
     assert said in str(error.value) and said in kernel.verify(undo)[0]

@@ -27,14 +27,14 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path import (
     MODES,
-    Wish,
+    DesiredFilter,
+    desired_in,
     key,
     overriding,
     record_from,
     record_text,
     sysctl_text,
     unreadable,
-    wish_in,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.reverse_path_guards import (
     BootOrder,
@@ -48,8 +48,8 @@ BEFORE_OURS, AFTER_OURS = "/etc/sysctl.d/10-x.conf", "/etc/sysctl.d/99-x.conf"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
 
 
-def desired(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> Wish:
-    return Wish.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
+def desired(*interfaces: str, mode: str = "loose", raise_all: bool = False) -> DesiredFilter:
+    return DesiredFilter.from_options({"interfaces": list(interfaces), "mode": mode, "raise_all": raise_all})
 
 
 # Options
@@ -68,7 +68,7 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
 @pytest.mark.parametrize(("option", "change"), INVALID, ids=str)
 def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict[str, t.Any]) -> None:
     with pytest.raises(Invalid, match="must be .* was given") as caught:
-        Wish.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
+        DesiredFilter.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
     assert caught.value.option == option
 
 
@@ -214,7 +214,7 @@ def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
 @pytest.mark.parametrize("interfaces", ["a/b", "[9-0]", "all", "x" * 16])
 def test_a_heading_of_another_program_tells_no_wish(interfaces: str) -> None:
     text = f"# Reverse-path filtering loose on: {interfaces}\n"
-    assert wish_in(text) is None
+    assert desired_in(text) is None
     assert key("all") in sysctl_text(
         desired("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
     )
@@ -304,7 +304,7 @@ class Machine:
         self.files_read: dict[str, str] = {}
         self._root = root
 
-    def resource(self, one: Wish | None, path: str = PATH) -> LiveReversePath:
+    def resource(self, one: DesiredFilter | None, path: str = PATH) -> LiveReversePath:
         files = RootedFiles(self._root)
         return LiveReversePath(self.kernel, files, one, path, configuration=self.files_read)  # type: ignore[arg-type]
 
@@ -315,7 +315,7 @@ class Machine:
         self.kernel.boot(files)
         self.files_read = files
 
-    def hold(self, one: Wish | None, path: str = PATH) -> list[str]:
+    def hold(self, one: DesiredFilter | None, path: str = PATH) -> list[str]:
         """The names that were written."""
         self.kernel.written = []
         changed = converge([self.resource(one, path)], {Plane.IMMEDIATE}).changed
@@ -343,16 +343,16 @@ def test_a_link_is_set_once_and_gets_back_its_value(machine: Machine) -> None:
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
 
 
-GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "wished": True}
-ODD = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
+GOOD = {"name": "eth0", "ifindex": 2, "holder": PATH, "before": 1, "value": 2, "next": None, "named": True}
+ODD: list[object] = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30), float("nan")]
 
 
 def unfit() -> list[str]:
     """Lines that are no entry: each of its values replaced by each odd one that the kernel or a link could not have."""
-    fits = {
+    fits: dict[str, list[object]] = {
         "value": [None],
         "next": [None],
-        "wished": [True],
+        "named": [True],
         "name": ["1", "", "\ud800"],
         "holder": ["1", "", "\ud800"],
     }
@@ -370,7 +370,7 @@ def test_an_odd_record_is_told_of_and_locks_nobody_out(machine: Machine, tmp_pat
     record = tmp_path / RECORDS["rp_filter"][1:]
     record.write_text(f"{line}\n{record.read_text()}{line}\n")
     (warning,) = UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()
-    assert f"{RECORDS['rp_filter']}, lines 1, 4: expected is an entry" in warning
+    assert f"{RECORDS['rp_filter']}, lines 1, 4: expected an entry" in warning
     assert machine.hold(desired("eth0")) == [] and machine.hold(None) == ["eth0"]
     assert machine.kernel.values["eth0"] == 1 and machine.files == set()
     assert not [*UnreadableRecord(RootedFiles(tmp_path), RECORDS["rp_filter"]).inspect()]
@@ -444,7 +444,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
         and machine.hold(desired("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     )
     assert machine.hold(desired("eth0"), other) == ["eth0", "eth1"]
-    with pytest.raises(Refusal, match=f"shall be 1, but the set whose path is {PATH} holds it at 2"):
+    with pytest.raises(Refusal, match=f"should be 1, but the set whose path is {PATH} keeps it at 2"):
         machine.hold(desired("eth0", mode="strict"), other)
     assert machine.hold(None, other) == [] and machine.kernel.values["eth0"] == 2
     machine.hold(None)
@@ -472,13 +472,14 @@ def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path:
 @needs_root
 def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=2)
-    seen = []
+    seen: list[int] = []
     write = machine.kernel.write
-    monkeypatch.setattr(
-        machine.kernel,
-        "write",
-        lambda name, value: (write(name, value), seen.append(machine.kernel.effective()["eth1"])),
-    )
+
+    def write_and_look(name: str, value: int) -> None:
+        write(name, value)
+        seen.append(machine.kernel.effective()["eth1"])
+
+    monkeypatch.setattr(machine.kernel, "write", write_and_look)
     for mode in ("strict", "off", "strict", "loose"):
         machine.hold(desired("eth0", mode=mode, raise_all=True))
     machine.hold(None)
@@ -544,7 +545,7 @@ def test_the_report_is_of_what_was_observed_and_reads_nothing_more(tmp_path: Pat
     observed = resource.observe()
     machine.hold(one)
     reading = machine.resource(one).observe()
-    machine.kernel.read = lambda _key: pytest.fail("read again")  # type: ignore[method-assign]
+    machine.kernel.read = lambda key: pytest.fail("read again")  # type: ignore[method-assign]
     assert resource.plan(observed).report == {"eth0": {"before": before, "after": after}}
     assert resource.plan(reading).report == {"eth0": {"before": after, "after": after}}
 
@@ -579,7 +580,7 @@ def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
     return machine
 
 
-def current(machine: Machine, one: Wish) -> bool:
+def current(machine: Machine, one: DesiredFilter) -> bool:
     """Whether the wish was possible; the links that it covers have it, and the others what they had at the start."""
     try:
         machine.hold(one)
@@ -592,7 +593,7 @@ def current(machine: Machine, one: Wish) -> bool:
 @settings(max_examples=150, deadline=None)
 @given(start=START, wishes=st.lists(WISH, min_size=1, max_size=4))
 def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
-    start: tuple[int, int, dict[str, int]], wishes: list[Wish]
+    start: tuple[int, int, dict[str, int]], wishes: list[DesiredFilter]
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         machine = started(Path(root), start)
@@ -614,7 +615,7 @@ def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
 @settings(max_examples=150, deadline=None)
 @given(start=START, first=WISH, second=st.one_of(WISH, st.none()), done=st.integers(0, 14))
 def test_a_killed_run_is_mended_by_the_next(
-    start: tuple[int, int, dict[str, int]], first: Wish, second: Wish | None, done: int
+    start: tuple[int, int, dict[str, int]], first: DesiredFilter, second: DesiredFilter | None, done: int
 ) -> None:
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as other_root:
         machine, unharmed = started(Path(root), start), started(Path(other_root), start)
@@ -644,14 +645,16 @@ OTHERS = st.lists(
 UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
 
 
-def written(one: Wish, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
+def written(
+    one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)
+) -> dict[str, str]:
     """All files, with ours for the wish."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
 
 @given(one=WISH)
-def test_the_files_heading_tells_the_wish(one: Wish) -> None:
-    assert wish_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
+def test_the_files_heading_tells_the_wish(one: DesiredFilter) -> None:
+    assert desired_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
 
 
 @needs_root
@@ -676,7 +679,7 @@ def test_the_files_heading_tells_the_wish(one: Wish) -> None:
     last="",
 )
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
-    one: Wish, early: str, late: str, last: str
+    one: DesiredFilter, early: str, late: str, last: str
 ) -> None:
     others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl_files.LAST_OF_PROCPS: last}
     files = written(one, others)
@@ -722,7 +725,7 @@ def test_what_somebody_changed_after_the_boot_is_put_right(machine: Machine) -> 
 def test_another_sets_links_are_its_own_after_a_boot_too(machine: Machine) -> None:
     machine.boot(written(desired("eth0"), {}))
     other = "/etc/sysctl.d/91-x.conf"
-    with pytest.raises(Refusal, match=f"the set whose path is {PATH} holds it at 2"):
+    with pytest.raises(Refusal, match=f"the set whose path is {PATH} keeps it at 2"):
         machine.hold(desired("eth0", mode="strict"), other)
 
 

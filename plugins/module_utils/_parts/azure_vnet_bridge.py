@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module azure_vnet_bridge."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._azure_vnet.bridge_guards import BridgeUsers
+from .._azure_vnet.bridge_resource import DissolvedBridge
+from .._azure_vnet.resolved_backend import Resolved
+from .._core import names
+from .._core.converge import Guard
+from .._core.parts import CHECKPOINT, Parts, Request
+from .._interfaces.link_backend import LinkMessages
+from .._platform.files import Files
+from .._platform.own_root import OwnRoot
+from .._platform.sysctl import Sysctl
+from .._routing.routing_backend import Netlink
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["absent"], "default": "absent"},
+    "bridge": {"type": "str"},
+    "interface": {"type": "str"},
+    **CHECKPOINT,
+}
+ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
+
+
+def parts(request: Request) -> Parts:
+    bridge, interface = (
+        names.interface(option, request.params[option]) if request.params[option] else None
+        for option in ("bridge", "interface")
+    )
+    dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface)
+    guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
+    return Parts([dissolved], guards, lambda outcome: outcome.report(dissolved))

@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module ebtables_cleanup."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._azure_vnet import ebtables
+from .._azure_vnet.backup_resource import BackupFile
+from .._azure_vnet.ebtables_backend import Ebtables
+from .._azure_vnet.leftover_backends import LeftoverBackends
+from .._azure_vnet.leftover_guards import AnotherCni, NoMonitor
+from .._azure_vnet.leftovers_resource import (
+    AzureVnetLeftovers,
+    Selection,
+)
+from .._azure_vnet.restored_resource import RestoredLeftovers
+from .._boot.units import Units
+from .._cni import cni
+from .._core import fields, names
+from .._core.converge import Guard, Outcome, Plane, Resource
+from .._core.errors import Invalid
+from .._core.parts import Parts, Request
+from .._platform.carried_library import CarriedLibrary
+from .._platform.files import Files
+from .._platform.library import PYROUTE2
+from .._platform.own_root import OwnRoot
+from .._routing.routing_backend import Netlink
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},
+    "owner": {"type": "str", "choices": ["azure_vnet"], "default": "azure_vnet"},
+    "addresses": {"type": "list", "elements": "str", "default": []},
+    "backend": {"type": "str", "choices": ["auto", "nft", "legacy"], "default": "auto"},
+    "neighbors": {"type": "bool", "default": True},
+    "routes": {"type": "bool", "default": True},
+    "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
+}
+ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
+BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtables.LEGACY,)}
+
+
+def parts(request: Request) -> Parts:
+    options, files = request.params, Files()
+    kept = BackupFile(files, f"{_folder(options['backup'])}/{options['owner']}.json")
+    backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files)
+    return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
+
+
+def _folder(given: str) -> str:
+    """A folder that lasts over a boot and that no container runtime reads. Raises Invalid."""
+    path = names.path("backup", given)
+    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
+        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which runtimes read")
+    return path
+
+
+def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
+    options = request.params
+    desired = Selection(
+        tuple(_prefix(number, one) for number, one in enumerate(options["addresses"])),
+        BACKENDS[options["backend"]],
+        options["neighbors"],
+        options["routes"],
+    )
+    leftovers = AzureVnetLeftovers(backends, desired, kept)
+    guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        findings = outcome.report(leftovers)
+        for trouble in findings.troubles:
+            request.warn(trouble)
+        return {
+            "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
+            "kept": [one.report() for one in findings.rules if not one.verdict.is_leftover],
+            "neighbors": [str(one) for one in findings.neighbours],
+            "routes": [str(route) for route, _protocol in findings.routes],
+            "backup_file": kept.path,
+        }
+
+    return Parts([leftovers], guards, report)
+
+
+def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
+    leftovers = RestoredLeftovers(backends, kept)
+    resources: list[Resource] = [leftovers]
+    if kept.observe().runs:  # the runs in the backup needed the library
+        units = Units(request.run)
+        resources.append(
+            CarriedLibrary(
+                PYROUTE2,
+                desired=False,
+                is_needed=lambda: bool(units.named("kubenode-policy-routes-*.service")),
+                plane=Plane.IMMEDIATE,
+            )
+        )
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        back = outcome.report(leftovers)
+        for difference in back.differences:
+            request.warn(f"Not restored as it was: {difference}.")
+        reason = "it is in the backup"
+        return {
+            "removed": [],
+            "kept": [],
+            "restored": [{**place._asdict(), "rule": text, "reason": reason} for place, text in back.rules],
+            "differences": [*back.differences],
+            "neighbors": [str(one) for one in back.neighbours],
+            "routes": [str(route) for route, _protocol in back.routes],
+            "backup_file": kept.path,
+        }
+
+    return Parts(resources, [ON_THE_NODE], report)
+
+
+def _prefix(number: int, given: str) -> fields.Prefix:
+    try:
+        prefix = fields.prefix(given)[1]
+    except fields.Unfit:
+        prefix = fields.ANY
+    if prefix == fields.ANY:
+        raise Invalid(
+            f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0"
+        )
+    return prefix

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module link_addresses."""
+
+from __future__ import annotations
+
+from .._boot.units import Units
+from .._core.converge import Resource
+from .._core.errors import Invalid
+from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._interfaces import link_address
+from .._interfaces.boot_link_addresses import BootLinkAddresses
+from .._interfaces.link_backend import LinkMessages
+from .._interfaces.live_link_addresses import (
+    Changes,
+    LiveLinkAddresses,
+)
+from .._network_daemons.daemon_guards import LinksOfNetworkd
+from .._network_daemons.networkd_backend import Networkd
+from .._platform import kernel
+from .._platform.files import Files
+from .._rp_filter.boot_record import BootRecord
+
+OPTIONS = {
+    **TWO_PLANES,
+    **CHECKPOINT,
+    "addresses": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"dev": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
+    },
+}
+
+
+def parts(request: Request) -> Parts:
+    given = request.entries("addresses")
+    if given is None and request.is_present:
+        raise Invalid("addresses", given, "given where state is present")
+    listed = None if given is None else link_address.from_options(given)
+
+    files = Files()
+    boot = BootLinkAddresses(files, Units(request.run))
+    gone = boot.given() if listed is None else listed
+    desired = listed or () if request.is_present else [one for one in boot.given() if one not in gone]
+    placed = boot.resources(list(desired))
+    live = LiveLinkAddresses(LinkMessages(), files, boot, listed, request.is_present)
+    resources: list[Resource] = [live, *placed]
+    if kernel.is_own_root() and not request.params["immediate"]:
+        resources.insert(0, BootRecord(live, *placed))
+    guards = (
+        [LinksOfNetworkd(Networkd(request.run), live.links)]
+        if request.is_present and request.params["immediate"]
+        else []
+    )
+    return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module network_daemons."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot.units import Units
+from .._core.converge import Guard
+from .._core.parts import Parts, Request
+from .._network_daemons import (
+    daemons_backend,
+    known_daemons,
+    networkd,
+)
+from .._network_daemons.daemon_guards import (
+    LaterFile,
+    NetworkDaemons,
+)
+from .._network_daemons.known_daemons import Daemon
+from .._network_daemons.networkd_backend import Networkd
+from .._network_daemons.networkd_resource import (
+    NetworkdSettings,
+    has_read,
+)
+from .._platform import managed_files
+from .._platform.files import Files
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "restart": {"type": "bool", "default": True},
+}
+
+
+def parts(request: Request) -> Parts:
+    units, backend = Units(request.run), Networkd(request.run)
+    is_running = units.is_running()
+    restarts = is_running and request.params["restart"]
+
+    configuration, started = backend.configuration(), backend.started() if is_running else None
+    texts = {path: file.text for path, file in configuration.items()}
+    version = backend.version()
+    keys = networkd.known(version) if backend.is_installed() else ()
+    text = networkd.drop_in(version) if request.is_present and keys and _is_needed(texts, keys) else None
+    settings = _settings(texts, text, keys)
+
+    daemons = known_daemons.of_agents(daemons_backend.read(units))
+    if backend.is_installed():
+        active = restarts or started is None or has_read(configuration, keys, started)
+        daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
+    resource = NetworkdSettings(Files(), backend, text, keys if request.is_present else (), restarts)
+    guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if request.is_present else []
+    return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]})
+
+
+def _is_needed(texts: dict[str, str], keys: t.Sequence[str]) -> bool:
+    """True if the drop-in exists, or if the permanent files do not set all keys to no.
+
+    An existing drop-in stays, because another file that has the settings may be removed later.
+    """
+    lasting = {path: text for path, text in texts.items() if not path.startswith(networkd.PASSING)}
+    return networkd.PATH in texts or any(networkd.setting(lasting, key).value for key in keys)
+
+
+def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) -> dict[str, networkd.Setting]:
+    """The settings after the run."""
+    others = {path: other for path, other in texts.items() if path != networkd.PATH}
+    after = others if text is None else {**others, networkd.PATH: managed_files.HEADING + text}
+    return {key: networkd.setting(after, key) for key in keys}
+
+
+def _told(daemon: Daemon) -> dict[str, t.Any]:
+    return {name: value for name, value in daemon._asdict().items() if name != "remedy"}

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module nftables_connmark."""
+
+from __future__ import annotations
+
+from .._boot import boot_files
+from .._boot.units import Units
+from .._core import names
+from .._core.converge import Guard, Resource
+from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._nftables import return_path_table
+from .._nftables.boot_table import BootTable
+from .._nftables.live_table import LiveTable
+from .._nftables.nft_backend import Nft
+from .._nftables.nft_table import replacement
+from .._nftables.return_path_guards import (
+    MarkRule,
+    PrimaryInterface,
+)
+from .._nftables.return_path_table import ReturnPath
+from .._platform import kernel
+from .._platform.files import Files
+from .._platform.managed_files import ManagedFiles, text
+from .._platform.sysctl import Sysctl, configuration
+from .._rp_filter.boot_record import BootRecord
+from .._rp_filter.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
+from .._rp_filter.reverse_path import SRC_VALID_MARK
+from .._rp_filter.reverse_path_guards import (
+    BootOrder,
+    UnreadableRecord,
+)
+
+FAMILY = "inet"
+OPTIONS = {
+    **TWO_PLANES,
+    **CHECKPOINT,
+    "table": {"type": "str", "default": "kubenodeReturnPath"},
+    "primary_interface": {"type": "str"},
+    "pod_interfaces": {"type": "list", "elements": "str"},
+    "mark": {"type": "str", "default": "0x80"},
+    "mask": {"type": "str"},
+    "strict": {"type": "bool", "default": False},
+    "path": {"type": "path", "default": "/etc/kubenode/return-path.nft"},
+}
+
+
+def parts(request: Request) -> Parts:
+    table = names.table("table", request.params["table"], request.is_present)
+    path = boot_files.option(request.params["path"], request.is_present)
+    desired = ReturnPath.from_options(request.params) if request.is_present else None
+    nft, files, units = Nft(request.run, request.warn), Files(), Units(request.run, request.warn)
+
+    ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
+    boot = BootTable(files, units, FAMILY, table, path)
+    sysctl_path = return_path_table.sysctl_path(table)
+    setting = desired.sysctl_text() if desired else None
+    entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
+    placed = ManagedFiles(files, [entry], option="strict", instead="set strict to false")
+    changing = placed if request.params["permanent"] else None
+    validation, found = desired.validation() if desired else None, configuration(request.warn)
+    valid = LiveReversePath(Sysctl(), files, validation, sysctl_path, SRC_VALID_MARK, found, changing)
+    live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
+    booted = boot.resources(ruleset if desired else None, accept=nft, starts=request.params["immediate"])
+    resources: list[Resource] = [live, valid, *booted, placed] if desired else [placed, *booted, valid, live]
+    if kernel.is_own_root() and not request.params["immediate"]:
+        resources.insert(0, BootRecord(valid, placed))
+    guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
+    if desired:
+        guards.append(PrimaryInterface(desired.primary_interface))
+    if desired and request.params["immediate"]:
+        guards.append(MarkRule(desired))
+    if validation and setting and request.params["permanent"]:
+        texts = {**found, sysctl_path: setting}
+        guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
+    return Parts(resources, guards, lambda _outcome: {"ruleset": ruleset, "table": table})

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module nftables_package."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from .._boot.masked_unit import Harmless, MaskedUnit, state_of
+from .._boot.units import Units
+from .._core import version
+from .._core.converge import Outcome, Resource
+from .._core.errors import Invalid
+from .._core.parts import Parts, Request
+from .._nftables.package_resource import InstalledPackage
+from .._platform.files import Files
+from .._platform.packages import Packages, os_release
+
+SERVICE = "nftables.service"
+LONGEST_COMMAND = 86400
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "minimum_version": {"type": "str", "default": "0.9.8"},
+    "service": {"type": "str", "choices": ["masked", "ignore"], "default": "ignore"},
+    "lock_timeout": {"type": "int", "default": 300},
+    "command_timeout": {"type": "int", "default": 1800},
+}
+
+
+def parts(request: Request) -> Parts:
+    minimum = version.wanted("minimum_version", request.params["minimum_version"])
+    patience = request.params["lock_timeout"]
+    if patience < 0:
+        raise Invalid("lock_timeout", patience, "a number of seconds, 0 or more")
+    seconds = request.params["command_timeout"]
+    if not 0 < seconds <= LONGEST_COMMAND:
+        raise Invalid("command_timeout", seconds, f"a number of seconds from 1 to {LONGEST_COMMAND}")
+    files, units = Files(), Units(request.run)
+    # A package manager that was started is left to complete, because half an installation is worse than a late one.
+    runner = functools.partial(request.run, seconds=seconds, completes=True)
+    manager = Packages(runner, os_release(), patience, is_offline=not units.is_running())
+
+    package = InstalledPackage(manager, files, units, request.run, minimum if request.is_present else None)
+    mask = MaskedUnit(files, units, SERVICE, desired=request.is_present)
+    is_masking = request.is_present and request.params["service"] == "masked"
+    # The mask comes first, so that the package's scripts cannot start the unit.
+    resources: list[Resource] = [mask, package] if is_masking else [package] if request.is_present else [package, mask]
+    guards = [] if is_masking else [Harmless(files, units, SERVICE)]
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        for warning in package.warnings():
+            request.warn(warning)
+        state = state_of(files, units, SERVICE)
+        is_masked = request.is_present if any(one is mask for one, _plan in outcome.plans) else state.masked
+        service = {"enabled": state.has_links and not is_masked, "active": state.active, "masked": is_masked}
+        return {**package.result(), "manager": manager.name, "service": service}
+
+    return Parts(resources, guards, report)

@@ -1,0 +1,191 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module policy_routes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot import boot_files
+from .._boot.units import Units
+from .._cni.layout_guards import CniLayouts
+from .._core.converge import Guard, Outcome, Plane, Resource
+from .._core.errors import Failure, Invalid
+from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._listener.boot_policy import BootPolicy
+from .._platform.carried_library import CarriedLibrary
+from .._platform.files import Files
+from .._platform.library import PYROUTE2
+from .._routing import policy, rt_tables_backend
+from .._routing.live_policy import LivePolicy, Report
+from .._routing.policy import Policy
+from .._routing.routing_backend import Netlink
+
+OPTIONS = {
+    **TWO_PLANES,
+    **CHECKPOINT,
+    "enis": {
+        "type": "dict",
+        "options": {
+            "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
+            "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+            "mark": {"type": "str"},
+            "priorities": {"type": "dict"},
+            "pod_interfaces": {"type": "list", "elements": "str"},
+        },
+    },
+    "rules": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "priority": {"type": "int", "required": True},
+            "family": {"type": "str", "choices": ["ipv4", "ipv6"]},
+            "from": {"type": "str"},
+            "to": {"type": "str"},
+            "iif": {"type": "str"},
+            "oif": {"type": "str"},
+            "fwmark": {"type": "str"},
+            "tos": {"type": "str"},
+            "ipproto": {"type": "str"},
+            "sport": {"type": "str"},
+            "dport": {"type": "str"},
+            "uidrange": {"type": "str"},
+            "l3mdev": {"type": "bool"},
+            "not": {"type": "bool"},
+            "action": {"type": "str", "choices": ["lookup", "goto", "blackhole", "unreachable", "prohibit"]},
+            "table": {"type": "str"},
+            "goto": {"type": "int"},
+            "suppress_prefixlength": {"type": "int"},
+        },
+    },
+    "routes": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "table": {"type": "str", "required": True},
+            "to": {"type": "str", "required": True},
+            "family": {"type": "str", "choices": ["ipv4", "ipv6"]},
+            "type": {"type": "str", "choices": ["unicast", "local", "blackhole", "unreachable", "prohibit", "throw"]},
+            "via": {"type": "str"},
+            "dev": {"type": "str"},
+            "onlink": {"type": "bool"},
+            "scope": {"type": "str", "choices": ["global", "site", "link", "host"]},
+            "src": {"type": "str"},
+            "metric": {"type": "int"},
+            "mtu": {"type": "int"},
+            "nexthops": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "dev": {"type": "str"},
+                    "via": {"type": "str"},
+                    "onlink": {"type": "bool"},
+                    "weight": {"type": "int", "default": 1},
+                },
+            },
+        },
+    },
+    "protocol": {"type": "int", "default": 75},
+    "path": {"type": "path"},
+}
+
+
+def parts(request: Request) -> Parts:
+    tables, systemd, is_permanent = (
+        rt_tables_backend.tables(),
+        Units(request.run, request.warn),
+        request.params["permanent"],
+    )
+    listed = _listed(request, tables)
+    path = boot_files.option(
+        request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present
+    )
+
+    boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
+    unmanaged = _unmanaged(listed, request)
+    kept = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
+    active = _after(listed, boot.active(unmanaged), request)
+
+    live = LivePolicy(Netlink(), listed, request.is_present)
+    record = boot.record(active, not kept.is_empty if is_permanent else boot.has_listener)
+    library = _library(is_permanent and not kept.is_empty, systemd, boot.unit, request)
+    placed = boot.resources(kept, starts=request.params["immediate"]) if is_permanent else []
+    if is_permanent and kept.is_empty and request.params["immediate"]:
+        placed.append(boot.record_gone())
+    # The library that the boot needs comes first, so that it is requested before any change. It is removed last.
+    resources: list[Resource] = [*([library] if library.is_desired else []), live, record, *placed]
+    resources += [] if library.is_desired or not kept.is_empty else [library]
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        done = outcome.report(live) or Report()
+        return {"rules": done.rules.report(), "routes": done.routes.report()}
+
+    return Parts(resources, _guards(listed, request), report)
+
+
+def _unmanaged(listed: Policy, request: Request) -> list[str]:
+    """The names of the lists that this run does not replace as a whole, so that their current content must be read."""
+    if request.is_present:
+        return listed.left_out
+    return [] if len(listed.left_out) == 2 else ["rules", "routes"]
+
+
+def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
+    """The policy in the options; its lists come from the node's ENIs if enis is given without them and the run needs them."""
+    listed = policy.from_options(
+        request.params["protocol"], request.entries("rules"), request.entries("routes"), tables
+    )
+    if request.params["enis"]:
+        return _of_enis(request, listed, tables)
+    if request.is_present and len(listed.left_out) == 2:
+        raise Invalid("rules", None, "given if state is present, unless routes or enis are given")
+    return listed
+
+
+def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> Policy:
+    """The policy with the ENIs' rules and routes. Raises NoMetadata, and Failure if the metadata of an ENI is incomplete."""
+    # Imported here, because most runs do not need them and should not wait for the import.
+    from .._cloud import enis_backend as backend
+    from .._listener import discovery
+
+    enis, left_out = discovery.from_option(request.params["enis"]), listed.left_out
+    if not request.is_present:
+        return listed
+    if len(left_out) == 1:
+        raise Invalid(left_out[0], None, "given if enis and the other list are given: both follow from the ENIs")
+    if left_out and request.params["immediate"]:
+        _cloud, interfaces = backend.read(enis["cloud"])
+        found = discovery.found(enis, interfaces)
+        if found.unfit:
+            raise Failure(
+                f"the metadata does not describe all ENIs of this node: {'; '.join(found.unfit.values())}. Nothing was"
+                " changed. Run again later"
+            )
+        listed = policy.from_options(listed.protocol, found.rules, found.routes, tables)
+    return listed._replace(enis=enis)
+
+
+def _after(listed: Policy, former: Policy, request: Request) -> Policy:
+    """The desired policy after this run. Unmanaged lists keep the former content; absent without lists empties both."""
+    if request.is_present:
+        return listed.over(former)
+    left = former.without(listed)
+    return left._replace(rules=(), routes=()) if listed.rules is None and listed.routes is None else left
+
+
+def _library(desired: bool, systemd: Units, unit: str, request: Request) -> CarriedLibrary:
+    """pyroute2 for the boot. A run that only changes the running kernel requests it when it has something to change."""
+    going = {unit} if request.params["permanent"] else set()
+    return CarriedLibrary(
+        PYROUTE2,
+        desired,
+        is_needed=lambda: bool(systemd.named("kubenode-policy-routes-*.service") - going),
+        plane=Plane.PERMANENT if request.params["permanent"] else Plane.IMMEDIATE,
+    )
+
+
+def _guards(listed: Policy, request: Request) -> list[Guard]:
+    return [CniLayouts(listed)] if request.is_present else []

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The parts of the module rp_filter."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot import boot_files
+from .._core.converge import Guard, Outcome, Resource
+from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._platform import kernel, managed_files
+from .._platform.files import Files
+from .._platform.sysctl import Sysctl, configuration
+from .._rp_filter import boot_record, reverse_path_guards
+from .._rp_filter.live_reverse_path import (
+    RECORDS,
+    LiveReversePath,
+)
+from .._rp_filter.reverse_path import (
+    HEADING,
+    MODES,
+    RP_FILTER,
+    DesiredFilter,
+    sysctl_text,
+)
+
+OPTIONS = {
+    **TWO_PLANES,
+    **CHECKPOINT,
+    "interfaces": {"type": "list", "elements": "str"},
+    "mode": {"type": "str", "choices": [*MODES]},
+    "raise_all": {"type": "bool", "default": False},
+    "path": {"type": "path", "default": "/etc/sysctl.d/90-kubenode-rp-filter.conf"},
+}
+
+
+def parts(request: Request) -> Parts:
+    path = boot_files.option(request.params["path"], request.is_present)
+    desired = DesiredFilter.from_options(request.params) if request.is_present else None
+    backend, files = Sysctl(), Files()
+    # In another root, the kernel's links belong to the builder, not to the node.
+    links = backend.links() if kernel.is_own_root() else {}
+    found = configuration(request.warn)
+    others = {name: text for name, text in found.items() if name != path}
+    text = sysctl_text(desired, links, others) if desired else None
+
+    placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
+    changing = placed if request.params["permanent"] else None
+    live = LiveReversePath(backend, files, desired, path, configuration=found, file=changing)
+    resources: list[Resource] = [live, placed] if desired else [placed, live]
+    if links and not request.params["immediate"]:
+        resources.insert(0, boot_record.BootRecord(live, placed))
+    chosen: list[Guard] = [reverse_path_guards.UnreadableRecord(files, RECORDS[RP_FILTER])] if links else []
+    if desired and links:
+        later = path if request.params["permanent"] else None
+        chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, request.params["immediate"]))
+    if desired and text and request.params["permanent"]:
+        chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        interfaces = outcome.report(live)
+        if interfaces is None:  # the running kernel is not managed: before and after are the same
+            settings = live.observe().settings if links else None
+            interfaces = live.report(settings, settings) if settings else {}
+        return {"interfaces": interfaces}
+
+    return Parts(resources, chosen, report)
