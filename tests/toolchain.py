@@ -5,6 +5,7 @@
 
     toolchain.py lint sanity unit integration faults molecule image   run these parts
     toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
+    toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
@@ -83,6 +84,8 @@ def lint() -> Iterator[Check]:
         {**env, "HOME": str(BUILD)},
     )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
+    yield Check("ruff format", ["ruff", "format", "--check"], env)
+    yield Check("licences", ["reuse", "lint", "--lines"], env)
     packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "faults", "integration", "lab", "unit"]
     modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
@@ -290,6 +293,11 @@ def main(arguments: list[str]) -> int:
             sys.exit(f"toolchain: {reason}")
         os.chdir(ROOT)
         os.execvpe(arguments[1], arguments[1:], environment(tools))
+    if arguments[:1] == ["check"] and arguments[1:]:
+        checks = {check.name: check for check in lint()}
+        if not set(arguments[1:]) <= set(checks):
+            sys.exit(f"toolchain: the checks are {', '.join(checks)}")
+        return 1 if [name for name in arguments[1:] if not passes(checks[name], LOGS / "check.log")] else 0
     if not arguments or not set(arguments) <= set(PARTS):
         sys.exit(__doc__)
     return run_parts(arguments)

@@ -43,9 +43,21 @@ highlight_language = "text"
 pygments_style = "ansible"
 
 
-def link_to_repository(_app: Any, _path: Path, _parent: str, content: list[str]) -> None:
-    """Lead README's links to files that are not pages of the site to the repository."""
-    content[0] = re.sub(r"\]\((LICENSE|changelogs/)\)", rf"]({REPOSITORY}/\1)", content[0])
+def adapt_links(text: str) -> str:
+    """The links of a page as they hold on the site.
+
+    index.md stands for the README of the repository. A file that is no page of the site is linked in the repository.
+    """
+    text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
+    return re.sub(r"\]\((?:\.\./)*(LICENSE|changelogs/)\)", rf"]({REPOSITORY}/\1)", text)
+
+
+def adapt_page(_app: Any, _docname: str, content: list[str]) -> None:
+    content[0] = adapt_links(content[0])
+
+
+def adapt_included(_app: Any, _path: Path, _parent: str, content: list[str]) -> None:
+    content[0] = adapt_links(content[0])
 
 
 def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.Node | None:
@@ -58,5 +70,6 @@ def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.
 
 
 def setup(app: Any) -> None:
-    app.connect("include-read", link_to_repository)
+    app.connect("source-read", adapt_page)
+    app.connect("include-read", adapt_included)
     app.connect("missing-reference", link_to_ansible)
