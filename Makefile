@@ -16,7 +16,7 @@ test:  ## lint, sanity, unit, integration, a sample of faults, molecule and imag
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench
 
-lint:  ## ansible-lint, changelog, documentation, ruff, mypy
+lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy
 	@$(TOOLCHAIN) lint
 
 sanity:  ## ansible-test sanity on every supported ansible-core
