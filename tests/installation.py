@@ -40,7 +40,7 @@ CORES = {
     "2.21.5": (range(12, 15), "25.2"),
 }
 # The pre-release of the next ansible-core, for `make sanity-next`. Empty while there is none newer than CORES.
-NEXT_CORE = {"2.22.0rc1": (range(13, 16), "25.2")}
+NEXT_CORE: dict[str, tuple[range, str]] = {"2.22.0rc1": (range(13, 16), "25.2")}
 TOOLS = [
     "ansible-lint==26.10.1",
     "antsibull-changelog==0.36.0",
