@@ -2,10 +2,10 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity unit integration faults molecule image fuzz mutants clean
+.PHONY: help demo test bench lint sanity sanity-next unit docs integration faults molecule image fuzz mutants clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
@@ -16,14 +16,20 @@ test:  ## lint, sanity, unit, integration, a sample of faults, molecule and imag
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench
 
-lint:  ## ansible-lint, changelog, documentation, ruff, mypy
+lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy
 	@$(TOOLCHAIN) lint
 
 sanity:  ## ansible-test sanity on every supported ansible-core
 	@$(TOOLCHAIN) sanity
 
+sanity-next:  ## the same on the next ansible-core's pre-release, where there is one
+	@$(TOOLCHAIN) sanity_next
+
 unit:  ## pure code, on the newest and on the oldest Python
 	@$(TOOLCHAIN) unit
+
+docs:  ## the documentation as a site, in .build/docs/html
+	@$(TOOLCHAIN) docs
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration

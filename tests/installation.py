@@ -39,6 +39,8 @@ CORES = {
     "2.20.10": (range(12, 15), "25.2"),
     "2.21.5": (range(12, 15), "25.2"),
 }
+# The pre-release of the next ansible-core, for `make sanity-next`. Empty while there is none newer than CORES.
+NEXT_CORE: dict[str, tuple[range, str]] = {"2.22.0rc1": (range(13, 16), "25.2")}
 TOOLS = [
     "ansible-lint==26.10.1",
     "antsibull-changelog==0.36.0",
@@ -49,8 +51,15 @@ TOOLS = [
     "pyroute2==0.9.7",
     "pytest==9.2.0",
     "pytest-xdist==3.8.0",
+    "reuse==6.2.0",
     "ruff==0.17.5",
 ]
+
+# What `make docs` needs.
+SITE = sorted(
+    ["myst-parser==5.2.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
+    + [pin for pin in TOOLS if pin.startswith("antsibull-docs==")]
+)
 
 # What `make fuzz` and `make mutants` need. mutmut brings libcst, with which, and with black, Hypothesis writes what it
 # found into the test as an example.

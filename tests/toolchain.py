@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another, with a summary at the end.
 
-    toolchain.py lint sanity unit integration faults molecule image   run these parts; fuzz and mutants are parts as well
+    toolchain.py lint sanity unit integration faults molecule image   run these parts
+    toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
+    toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
@@ -51,6 +53,7 @@ def environment(tools: Path) -> dict[str, str]:
         "PYTHONHASHSEED": "0",  # the order of sets: a test that fails must fail again
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
+        "MOLECULE_GLOB": "molecule/*/molecule.yml",  # without it, molecule asks for another place
         "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
     }
 
@@ -81,6 +84,8 @@ def lint() -> Iterator[Check]:
         {**env, "HOME": str(BUILD)},
     )  # it logs to its user's home
     yield Check("ruff", ["ruff", "check"], env)
+    yield Check("ruff format", ["ruff", "format", "--check"], env)
+    yield Check("licences", ["reuse", "lint", "--lines"], env)
     packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "faults", "integration", "lab", "unit"]
     modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
@@ -88,6 +93,15 @@ def lint() -> Iterator[Check]:
 
 
 def sanity() -> Iterator[Check]:
+    yield from ansible_test(installation.CORES)
+
+
+def sanity_next() -> Iterator[Check]:
+    """What the next ansible-core will say. No part of `make test`: a pre-release may be wrong."""
+    yield from ansible_test(installation.NEXT_CORE)
+
+
+def ansible_test(cores: dict[str, tuple[range, str]]) -> Iterator[Check]:
     prepare(installation.PYTHON)
     pythons = installation.interpreters()
     links = private_home() / "python"
@@ -96,7 +110,7 @@ def sanity() -> Iterator[Check]:
             (links / f"python3.{minor}").unlink(missing_ok=True)
             (links / f"python3.{minor}").symlink_to(pythons[minor])
     env = {**os.environ, "HOME": str(links.parent), "PATH": f"{links}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    for core, (minors, _pip) in installation.CORES.items():
+    for core, (minors, _pip) in cores.items():
         usable = sorted(pythons.keys() & set(minors))
         if not usable:
             leave_out(f"no sanity with ansible-core {core}: no Python 3.{minors[0]} to 3.{minors[-1]} is here")
@@ -122,7 +136,7 @@ def private_home() -> Path:
     home = CACHE / "ansible-test-home"
     for folder in ("python", ".config/pip", ".ansible/test/cache"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    for _minors, pip in installation.CORES.values():
+    for _minors, pip in (installation.CORES | installation.NEXT_CORE).values():
         (home / f".ansible/test/cache/get_pip_{pip.replace('.', '_')}.py").write_text(GET_PIP)
     options = {name[4:].lower().replace("_", "-"): text for name, text in os.environ.items() if name[:4] == "PIP_"}
     lines = [f"{name} = {text}" for name, text in {**options, "quiet": "2"}.items()]
@@ -155,6 +169,27 @@ def unit() -> Iterator[Check]:
         yield from pytest("unit", installation.venv(python, installation.OLDEST_TOOLS))
     else:
         leave_out(f"no unit tests on Python 3.{installation.OLDEST}, the oldest on nodes: it is not here")
+
+
+def docs() -> Iterator[Check]:
+    """The site in .build/docs/html: the guides as they lie in the repository, and a page for each plugin and role."""
+    prepare(installation.PYTHON)
+    source = BUILD / "docs/source"
+    shutil.rmtree(source, ignore_errors=True)
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")]
+    for page in pages:  # in the same places, so that their links hold
+        (source / page.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(page, source / page.relative_to(ROOT))
+    shutil.copytree(ROOT / "docs/docsite/site", source, dirs_exist_ok=True)
+    (source / "collection").mkdir()
+    tools = installation.main_venv(installation.SITE)
+    env = {**environment(tools), "HOME": str(BUILD)}  # antsibull-docs logs to its user's home
+    options = ["--use-current", "--squash-hierarchy", "--fail-on-error", "--no-add-antsibull-docs-version"]
+    command = ["antsibull-docs", "collection", *options, f"--dest-dir={source}/collection", "kubenode.datapath"]
+    yield Check("pages of plugins and roles", command, env)
+    html = BUILD / "docs/html"
+    yield Check("site", ["sphinx-build", "--fail-on-warning", "--fresh-env", "--quiet", str(source), str(html)], env)
+    say(f"the site is {html}/index.html")
 
 
 def integration() -> Iterator[Check]:
@@ -243,7 +278,10 @@ def run_parts(names: list[str]) -> int:
     return 1 if failures else 0
 
 
-PARTS = {part.__name__: part for part in (lint, sanity, unit, integration, faults, molecule, image, fuzz, mutants)}
+PARTS = {
+    part.__name__: part
+    for part in (lint, sanity, sanity_next, unit, docs, integration, faults, molecule, image, fuzz, mutants)
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -255,6 +293,11 @@ def main(arguments: list[str]) -> int:
             sys.exit(f"toolchain: {reason}")
         os.chdir(ROOT)
         os.execvpe(arguments[1], arguments[1:], environment(tools))
+    if arguments[:1] == ["check"] and arguments[1:]:
+        checks = {check.name: check for check in lint()}
+        if not set(arguments[1:]) <= set(checks):
+            sys.exit(f"toolchain: the checks are {', '.join(checks)}")
+        return 1 if [name for name in arguments[1:] if not passes(checks[name], LOGS / "check.log")] else 0
     if not arguments or not set(arguments) <= set(PARTS):
         sys.exit(__doc__)
     return run_parts(arguments)

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How Sphinx builds the site of `make docs`; tests/toolchain.py collects its sources."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+
+REPOSITORY = "https://github.com/kubenode/datapath/blob/main"
+ANSIBLE = "https://docs.ansible.com/ansible/latest"
+# Pages of ansible-core's documentation that antsibull-docs refers to by label. The build needs no network for them.
+LABELS = {
+    "action_plugins": "plugins/action.html",
+    "ansible_collections.ansible.builtin.set_stats_module": "collections/ansible/builtin/set_stats_module.html",
+    "ansible_configuration_settings": "reference_appendices/config.html",
+    "callback_plugins": "plugins/callback.html",
+    "common_return_values": "reference_appendices/common_return_values.html",
+}
+
+project = "kubenode.datapath"
+copyright = "kubenode.datapath contributors"
+html_title = "kubenode.datapath"
+html_short_title = "kubenode.datapath"
+
+extensions = ["myst_parser", "sphinx_antsibull_ext"]
+exclude_patterns = ["README.md"]  # index.md includes it
+myst_heading_anchors = 3  # links to headings, as GitHub makes them
+suppress_warnings = ["misc.highlighting_failure"]  # Pygments does not know all of HCL
+
+html_theme = "sphinx_ansible_theme"
+html_theme_options = {"topbar_links": {}}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_use_index = False
+highlight_language = "text"
+pygments_style = "ansible"
+
+
+def adapt_links(text: str) -> str:
+    """The links of a page as they hold on the site.
+
+    index.md stands for the README of the repository. A file that is no page of the site is linked in the repository.
+    """
+    text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
+    return re.sub(r"\]\((?:\.\./)*(LICENSE|changelogs/)\)", rf"]({REPOSITORY}/\1)", text)
+
+
+def adapt_page(_app: Any, _docname: str, content: list[str]) -> None:
+    content[0] = adapt_links(content[0])
+
+
+def adapt_included(_app: Any, _path: Path, _parent: str, content: list[str]) -> None:
+    content[0] = adapt_links(content[0])
+
+
+def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.Node | None:
+    """Resolve a label or an environment variable of ansible-core."""
+    target = node["reftarget"]
+    page = LABELS.get(target)
+    if node["reftype"] == "envvar":
+        page = f"{LABELS['ansible_configuration_settings']}#envvar-{target}"
+    return nodes.reference("", "", text, refuri=f"{ANSIBLE}/{page}", internal=False) if page else None
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", adapt_page)
+    app.connect("include-read", adapt_included)
+    app.connect("missing-reference", link_to_ansible)
