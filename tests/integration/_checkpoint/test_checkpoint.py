@@ -494,7 +494,7 @@ def test_what_reads_back_otherwise_after_a_roll_back_is_reported_and_not_counted
     told = report(node)
     (failed,) = told["failed"]
     assert "ip rule 700: from 10.0.0.0/8 lookup 1003 stands behind ip rule 700: from 10.0.1.0/24 prohibit" in failed
-    assert "(protocol static) now, and stood before it" in failed
+    assert "(protocol static) now, but came before it earlier" in failed
     assert [line for line in rules(node) if line.startswith("700:")] == [
         "700:\tfrom 10.0.1.0/24 prohibit proto static",
         "700:\tfrom 10.0.0.0/8 lookup 1003 proto 75",
