@@ -3,10 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The modules of the collection, their options, and what their nodes have: data.
 
-Options that name another set beside the first (``table``, ``protocol``, ``backup``, ``path`` of rp_filter) are left out of the
-changes: a node with both is right. So is ``checkpoint``, whose kills are in tests/integration/_checkpoint/test_checkpoint.py.
-nftables_package installs packages, and these nodes share /usr with their host: see
-tests/integration/_nftables/test_nftables_package.py.
+LEFT_OUT has the options that no change is made for. nftables_package installs packages, and these nodes share /usr with
+their host: see tests/integration/_nftables/test_nftables_package.py.
 node_mode runs on the controller, and looks at the node by other modules.
 """
 
@@ -25,6 +23,20 @@ Options = Mapping[str, Any]
 Change = tuple[Options, Options]
 """The options before and after, beside those of the case."""
 
+LEFT_OUT = {
+    # They name another set beside the first, and a node with both is right.
+    "ebtables_cleanup": {"backup", "owner"},
+    "nftables_connmark": {"table"},
+    "nftables_probe_snat": {"table"},
+    "policy_routes": {
+        "protocol",
+        "enis",
+    },  # enis: needs a metadata service; its rules and routes are those of the lists
+    "rp_filter": {"path"},
+    # There is one bridge and one interface, which the module finds as well.
+    "azure_vnet_bridge": {"bridge", "interface"},
+}
+"""By module. The kills under ``checkpoint`` are in tests/integration/_checkpoint/test_checkpoint.py."""
 ABSENT = {"state": "absent"}
 PLANES: dict[str, Change] = {
     "immediate": ({"immediate": False}, {"immediate": True}),

@@ -1,0 +1,26 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fault harness changes each option of each module, or says why it does not."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+PARTS = "ansible_collections.kubenode.datapath.plugins.module_utils._parts"
+OF_EACH_RUN = {"state", "checkpoint", "checkpoint_command"}
+
+
+def test_each_option_is_changed_or_left_out_with_a_reason() -> None:
+    pytest.importorskip("ansible")
+    from faults import cases
+
+    for case in cases.CASES:
+        if not case.is_reader:
+            options = importlib.import_module(f"{PARTS}.{case.module}").OPTIONS
+            left_out = cases.LEFT_OUT.get(case.module, set())
+            changed = {name.split()[0] for name in case.changes}  # as "path to another folder"
+            assert {*options} - OF_EACH_RUN == changed | left_out, case.module
+            assert not left_out & changed, case.module
