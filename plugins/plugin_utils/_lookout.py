@@ -106,7 +106,7 @@ class Lookout:
         self._seconds = seconds
         self._began = time.monotonic()
         self._connected: float | None = None  # when the connection was seen to stand
-        self._silent: float | None = None  # when the node stopped answering
+        self._silent: float | None = None  # when it was first known that the node does not answer
         self._deadline: float | None = None  # as the node reported it
         self._ended = threading.Event()
 
@@ -151,7 +151,6 @@ class Lookout:
             self._ended.wait(PAUSE)
 
     def _look(self, beside: t.Any) -> Answer:
-        began = time.monotonic()
         try:
             done = beside._low_level_execute_command(question("status"))
             answer = parse(done["stdout"]) if done["rc"] == 0 else Answer(SILENT, done["stderr"])
@@ -163,7 +162,7 @@ class Lookout:
             if answer.state == "armed" and armed > self._began:  # or it is the checkpoint of another task
                 self._deadline = armed + self._seconds
         elif self._silent is None:
-            self._silent = began
+            self._silent = time.monotonic()  # the node may have been armed while it was asked
         return answer
 
     def _is_lost(self, answer: Answer) -> bool:

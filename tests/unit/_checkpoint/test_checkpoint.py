@@ -361,6 +361,23 @@ def test_a_node_whose_uptime_can_not_be_is_not_taken_for_restarted(log: Path, up
     assert lookout.is_restarted(_lookout.parse("6d5b\nnet:[4026531840]\n500000\n5003.00\n"))
 
 
+def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(log: list[str]) -> None:
+    """Otherwise the play could give up shortly before the node, which rolls back later, can be asked again."""
+
+    class Unreachable:
+        def _low_level_execute_command(self, _command: str) -> t.Any:
+            time.sleep(0.3)
+            raise AnsibleConnectionFailure("Connection timed out")
+
+    lookout = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30)
+    began = time.monotonic()
+    assert lookout._look(Unreachable()).state == SILENT
+    first = lookout.latest
+    assert first >= began + 0.3 + 30
+    lookout._look(Unreachable())
+    assert lookout.latest == first
+
+
 @pytest.mark.parametrize(
     ("answer", "silent", "deadline", "is_lost"),
     [
