@@ -361,7 +361,7 @@ def test_a_node_whose_uptime_can_not_be_is_not_taken_for_restarted(log: Path, up
     assert lookout.is_restarted(_lookout.parse("6d5b\nnet:[4026531840]\n500000\n5003.00\n"))
 
 
-def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(log: list[str]) -> None:
+def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(log: Path) -> None:
     """Otherwise the play could give up shortly before the node, which rolls back later, can be asked again."""
 
     class Unreachable:
