@@ -30,7 +30,7 @@ GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
 TABLE_NAME = 1  # NFTA_TABLE_NAME
 CHAIN_TABLE, CHAIN_NAME = 1, 3
-RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
+RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 2, 3, 4
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
 NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
