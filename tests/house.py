@@ -29,6 +29,7 @@ SUBJECTS = {
     "_listener": ("_cloud", "_interfaces", "_routing"),
     "_nftables": ("_cloud", "_routing", "_rp_filter"),
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
+    "_profile": ("_cloud", "_listener"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_nftables", "_routing"),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import typing as t
 
@@ -17,8 +16,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ._core.converge import converge
 from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
-from ._core.parts import Parts, Request
-from ._core.plan import Checkpoint, Guard, Outcome, Plane, Resource
+from ._core.parts import Parts, Request, loaded
+from ._core.plan import Checkpoint, Outcome, Plane
 from ._platform import process
 from ._platform.own_root import OwnRoot
 
@@ -42,59 +41,36 @@ def run(
     gc.disable()  # there are no reference cycles, and the collector would scan thousands of rules again and again
     module = Module(options, long_lists)
     with module.reporting() as result:
-        own = parts(module)
-        outcome = module.converge(own.resources, own.guards, under)
+        request = module.request()
+        own = parts(request)
+        outcome = module.converge(own, request.planes(), under)
         result.update(module.report(outcome), **own.report(outcome))
 
 
 class Module(AnsibleModule):
     """A module of this collection. ``options`` is its argument spec; all take check mode.
 
-    long_lists: options whose entries the module checks itself and gets from entries(). AnsibleModule needs 0.1 ms for each
-        entry, and repeats all of them in the result.
+    long_lists: options whose entries the module checks itself and gets from Request.entries(). AnsibleModule needs 0.1 ms for
+        each entry, and repeats all of them in the result.
     """
 
     def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = ()) -> None:
         self._options = options
         self._long_lists = long_lists
-        self._entries: dict[str, t.Any] = {}
         self._checkpoint: OpenChange | None = None
         self._lacking: list[str] = []
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
-        """Lists and dictionaries may come as JSON text: extra vars given as key=value, as Packer does, are strings."""
         super()._load_params()
-        for name, spec in self._options.items():
-            given = self.params.get(name)
-            if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
-                # AnsibleModule says what is wrong with it
-                with contextlib.suppress(ValueError, RecursionError):
-                    self.params[name] = json.loads(given)
-        for name in self._long_lists:
-            self._entries[name] = self.params.pop(name, None)
-
-    def entries(self, name: str) -> list[t.Any] | None:
-        """A long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
-        given = self._entries[name]
-        if given is not None and not isinstance(given, list):
-            raise Invalid(name, given, "a list of dictionaries, or JSON text of one")
-        return given
+        self._entries = loaded(self.params, self._options, self._long_lists)
 
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
         """Adds nothing. Otherwise a result named ``path`` would make Ansible add the file's mode, owner and state."""
         return kwargs
 
-    @property
-    def is_present(self) -> bool:
-        return self.params["state"] == "present"
-
-    def planes(self) -> set[Plane]:
-        """The planes that the options select; all for a module without these options. Raises Invalid if none is selected."""
-        planes = {plane for plane in Plane if self.params.get(plane.value, True)}
-        if not planes:
-            raise Invalid("immediate", False, "true if permanent is false, because nothing would be managed otherwise")
-        return planes
+    def request(self) -> Request:
+        return Request(self.params, self._entries, self.run, self.warn)
 
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
@@ -103,12 +79,9 @@ class Module(AnsibleModule):
         return process.run(argv, stdin, os.environ, seconds, completes)
 
     def converge(
-        self,
-        resources: t.Sequence[Resource],
-        guards: t.Sequence[Guard],
-        under: t.Callable[[int, str], OpenChange] | None = None,
+        self, own: Parts, planes: t.Collection[Plane], under: t.Callable[[int, str], OpenChange] | None = None
     ) -> Outcome:
-        """Runs the loop with this run's planes and check mode. Raises Refusal if the user is not root.
+        """Runs the loop in this run's check mode. Raises Refusal if the user is not root.
 
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
@@ -116,8 +89,7 @@ class Module(AnsibleModule):
             raise Refusal(
                 f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
             )
-        if self.params.get("immediate"):
-            guards = [OwnRoot(), *guards]
+        guards = [OwnRoot(), *own.guards] if self.params.get("immediate") else own.guards
         if under and self.params["checkpoint"]:
             from ._checkpoint import checkpoint
 
@@ -125,9 +97,10 @@ class Module(AnsibleModule):
         if not self.check_mode and any(map(os.path.lexists, LEFT_IN_RUN)):
             _wait_and_clear()
         outcome = converge(
-            resources,
-            self.planes(),
+            own.resources,
+            planes,
             guards=guards,
+            groundwork=own.groundwork,
             check=self.check_mode,
             exclusive=_alone,
             checkpoint=self._checkpoint,
@@ -149,8 +122,16 @@ class Module(AnsibleModule):
         try:
             yield result
         except DatapathError as error:
-            self.fail_json(msg=f"{self.name}: {error}", **_asked_for(error))
+            self.fail_json(msg=self._told(error), **_asked_for(error))
         self.exit_json(**result)
+
+    def _told(self, error: DatapathError) -> str:
+        """The error's sentence. It begins with the variable that a wrong option comes from, where the task names it."""
+        if isinstance(error, Invalid):
+            for option, variable in (self.params.get("variables") or {}).items():
+                if f"{error.option}.".startswith((f"{option}.", f"{option}[")):
+                    return str(error.renamed(variable + error.option[len(option) :]))
+        return f"{self.name}: {error}"
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
         """The part of the results that all modules share."""

@@ -374,11 +374,11 @@ diff:
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
-from ansible_collections.kubenode.datapath.plugins.module_utils._parts.policy_routes import OPTIONS, parts
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.policy_routes import LONG_LISTS, OPTIONS, parts
 
 
 def main() -> None:
-    run(OPTIONS, parts, Checkpoint, long_lists=("rules", "routes"))
+    run(OPTIONS, parts, Checkpoint, LONG_LISTS)
 
 
 if __name__ == "__main__":

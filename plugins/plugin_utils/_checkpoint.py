@@ -47,14 +47,20 @@ UNPROTECTED = (
 )
 
 
-def execute(action: ActionBase, run: Run) -> Result:
-    """Runs the task's module, under a checkpoint if the task sets one."""
-    arguments = dict(action._task.args)
+def execute(
+    action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = None, is_immediate: bool = True
+) -> Result:
+    """Runs the task's module, under a checkpoint if the task sets one.
+
+    arguments: of the module, if they are not those of the task. is_immediate: False if the running kernel is not changed.
+    """
+    arguments = dict(action._task.args) if arguments is None else arguments
     try:
         desired = seconds(arguments.get("checkpoint"))
     except Invalid:
         return run(arguments)  # the module reports the error
-    if not desired or action._task.check_mode or not boolean(arguments.get("immediate", True), strict=False):
+    is_immediate = is_immediate and boolean(arguments.get("immediate", True), strict=False)
+    if not desired or action._task.check_mode or not is_immediate:
         return run(arguments)
     transport = action._connection.transport
     proves = transport.rpartition(".")[2] in PROVING

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from .plan import Checkpoint, Guard, Outcome, Plan, Plane, Resource, changing, survey
+from .plan import Checkpoint, Guard, Outcome, Plan, Plane, Plans, Resource, changing, survey
 
 
 def converge(
@@ -26,40 +26,46 @@ def converge(
     planes: t.Collection[Plane],
     *,
     guards: t.Sequence[Guard] = (),
+    groundwork: t.Sequence[Resource] = (),
     check: bool = False,
     exclusive: t.Callable[[], t.ContextManager[t.Any]] = contextlib.nullcontext,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Brings the resources of ``planes`` to their desired state, or in ``check`` mode only says how.
 
+    groundwork: see Parts.
     exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
         resources are then observed again, because another run may have changed the node meanwhile.
-    checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers; the
-        other plans wait for the next run, after this one has been confirmed.
+    checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers, and the
+        groundwork before them; the other plans wait for the next run, after this one has been confirmed.
     Raises Refusal from a guard, and Failure if a step failed or the plans are not empty afterwards. After either, the node
     is as it was, or the error says what could not be undone.
     """
     selected = [resource for resource in resources if resource.plane in planes]
     warnings = tuple(warning for guard in guards for warning in guard.inspect())
     surveyed = survey(selected)
-    plans = changing(surveyed)
-    if plans and not check:
+    if changing(surveyed) and not check:
         from .transaction import execute  # most runs find nothing to do
 
         with exclusive():
             surveyed = survey(selected)
-            plans = changing(surveyed)
-            risky = tuple((resource, plan) for resource, plan in plans if _is_risky(resource, plan))
+            risky = [resource for resource, plan in surveyed if _is_risky(resource, plan)]
             if checkpoint and risky:
-                waiting = [resource for resource, plan in plans if not _is_risky(resource, plan)]
-                plans, changed = risky, tuple(one for one in surveyed if one[0] not in waiting)
-                with checkpoint.armed([step for _resource, plan in plans for step in plan.steps]) as note:
-                    execute(changed, note)
+                waiting = _waiting(surveyed, risky, groundwork)
+                surveyed = tuple(one for one in surveyed if one[0] not in waiting)
+                execute(surveyed, groundwork, checkpoint)
             else:
-                execute(surveyed)
-    return Outcome(plans, surveyed, warnings)
+                execute(surveyed, groundwork)
+    return Outcome(changing(surveyed), surveyed, warnings)
 
 
 def _is_risky(resource: Resource, plan: Plan) -> bool:
     """True for a plan that may cut the node off and can be undone. A plan that cannot be undone waits for the confirmation."""
     return resource.plane is Plane.IMMEDIATE and any(step.undo is not None for step in plan.steps)
+
+
+def _waiting(surveyed: Plans, risky: t.Sequence[Resource], groundwork: t.Collection[Resource]) -> list[Resource]:
+    """The resources whose plans wait for the confirmation: all but the risky ones, and the groundwork before these."""
+    changed = [resource for resource, _plan in changing(surveyed)]
+    before = changed[: changed.index(risky[0])]
+    return [one for one in changed if one not in risky and not (one in groundwork and one in before)]

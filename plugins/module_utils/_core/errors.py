@@ -28,7 +28,11 @@ class Invalid(DatapathError):
 
     def inside(self, option: str) -> Invalid:
         """The same error for a value inside another option."""
-        return Invalid(f"{option}.{self.option}", self._given, self._allowed)
+        return self.renamed(f"{option}.{self.option}")
+
+    def renamed(self, option: str) -> Invalid:
+        """The same error, for a value that the operator knows by another name."""
+        return Invalid(option, self._given, self._allowed)
 
 
 class Refusal(DatapathError):

@@ -7,9 +7,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import typing as t
 
-from .plan import Guard, Outcome, Resource
+from .errors import Invalid
+from .plan import Guard, Outcome, Plane, Resource
 
 TWO_PLANES: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -24,24 +27,77 @@ CHECKPOINT: dict[str, dict[str, t.Any]] = {
 }
 
 
-class Request(t.Protocol):
-    """What a module was asked, and what its parts may use of the run.
+class Earlier(t.NamedTuple):
+    """What the modules before this one do to the node in the same transaction, as far as this one has to know.
 
-    params: the options, checked by the argument spec. run: starts a program, as process.run(). warn: takes a sentence for the
-    operator.
+    brings_nft: nft is installed. units_gone: the units that are removed.
     """
 
-    params: dict[str, t.Any]
-    run: t.Callable[..., t.Any]
+    brings_nft: bool = False
+    units_gone: frozenset[str] = frozenset()
+
+
+NOTHING_EARLIER = Earlier()
+
+
+class Request:
+    """What a module was asked, and what its parts may use of the run.
+
+    params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
+    unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator.
+    """
+
+    def __init__(
+        self,
+        params: dict[str, t.Any],
+        entries: t.Mapping[str, t.Any],
+        run: t.Callable[..., t.Any],
+        warn: t.Callable[[str], None],
+        earlier: Earlier = NOTHING_EARLIER,
+    ) -> None:
+        self.params = params
+        self.run = run
+        self.warn = warn
+        self.earlier = earlier
+        self._entries = entries
 
     @property
     def is_present(self) -> bool:
         """True if the option ``state`` is present."""
+        return bool(self.params["state"] == "present")
 
     def entries(self, name: str) -> list[t.Any] | None:
         """A long list as it was given, its entries unchecked; None if it was left out. Raises Invalid."""
+        given = self._entries[name]
+        if given is not None and not isinstance(given, list):
+            raise Invalid(name, given, "a list of dictionaries, or JSON text of one")
+        return given
 
-    def warn(self, warning: str) -> None: ...
+    def planes(self) -> set[Plane]:
+        """The planes that the options select; all for a module without these options. Raises Invalid if none is selected."""
+        planes = {plane for plane in Plane if self.params.get(plane.value, True)}
+        if not planes:
+            raise Invalid("immediate", False, "true if permanent is false, because nothing would be managed otherwise")
+        return planes
+
+
+Spec = t.Mapping[str, t.Mapping[str, t.Any]]  # an argument spec
+
+
+def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """Prepares ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
+
+    Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
+    """
+    for name, spec in options.items():
+        given = params.get(name)
+        if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
+            # The argument spec says what is wrong with it.
+            with contextlib.suppress(ValueError, RecursionError):
+                params[name] = json.loads(given)
+        elif spec.get("type") == "dict" and isinstance(given, dict):
+            loaded(given, spec.get("options", {}))
+    return {name: params.pop(name, None) for name in long_lists}
 
 
 class Parts(t.NamedTuple):
@@ -49,8 +105,13 @@ class Parts(t.NamedTuple):
 
     resources: in the order in which they are applied. guards: are asked before anything changes.
     report: the module's own results after the run.
+    groundwork: those of the resources that other modules build on. They are complete before the others are begun, and are
+        removed after these. A checkpoint is armed after them, because a package manager may need longer than its seconds.
+    units: the units that the resources keep, as far as other modules have to know.
     """
 
     resources: t.Sequence[Resource]
     guards: t.Sequence[Guard]
     report: t.Callable[[Outcome], dict[str, t.Any]]
+    groundwork: t.Sequence[Resource] = ()
+    units: frozenset[str] = frozenset()

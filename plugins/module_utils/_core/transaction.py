@@ -7,36 +7,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import typing as t
 
 from .errors import DatapathError, Failure, ForeignChange, Uncertain
-from .plan import Plan, Plans, Resource, Step, changing, perform, survey
+from .plan import Checkpoint, Plan, Plans, Resource, Step, changing, perform, survey
 
 
-def execute(surveyed: Plans, note: t.Callable[[Step], None] = lambda step: None) -> None:
-    """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done."""
-    journal = _Journal(note)
-    try:
-        journal.apply(changing(surveyed))
-        _prove([resource for resource, _plan in surveyed])
-    except DatapathError as error:
-        raise Failure(f"{str(error).rstrip('.')}. {_undone(journal, surveyed)}") from error
-    except BaseException:
-        journal.undo()
-        raise
+def execute(surveyed: Plans, groundwork: t.Collection[Resource] = (), checkpoint: Checkpoint | None = None) -> None:
+    """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done.
+
+    groundwork: see Parts. What is built on it is observed and planned anew once the groundwork has changed.
+    checkpoint: armed before the first plan that is not groundwork.
+    """
+    with contextlib.ExitStack() as armed:
+        journal = _Journal()
+        try:
+            for is_groundwork, stage in itertools.groupby(surveyed, lambda pair: pair[0] in groundwork):
+                planned = tuple(stage)
+                plans = changing(survey([resource for resource, _plan in planned]) if journal.done else planned)
+                if checkpoint and not is_groundwork:
+                    steps = [step for _resource, plan in plans for step in plan.steps]
+                    journal.note_in(armed.enter_context(checkpoint.armed([*journal.steps(), *steps])))
+                journal.apply(plans)
+            _prove([resource for resource, _plan in surveyed])
+        except DatapathError as error:
+            raise Failure(f"{str(error).rstrip('.')}. {_undone(journal, surveyed)}") from error
+        except BaseException:
+            journal.undo()
+            raise
 
 
 class _Journal:
     """The steps that were done, or may have been done, so that they can be undone.
 
-    note: called with each step before it is done. A checkpoint's function writes the step where another program finds it.
     refused: the step that failed, if the node says that nothing of it was done.
     """
 
-    def __init__(self, note: t.Callable[[Step], None]) -> None:
+    def __init__(self) -> None:
         self.done: list[tuple[Resource, Step]] = []
         self.refused: list[tuple[Resource, Step]] = []
+        self._note: t.Callable[[Step], None] = lambda step: None
+
+    def steps(self) -> list[Step]:
+        return [step for _resource, step in self.done]
+
+    def note_in(self, note: t.Callable[[Step], None]) -> None:
+        """note: a checkpoint's function, which writes a step where another program finds it. Called before a step is done."""
         self._note = note
+        for step in self.steps():
+            note(step)
 
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
         steps = [(resource, step) for resource, plan in plans for step in plan.steps]

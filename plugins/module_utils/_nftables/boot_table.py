@@ -26,6 +26,10 @@ class BootTable:
         self._path = path
 
     @property
+    def unit(self) -> str:
+        return boot_unit.loading_table(self._family, self._table, self._path).name
+
+    @property
     def program(self) -> str:
         return boot_files.program(self._path)
 

@@ -42,13 +42,17 @@ NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol no
 
 
 class Nft:
-    """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator."""
+    """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator.
+
+    is_coming: nft is installed before this backend performs its first operation.
+    """
 
     OPERATIONS = (Replace, Check)
 
-    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None], is_coming: bool = False) -> None:
         self._run = run
         self._warn = warn
+        self._is_coming = is_coming
 
     def read(self, family: str, name: str) -> nft_table.Table | None:
         """The current table, or None if it is absent. Raises Failure if nft cannot list it.
@@ -113,7 +117,7 @@ class Nft:
 
     def warn_without_nft(self, family: str, name: str) -> None:
         """Warn if nft is not installed: check mode passes, but a run would fail."""
-        if process.find("nft") is None:
+        if process.find("nft") is None and not self._is_coming:
             self._warn(
                 f"nft is not installed, so table {family} {name} cannot be loaded: a run fails before it changes anything."
                 " Install nft first, for example with kubenode.datapath.nftables_package."

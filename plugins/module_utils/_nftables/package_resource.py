@@ -59,6 +59,8 @@ class InstalledPackage:
     """Installs or upgrades nft to ``minimum`` or newer. None removes the package if this collection installed it.
 
     If nft is new enough, no package manager is started, no matter how nft was installed.
+
+    units_gone: units that the run removes before the package, so that they do not need it.
     """
 
     name = PACKAGE
@@ -71,12 +73,14 @@ class InstalledPackage:
         systemd: units.Units,
         run: process.Runner,
         minimum: Version | None,
+        units_gone: t.Collection[str] = (),
     ) -> None:
         self._manager = manager
         self._backend = backend
         self._systemd = systemd
         self._run = run
         self._minimum = minimum
+        self._units_gone = frozenset(units_gone)
         self._record = ManagedFiles(backend, [text(RECORD, RECORD_TEXT if minimum else None)])
         self._hold = ManagedFiles(backend, [text(HOLD, HOLD_TEXT)])
         self._release = ManagedFiles(backend, [text(HOLD, None)])
@@ -90,7 +94,7 @@ class InstalledPackage:
         )
         if self._minimum is None:
             if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
-                users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service")))
+                users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service") - self._units_gone))
                 obstacle = f"{users} needs it" if users else self._manager.obstacle(PACKAGE)
                 seen = seen._replace(installed=installed, obstacle=obstacle)
         elif not self._is_enough(version):

@@ -34,6 +34,8 @@ OPTIONS = {
     },
 }
 
+LONG_LISTS = ("addresses",)
+
 
 def parts(request: Request) -> Parts:
     given = request.entries("addresses")

@@ -55,7 +55,8 @@ def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
     path = boot_files.option(request.params["path"], request.is_present)
     desired = ReturnPath.from_options(request.params) if request.is_present else None
-    nft, files, units = Nft(request.run, request.warn), Files(), Units(request.run, request.warn)
+    nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
+    files, units = Files(), Units(request.run, request.warn)
 
     ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
     boot = BootTable(files, units, FAMILY, table, path)
@@ -79,4 +80,4 @@ def parts(request: Request) -> Parts:
     if validation and setting and request.params["permanent"]:
         texts = {**found, sysctl_path: setting}
         guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
-    return Parts(resources, guards, lambda _outcome: {"ruleset": ruleset, "table": table})
+    return Parts(resources, guards, lambda _outcome: {"ruleset": ruleset, "table": table}, units=frozenset({boot.unit}))

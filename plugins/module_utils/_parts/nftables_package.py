@@ -44,7 +44,9 @@ def parts(request: Request) -> Parts:
     runner = functools.partial(request.run, seconds=seconds, completes=True)
     manager = Packages(runner, os_release(), patience, is_offline=not units.is_running())
 
-    package = InstalledPackage(manager, files, units, request.run, minimum if request.is_present else None)
+    package = InstalledPackage(
+        manager, files, units, request.run, minimum if request.is_present else None, request.earlier.units_gone
+    )
     mask = MaskedUnit(files, units, SERVICE, desired=request.is_present)
     is_masking = request.is_present and request.params["service"] == "masked"
     # The mask comes first, so that the package's scripts cannot start the unit.
@@ -59,4 +61,4 @@ def parts(request: Request) -> Parts:
         service = {"enabled": state.has_links and not is_masked, "active": state.active, "masked": is_masked}
         return {**package.result(), "manager": manager.name, "service": service}
 
-    return Parts(resources, guards, report)
+    return Parts(resources, guards, report, groundwork=resources)

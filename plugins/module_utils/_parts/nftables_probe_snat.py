@@ -50,7 +50,8 @@ def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
     path = boot_files.option(request.params["path"], request.is_present)
     desired = ProbeSnat.from_options(request.params) if request.is_present else None
-    nft, files, units = Nft(request.run, request.warn), Files(), Units(request.run, request.warn)
+    nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
+    files, units = Files(), Units(request.run, request.warn)
     owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
 
     ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
@@ -70,7 +71,12 @@ def parts(request: Request) -> Parts:
     if desired is None and owner and table == ProbeSnat().name:
         resources.remove(live)  # the unit owns the table
     guards = _guards(desired, owner, request.params["immediate"])
-    return Parts(resources, guards, lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner})
+    return Parts(
+        resources,
+        guards,
+        lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner},
+        units=frozenset({boot.unit}),
+    )
 
 
 def _archive() -> str:

@@ -92,6 +92,8 @@ OPTIONS = {
     "path": {"type": "path"},
 }
 
+LONG_LISTS = ("rules", "routes")
+
 
 def parts(request: Request) -> Parts:
     tables, systemd, is_permanent = (

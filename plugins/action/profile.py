@@ -1,0 +1,28 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""profile on the controller: recognises an image, carries pyroute2 to a node that lacks it, and confirms the checkpoint."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _library
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        arguments, variables = dict(self._task.args), task_vars or {}
+        verdict = node_mode.by_controller(str(arguments.get("mode", "auto")), self._connection.transport, variables)
+        if verdict:
+            arguments["mode"] = "image" if verdict.is_image else "runtime"
+        run, is_runtime = lambda args: _library.execute(self, args, variables), not (verdict and verdict.is_image)
+        result.update(_checkpoint.execute(self, run, arguments, is_runtime))
+        if verdict and "node" in result:
+            result["node"]["reason"] = verdict.reason
+        return result

@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+"""The parts of the module profile: those of its modules."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from .._core.errors import DatapathError, Failure, Invalid
+from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
+from .._core.plan import Outcome
+from .._platform import node_mode
+from .._platform.own_root import OwnRoot
+from .._profile import knowledge, knowledge_backend, profile
+from .._profile.profile import Entry
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "modules": {"type": "list", "elements": "raw", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "mode": {"type": "str", "choices": [*node_mode.MODES], "default": "auto"},
+    "enis": {
+        "type": "dict",
+        "options": {
+            "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
+            "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+            "interfaces": {"type": "list", "elements": "raw"},
+            "primary_interface": {"type": "str"},
+            "pod_interfaces": {"type": "list", "elements": "str"},
+            "mark": {"type": "str"},
+            "priorities": {"type": "dict"},
+        },
+    },
+    "ipv6": {
+        "type": "dict",
+        "options": {
+            "source": {"type": "str", "choices": ["imds", "address", "always", "never"], "default": "imds"},
+            "interface": {"type": "str", "default": "eth0"},
+        },
+    },
+    "variables": {"type": "dict", "default": {}},
+    **CHECKPOINT,
+}
+
+
+def parts(request: Request) -> Parts:
+    options = request.params
+    entries = profile.entries(options["modules"])
+    known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
+    entries = profile.learned(entries, known) if request.is_present else profile.undoing(entries)
+    built = list(_built(request, profile.ordered(entries), known["is_image"]))
+
+    every = [resource for _entry, _asked, own in built for resource in own.resources]
+    guards = [guard for _entry, _asked, own in built for guard in own.guards]
+    if any(asked.params.get("immediate") for _entry, asked, _own in built):
+        guards.insert(0, OwnRoot("mode is runtime", "Set mode to image"))
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        results, lines = dict[str, t.Any](), list[str]()
+        for entry, asked, own in built:
+            done = outcome.of(own.resources)
+            results[entry.module] = {"changed": done.changed, **own.report(done)}
+            lines.append(_line(entry, asked, done))
+        told = {name: value for name, value in known.items() if name not in knowledge.INTERNAL}
+        return {"node": told, "summary": lines, **results}
+
+    groundwork = [resource for _entry, _asked, own in built for resource in own.groundwork]
+    return Parts(every, guards, report, groundwork)
+
+
+def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.Iterator[tuple[Entry, Request, Parts]]:
+    """The entries, what they ask for, and their parts on the planes that they select.
+
+    Raises Invalid for a wrong option of any entry before another error of another one.
+    """
+    earlier, trouble = Earlier(), list[DatapathError]()
+    for entry in entries:
+        part = _part(entry.module)
+        asked = _asked(request, entry, part, is_image, earlier)
+        try:
+            planes, own = asked.planes(), part.parts(asked)
+        except Invalid as error:
+            raise error.inside(entry.module) from None
+        except DatapathError as error:
+            trouble.append(error)
+            continue
+        own = own._replace(resources=[one for one in own.resources if one.plane in planes])
+        if entry.undoes:
+            earlier = earlier._replace(units_gone=earlier.units_gone | own.units)
+        elif entry.module == "nftables_package":
+            earlier = earlier._replace(brings_nft=True)
+        if not trouble:
+            yield entry, asked, own
+    if trouble:
+        raise trouble[0]
+
+
+def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: bool, earlier: Earlier) -> Request:
+    """The entry's options by its module's argument spec. Raises Invalid, Failure."""
+    given = dict(entry.options)
+    if "immediate" in part.OPTIONS:
+        given.setdefault("immediate", not is_image)
+    for option in CHECKPOINT:
+        if option in given:
+            raise Invalid(
+                f"{entry.option}.{entry.module}.{option}", given[option], f"left out: set the profile's {option}"
+            )
+    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
+    spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
+    checked = ArgumentSpecValidator(spec).validate(given)
+    if checked.error_messages:
+        raise Failure(f"{entry.module}: {'; '.join(checked.error_messages)}. Nothing was changed")
+    return Request(checked.validated_parameters, long_lists, request.run, request.warn, earlier)
+
+
+def _line(entry: Entry, asked: Request, done: Outcome) -> str:
+    """What became of a module's resources, for people."""
+    changed = [resource.name for resource, _plan in done.plans]
+    kept = [resource.name for resource, plan in done.surveyed if not plan.steps]
+    told = [
+        f"{word} {', '.join(dict.fromkeys(names))}"
+        for word, names in (("changed", changed), ("as desired:", kept))
+        if names
+    ]
+    return f"{entry.module} ({asked.params['state']}): {'; '.join(told) or 'nothing to do'}"
+
+
+def _part(module: str) -> types.ModuleType:
+    """The file of the module's parts. Imported here, because a run needs few of them."""
+    if module == "network_daemons":
+        from . import network_daemons as part
+    elif module == "nftables_package":
+        from . import nftables_package as part
+    elif module == "rp_filter":
+        from . import rp_filter as part
+    elif module == "link_addresses":
+        from . import link_addresses as part
+    elif module == "policy_routes":
+        from . import policy_routes as part
+    elif module == "nftables_connmark":
+        from . import nftables_connmark as part
+    elif module == "nftables_probe_snat":
+        from . import nftables_probe_snat as part
+    elif module == "ebtables_cleanup":
+        from . import ebtables_cleanup as part
+    else:
+        from . import azure_vnet_bridge as part
+    return part

@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a profile's modules may refer to: values that are learned on the node, by name."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._cloud import eni_layout
+from .._core import names
+from .._core.errors import Invalid
+from .._listener import discovery
+
+Values = dict[str, t.Any]
+# Not in the result: the lists may be long, and the result of policy_routes tells what became of them.
+INTERNAL = ("rules", "routes", "query")
+
+
+def of_mode(is_image: bool, reason: str) -> Values:
+    return {"is_image": is_image, "is_running": not is_image, "reason": reason}
+
+
+def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
+    """Whether the metadata service must be asked. Raises Invalid if an image lacks what only its nodes can ask for."""
+    if option["interfaces"] is not None:
+        return False
+    if is_image and not option["primary_interface"]:
+        why = "given for an image, unless interfaces are given: what is set by name is set before a node can ask for it"
+        raise Invalid("enis.primary_interface", None, why)
+    return not is_image
+
+
+def of_enis(
+    option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.Mapping[str, t.Any]] | None = None
+) -> Values:
+    """What follows from the node's ENIs. Raises Invalid.
+
+    option: the option ``enis``. asked: the interfaces from the metadata service, None if it was not asked. The nodes of an
+    image whose ENIs are not given ask at boot; only the primary ENI's network interface is known then, by its name.
+    """
+    given, primary = option["interfaces"], option["primary_interface"]
+    if primary is not None:
+        names.interface("enis.primary_interface", primary)
+    discovery.from_option(option)
+    of_image = [{"name": primary, "primary": True}]
+    interfaces = given if given is not None else of_image if asked is None else asked
+    try:
+        desired = eni_layout.desired(option["layout"], interfaces, option["mark"], option["priorities"])
+    except Invalid as error:
+        raise error.inside("enis") if not error.option.startswith("enis") else _of_interfaces(error) from None
+    is_told = given is not None or not is_image
+    return {
+        "primary_interface": primary or desired.primary_interface,
+        "pod_interfaces": option["pod_interfaces"] or desired.pod_interfaces,
+        "mark": desired.mark,
+        "mask": desired.mask,
+        "marks_itself": desired.marks_itself,
+        "lacks_marks": not desired.marks_itself,
+        "addresses": desired.addresses,
+        "rules": desired.rules if is_told else None,
+        "routes": desired.routes if is_told else None,
+        "query": None if given is not None else {key: option[key] for key in QUERY if option[key] is not None},
+    }
+
+
+QUERY = ("layout", "cloud", "mark", "priorities", "pod_interfaces")  # as policy_routes takes them
+
+
+def _of_interfaces(error: Invalid) -> Invalid:
+    """The filter's list is called enis, the profile's is enis.interfaces."""
+    return error.renamed(f"enis.interfaces{error.option[len('enis') :]}")
+
+
+def of_ipv6(source: str, has_ipv6: bool, reason: str) -> Values:
+    """source: what tells whether the node has IPv6. reason: what it said, as a clause."""
+    verdict = "The node has IPv6" if has_ipv6 else "The node has no IPv6"
+    return {"has_ipv6": has_ipv6, "ipv6_reason": f"{verdict}: {reason}."}
+
+
+def of_an_image(source: str) -> Values:
+    """An image gets what a node with IPv6 needs, and each boot decides whether the node has IPv6."""
+    if source in ("imds", "address"):
+        return {"has_ipv6": True, "ipv6_reason": "Each boot decides whether the node has IPv6."}
+    return of_ipv6(source, source == "always", "ipv6.source says so")

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Learns what a profile's modules refer to: from systemd and the namespaces, the metadata service and the interfaces."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .._cloud import enis_backend
+from .._platform import kernel, node_mode, process
+from . import knowledge
+from .knowledge import Values
+
+
+def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
+    """What there is to know, by name, from the options mode, enis and ipv6. Raises Invalid, NoMetadata."""
+    verdict = node_mode.by_controller(options["mode"], "", ()) or node_mode.by_node(_seen(run), "")
+    values = knowledge.of_mode(verdict.is_image, verdict.reason)
+    enis, ipv6 = options["enis"], options["ipv6"]
+    if enis:
+        asked = enis_backend.read(enis["cloud"])[1] if knowledge.asks_for_enis(enis, verdict.is_image) else None
+        values |= knowledge.of_enis(enis, verdict.is_image, asked)
+    if ipv6:
+        values |= knowledge.of_an_image(ipv6["source"]) if verdict.is_image else _ipv6(**ipv6)
+    return values
+
+
+def mode(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
+    """The part that removing a profile needs."""
+    return learn({**options, "enis": None, "ipv6": None}, run)
+
+
+def _seen(run: process.Runner) -> node_mode.Seen:
+    """What the shell command node_mode.ASK tells, without a shell."""
+    systemctl = process.find("systemctl")
+    state = run([systemctl, "is-system-running"]).stdout.strip() if systemctl else None
+    here, of_init = ({kind: _namespace(who, kind) for kind in node_mode.KINDS} for who in ("self", "1"))
+    both = [kind for kind in node_mode.KINDS if here[kind] and of_init[kind]]
+    return node_mode.Seen(
+        state,
+        any(here.values()),
+        frozenset(kind for kind in both if here[kind] == of_init[kind]),
+        frozenset(kind for kind in both if here[kind] != of_init[kind]),
+        os.path.isdir("/proc/1/root/run/systemd/system"),
+    )
+
+
+def _namespace(who: str, kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/{who}/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def _ipv6(source: str, interface: str) -> Values:
+    if source == "imds":
+        cloud, interfaces = enis_backend.read("azure")
+        named = [address for one in interfaces for address in one["ipv6"]]
+        return knowledge.of_ipv6(source, bool(named), f"the metadata service names {', '.join(named) or 'no address'}")
+    if source == "address":
+        found = kernel.global_ipv6_addresses(interface)
+        return knowledge.of_ipv6(source, bool(found), f"{interface} has {', '.join(found) or 'no global address'}")
+    return knowledge.of_ipv6(source, source == "always", "ipv6.source says so")

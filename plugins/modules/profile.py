@@ -1,0 +1,263 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: profile
+short_description: Converge several modules of this collection as one transaction
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Checks the options of all modules, observes all that they manage, and asks all their guards before the first change. Then it
+    applies one plan under one lock and one checkpoint, and proves it. If anything fails, all of it is undone.
+  - A module does the same here as on its own.
+  - The modules are applied in the order that is safe for the node's traffic, whatever their order in O(modules).
+    C(network_daemons) and C(nftables_package) come first, then loose or no reverse-path filtering, addresses, rules and routes,
+    tables, and at last strict reverse-path filtering. Modules that undo what they did come after the others, in reverse order.
+notes:
+  - If a run is killed, the next run completes or undoes what it did, as with each module on its own.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes
+  - kubenode.datapath._attributes.all_group
+  - kubenode.datapath._checkpoint
+attributes:
+  action:
+    description: Indicates that this has an action plugin, so that parts of it run on the controller.
+    support: full
+    details:
+      - The controller recognises an image by the connection and by Packer's variables, carries pyroute2 to a node that lacks it,
+        and confirms the checkpoint.
+options:
+  modules:
+    description:
+      - The modules, each a dictionary with one key, the name of a module of this collection, whose value are the options of that
+        module. Each module may be listed once. An entry without a key, as the keyword C(omit) leaves it, is skipped.
+      - Known are C(azure_vnet_bridge), C(ebtables_cleanup), C(link_addresses), C(network_daemons), C(nftables_connmark),
+        C(nftables_package), C(nftables_probe_snat), C(policy_routes) and C(rp_filter).
+      - C(immediate) is false by default if the host is an image, and true otherwise. C(checkpoint) and C(checkpoint_command) are
+        options of the profile, not of its modules.
+      - A value may be a reference, a dictionary with the only key C(node), to what the run learns of the node. See RV(node) for
+        C(is_image), C(is_running) and the names that O(enis) and O(ipv6) add. The names C(rules), C(routes) and C(query) stand
+        for the options C(rules), C(routes) and C(enis) of M(kubenode.datapath.policy_routes). For the option C(state), a
+        reference that is true means V(present), and one that is false V(absent). An option whose reference has no value is left
+        out.
+      - May be JSON text.
+    type: list
+    elements: raw
+    required: true
+  state:
+    description:
+      - With V(present), each module has the state that its own options say.
+      - With V(absent), every module undoes what it did, whatever its C(state) says. References are left out, and neither the
+        metadata service nor the interfaces are asked. C(ebtables_cleanup) then has the state C(restored).
+        C(azure_vnet_bridge) cannot be undone and is refused.
+    type: str
+    choices: [present, absent]
+    default: present
+  mode:
+    description:
+      - With V(runtime), the host is a running node, with V(image) an image. With V(auto), the profile decides as
+        M(kubenode.datapath.node_mode) does.
+    type: str
+    choices: [auto, runtime, image]
+    default: auto
+  enis:
+    description:
+      - Makes the run learn of the node's elastic network interfaces (ENIs), see RV(node). The metadata service is asked once, by
+        the same execution.
+    type: dict
+    suboptions:
+      layout:
+        description: The CNI whose layout is used, see the filter P(kubenode.datapath.eni_policy#filter).
+        type: str
+        choices: [aws_vpc_cni, cilium, terway, custom]
+        required: true
+      cloud:
+        description: The cloud whose metadata service is asked.
+        type: str
+        choices: [auto, azure, aws, alibaba]
+        default: auto
+      interfaces:
+        description:
+          - The ENIs, as the filter P(kubenode.datapath.eni_policy#filter) takes them. By default the metadata service is asked,
+            and on the nodes of an image each boot asks it.
+        type: list
+        elements: raw
+      primary_interface:
+        description: The primary ENI's network interface. By default that of the ENIs. Required for an image without
+          O(enis.interfaces).
+        type: str
+      pod_interfaces:
+        description: Names and patterns of the node's ends of the pods' interfaces. By default those of the layout.
+        type: list
+        elements: str
+      mark:
+        description: For the layout V(custom), the mark and its mask.
+        type: str
+      priorities:
+        description: For the layout V(custom), the priorities of rules.
+        type: dict
+  ipv6:
+    description: Makes the run learn whether the node has IPv6, see RV(node).
+    type: dict
+    suboptions:
+      source:
+        description:
+          - V(imds) asks Azure's metadata service, V(address) looks for a global address of O(ipv6.interface). V(always) and
+            V(never) ask nothing.
+          - For an image the answer is yes unless V(never) is given, because each boot decides.
+        type: str
+        choices: [imds, address, always, never]
+        default: imds
+      interface:
+        description: The interface whose addresses V(address) looks at.
+        type: str
+        default: eth0
+  variables:
+    description:
+      - Names of the variables that options come from, for errors. A key is an option of the profile, as C(enis.layout), or of a
+        module, as C(rp_filter.mode). An error about the option begins with the variable.
+    type: dict
+    default: {}
+seealso:
+  - module: kubenode.datapath.node_mode
+  - module: kubenode.datapath.imds_info
+"""
+
+EXAMPLES = r"""
+- name: Route a node's ENIs, with everything that belongs to it, or change nothing
+  kubenode.datapath.profile:
+    enis:
+      layout: aws_vpc_cni
+    modules:
+      - network_daemons:
+          restart: {node: is_running}
+      - rp_filter:
+          interfaces: [{node: primary_interface}]
+          mode: loose
+      - policy_routes:
+          enis: {node: query}
+          rules: {node: rules}
+          routes: {node: routes}
+    checkpoint: 60
+
+- name: Load the probe table where the node has IPv6, and remove it where it has none
+  kubenode.datapath.profile:
+    ipv6:
+      source: imds
+    modules:
+      - nftables_package:
+          state: {node: has_ipv6}
+      - nftables_probe_snat:
+          state: {node: has_ipv6}
+          boot_condition: imds
+
+- name: Undo both
+  kubenode.datapath.profile:
+    state: absent
+    modules:
+      - nftables_package:
+      - nftables_probe_snat:
+"""
+
+RETURN = r"""
+node:
+  description: What the run learned of the node. These are the names for references, besides C(rules), C(routes) and C(query).
+  returned: success
+  type: dict
+  contains:
+    is_image:
+      description: Whether the host is an image.
+      type: bool
+      returned: success
+      sample: false
+    is_running:
+      description: Whether the host is a running node.
+      type: bool
+      returned: success
+      sample: true
+    reason:
+      description: Why it is one or the other, in one sentence.
+      type: str
+      returned: success
+      sample: "A running node: systemd runs on it."
+    has_ipv6:
+      description: Whether the node has IPv6.
+      type: bool
+      returned: with O(ipv6) and O(state=present)
+      sample: true
+    ipv6_reason:
+      description: Why, in one sentence.
+      type: str
+      returned: with O(ipv6) and O(state=present)
+      sample: "The node has IPv6: the metadata service names fd12:3456:789a::4."
+    primary_interface:
+      description: The primary ENI's network interface.
+      type: str
+      returned: with O(enis) and O(state=present)
+      sample: eth0
+    pod_interfaces:
+      description: Names and patterns of the node's ends of the pods' interfaces.
+      type: list
+      elements: str
+      returned: with O(enis) and O(state=present)
+      sample: ["eni*", "vlan*"]
+    mark:
+      description: The mark of packets that leave by the primary ENI.
+      type: str
+      returned: with O(enis) and O(state=present)
+      sample: "0x80"
+    mask:
+      description: The mask of the mark.
+      type: str
+      returned: with O(enis) and O(state=present)
+      sample: "0x80"
+    marks_itself:
+      description: Whether the layout's CNI marks connections that arrive on the primary ENI.
+      type: bool
+      returned: with O(enis) and O(state=present)
+      sample: true
+    lacks_marks:
+      description: The opposite.
+      type: bool
+      returned: with O(enis) and O(state=present)
+      sample: false
+    addresses:
+      description: The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it.
+      type: list
+      elements: dict
+      returned: with O(enis) and O(state=present)
+      sample: [{dev: eth1, address: 10.0.1.10}]
+summary:
+  description: One line for each module, in the order in which they are applied; what changed, and what is as desired.
+  returned: success
+  type: list
+  elements: str
+  sample: ["rp_filter (present): as desired: reverse-path filtering, /etc/sysctl.d/90-kubenode-rp-filter.conf"]
+MODULE:
+  description: For each module, under its name, C(changed) and the other results that it returns on its own.
+  returned: success
+  type: dict
+  sample: {changed: false, table: azureSLBProbe}
+diff:
+  description: One entry for each plane that changes, with what changes in all modules.
+  returned: in diff mode
+  type: list
+  elements: dict
+"""
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
+from ansible_collections.kubenode.datapath.plugins.module_utils._parts.profile import OPTIONS, parts
+
+
+def main() -> None:
+    run(OPTIONS, parts, Checkpoint)
+
+
+if __name__ == "__main__":
+    main()
