@@ -31,7 +31,7 @@ SUBJECTS = {
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_listener"),
     # A roll-back performs what undoes a step of any subject.
-    "_checkpoint": ("_azure_vnet", "_interfaces", "_nftables", "_routing"),
+    "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)

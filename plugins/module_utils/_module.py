@@ -129,8 +129,10 @@ class Module(AnsibleModule):
         """The error's sentence. It begins with the variable that a wrong option comes from, where the task names it."""
         if isinstance(error, Invalid):
             for option, variable in (self.params.get("variables") or {}).items():
-                if f"{error.option}.".startswith((f"{option}.", f"{option}[")):
-                    return str(error.renamed(variable + error.option[len(option) :]))
+                # What is found wrong only on the node, as a path, is named without the module.
+                for name in (option, option.rpartition(".")[2]):
+                    if f"{error.option}.".startswith((f"{name}.", f"{name}[")):
+                        return str(error.renamed(variable + error.option[len(name) :]))
         return f"{self.name}: {error}"
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:

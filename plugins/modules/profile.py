@@ -117,6 +117,13 @@ options:
         description: The interface whose addresses V(address) looks at.
         type: str
         default: eth0
+  later_interfaces:
+    description:
+      - Whether an interface that the node does not have is accepted, because it comes later. Otherwise the name of such an
+        interface in the options of C(rp_filter), C(nftables_connmark) or C(nftables_probe_snat) is an error on a running node.
+        Patterns are always accepted.
+    type: bool
+    default: false
   variables:
     description:
       - Names of the variables that options come from, for errors. A key is an option of the profile, as C(enis.layout), or of a

@@ -33,6 +33,8 @@ LEFT_OUT = {
         "enis",
     },  # enis: needs a metadata service; its rules and routes are those of the lists
     "rp_filter": {"path"},
+    # enis, ipv6: the metadata service again, and what follows from it are options of modules. variables: names in errors.
+    "profile": {"enis", "ipv6", "later_interfaces", "mode", "variables"},
     # There is one bridge and one interface, which the module finds as well.
     "azure_vnet_bridge": {"bridge", "interface"},
 }
@@ -52,6 +54,7 @@ class Case:
     absent: the options of the way back; None where there is none, and each run gets a new node.
     varies: a file whose text is another in each run, as it tells when and in what order things were found.
     lists: options without which absent means all of ours. is_reader: the module changes nothing.
+    rarity: a sample takes so many times fewer of its faults than of another module's.
     """
 
     module: str
@@ -62,6 +65,7 @@ class Case:
     varies: str = ""
     lists: tuple[str, ...] = ()
     is_reader: bool = False
+    rarity: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +183,32 @@ _ADDRESSES = [
 ]
 _OTHER_ADDRESSES = [{"dev": "eth1", "address": "10.0.1.11"}, {"dev": "eth1", "address": "10.0.1.10"}]
 
+_MARKS = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}
+# The three remedies of the role eni_policy_routing, and the probe table beside them.
+_REST = (
+    {"network_daemons": {"restart": False}},
+    {"policy_routes": {"rules": _RULES, "routes": _ROUTES}},
+    {"nftables_probe_snat": {}},
+)
+_LOOSE = [
+    *_REST,
+    {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}},
+    {"link_addresses": ABSENT},
+    {"nftables_connmark": _MARKS},
+]
+_STRICT = [
+    *_REST,
+    {"rp_filter": {"interfaces": ["eth0"], "mode": "strict"}},
+    {"link_addresses": ABSENT},
+    {"nftables_connmark": {**_MARKS, "strict": True}},
+]
+_SYMMETRIC = [
+    *_REST,
+    {"rp_filter": ABSENT},
+    {"link_addresses": {"addresses": _ADDRESSES}},
+    {"nftables_connmark": {**_MARKS, "strict": True}},
+]
+
 CASES = (
     Case("azure_vnet_bridge", absent=None, prepare=_azure_bridge),
     Case("cni_info", prepare=_azure_past, is_reader=True),
@@ -244,6 +274,18 @@ CASES = (
         },
         prepare=_links,
         lists=("rules", "routes"),
+    ),
+    Case(
+        "profile",
+        {"mode": "runtime", "modules": _LOOSE},
+        changes={
+            "modules": ({}, {"modules": _STRICT}),
+            "modules to symmetric": ({"modules": _STRICT}, {"modules": _SYMMETRIC}),
+        },
+        absent={**ABSENT, "mode": "runtime", "modules": _LOOSE},
+        prepare=_filtering_links,
+        lists=("modules",),
+        rarity=4,
     ),
     Case(
         "rp_filter",

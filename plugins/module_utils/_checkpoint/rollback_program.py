@@ -21,6 +21,7 @@ The last three print a line of JSON: ``state``, one of armed, confirmed, rolled 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -36,8 +37,9 @@ from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
+from .._network_daemons import networkd_backend
 from .._nftables import nft_backend
-from .._platform import files, library, lock, process, processes, sysctl
+from .._platform import files, library, lock, packages, process, processes, sysctl
 from .._routing import routing_backend
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
@@ -251,7 +253,8 @@ def _backends() -> dict[type, Backend]:
     every: tuple[Backend, ...] = (
         *(files.Files(), sysctl.Sysctl(), units.Units(process.run)),
         *(routing_backend.Netlink(), link_backend.LinkMessages(), resolved_backend.Resolved(process.run)),
-        nft_backend.Nft(process.run, syslog.syslog),
+        *(nft_backend.Nft(process.run, syslog.syslog), networkd_backend.Networkd(process.run)),
+        packages.Packages(functools.partial(process.run, seconds=1800, completes=True), packages.os_release(), 300),
     )
     return {kind: backend for backend in every for kind in backend.OPERATIONS}
 

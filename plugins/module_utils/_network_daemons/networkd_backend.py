@@ -92,6 +92,10 @@ class Networkd:
         if done.rc != 0:
             raise Uncertain(f"systemctl restart {UNIT}: {done.stderr.strip() or done.rc}")
 
+    def verify(self, _operation: Restart) -> list[str]:
+        """A restart either fails or is complete: systemd waits until networkd has read its configuration."""
+        return []
+
     def _networks(self) -> set[str]:
         """The names of the files by which networkd manages links, without files that set KeepConfiguration= themselves."""
         paths = {path for state in self._root.joinpath(_LINKS).glob("*") for path in _managing(state)}

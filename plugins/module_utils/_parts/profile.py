@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
             "interface": {"type": "str", "default": "eth0"},
         },
     },
+    "later_interfaces": {"type": "bool", "default": False},
     "variables": {"type": "dict", "default": {}},
     **CHECKPOINT,
 }
@@ -83,6 +84,8 @@ def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.It
         asked = _asked(request, entry, part, is_image, earlier)
         try:
             planes, own = asked.planes(), part.parts(asked)
+            if not (entry.undoes or is_image or request.params["later_interfaces"]):
+                knowledge_backend.check_interfaces(profile.interfaces(entry.module, asked.params))
         except Invalid as error:
             raise error.inside(entry.module) from None
         except DatapathError as error:

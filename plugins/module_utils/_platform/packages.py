@@ -267,6 +267,12 @@ class Packages:
                 self._manager.install if isinstance(operation, Install) else self._manager.upgrade, operation.package
             )
 
+    def verify(self, operation: Operation) -> list[str]:
+        """What differs from what a removal should have left. Other operations fail unless they are complete."""
+        if isinstance(operation, Remove) and (installed := self.installed(operation.package)):
+            return [f"package {operation.package} {installed} is installed"]
+        return []
+
     def _refresh(self, operation: Refresh) -> None:
         """Refreshes the index. A source that does not answer matters only if no other source has the package."""
         done = self._start(self._manager.refresh)

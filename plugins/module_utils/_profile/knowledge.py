@@ -59,7 +59,7 @@ def of_enis(
         "mask": desired.mask,
         "marks_itself": desired.marks_itself,
         "lacks_marks": not desired.marks_itself,
-        "addresses": desired.addresses,
+        "addresses": desired.addresses if is_told else None,
         "rules": desired.rules if is_told else None,
         "routes": desired.routes if is_told else None,
         "query": None if given is not None else {key: option[key] for key in QUERY if option[key] is not None},

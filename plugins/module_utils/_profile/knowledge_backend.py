@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import typing as t
 
 from .._cloud import enis_backend
+from .._core.errors import Invalid
 from .._platform import kernel, node_mode, process
 from . import knowledge
 from .knowledge import Values
@@ -32,6 +34,15 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
 def mode(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
     """The part that removing a profile needs."""
     return learn({**options, "enis": None, "ipv6": None}, run)
+
+
+def check_interfaces(named: t.Mapping[str, str]) -> None:
+    """named: by option. Raises Invalid for an interface that the node does not have."""
+    there = [name for _index, name in socket.if_nameindex()]
+    for option, name in named.items():
+        if name not in there:
+            known = ", ".join(one for one in there if one != "lo")
+            raise Invalid(option, name, f"an interface of this node ({known}), unless later_interfaces is true")
 
 
 def _seen(run: process.Runner) -> node_mode.Seen:

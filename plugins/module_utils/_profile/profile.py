@@ -36,6 +36,12 @@ ORDER = (
 MODULES = tuple(name for name in ORDER if name != TIGHTENED)
 
 WAYS_BACK = {"ebtables_cleanup": "restored"}  # the state that undoes the module, if it is not absent
+INTERFACES = {
+    "rp_filter": "interfaces",
+    "nftables_connmark": "primary_interface",
+    "nftables_probe_snat": "interface",
+}
+PATTERN = frozenset("*?[")
 WITHOUT_A_WAY_BACK = ("azure_vnet_bridge",)
 
 
@@ -110,6 +116,17 @@ def ordered(found: t.Iterable[Entry]) -> list[Entry]:
     """The entries in the order in which they are applied."""
     ranked = sorted(found, key=lambda entry: entry.rank)
     return [one for one in ranked if not one.undoes] + [one for one in reversed(ranked) if one.undoes]
+
+
+def interfaces(module: str, options: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The names of interfaces in a module's options, by option. Patterns are left out, and links of pods, which come and go."""
+    option = INTERFACES.get(module, "")
+    given = options.get(option)
+    if isinstance(given, list):
+        named = {f"{option}[{number}]": one for number, one in enumerate(given)}
+    else:
+        named = {option: given} if given else {}
+    return {where: name for where, name in named.items() if not PATTERN.intersection(name)}
 
 
 def _refers(value: object) -> bool:

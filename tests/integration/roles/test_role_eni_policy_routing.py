@@ -39,8 +39,9 @@ CUSTOM: dict[str, Any] = {
 class Site:
     """A cloud with AWS's metadata, and the playbook that is run against its node."""
 
-    def __init__(self, lab: EniLab, inventory: Path) -> None:
+    def __init__(self, lab: EniLab, metadata: MetadataServer, inventory: Path) -> None:
         self.lab = lab
+        self.metadata = metadata
         self.node: EniNode = lab.node("node1")
         self._inventory = inventory
 
@@ -65,8 +66,8 @@ def site_of(tmp_path: Path, cni: bool, system: str | None = None) -> Iterator[Si
         )
         node.service(NODE_PORT, [ENI.pod_address(0)], "Local")
         node.filter_reverse_path(STRICT)
-        with MetadataServer(lab.router, Aws(), nics):
-            yield Site(lab, lab.write_inventory(tmp_path / "inventory.json"))
+        with MetadataServer(lab.router, Aws(), nics) as metadata:
+            yield Site(lab, metadata, lab.write_inventory(tmp_path / "inventory.json"))
 
 
 @pytest.fixture
@@ -108,14 +109,8 @@ def diffs(play: Played) -> list[str]:
 def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: str) -> None:
     clean = aws.node.snapshot()
     assert not aws.is_node_port_answered()
-    converged = four_steps(aws, changed=4, remedy=remedy, **AWS)
-    assert sorted(converged.modules) == [
-        "imds_info",
-        "network_daemons",
-        "nftables_connmark",
-        "policy_routes",
-        "rp_filter",
-    ]
+    converged = four_steps(aws, changed=1, remedy=remedy, **AWS)
+    assert converged.modules == ["profile"]
     assert f"Remedy {remedy}: eth0" in converged.output
     assert aws.is_node_port_answered()
     rules = aws.node.run(["ip", "rule"]).stdout
@@ -123,7 +118,7 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
         re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE)
         and "1024:\tfrom all fwmark 0x80/0x80" in rules
     )
-    assert aws.play(remedy=remedy, state="absent", **AWS).changed == 4
+    assert aws.play(remedy=remedy, state="absent", **AWS).changed == 1
     assert aws.node.snapshot() == clean
     again = aws.play(remedy=remedy, state="absent", **AWS)
     assert (again.changed, again.failed) == (0, False)
@@ -133,7 +128,7 @@ def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: 
     clean = aws.node.snapshot()
     first: dict[str, dict[str, Any]] = {}
     for remedy in ("strict", "symmetric", "loose", "symmetric", "strict", "loose"):
-        assert aws.play(remedy=remedy, **AWS).changed >= 2
+        assert aws.play(remedy=remedy, **AWS).changed == 1
         assert aws.is_node_port_answered()
         assert aws.node.snapshot() == first.setdefault(remedy, aws.node.snapshot())
     aws.play(remedy="loose", state="absent")
@@ -148,8 +143,8 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     clean = node.snapshot()
     primary, eni = CUSTOM["enis"]
     given = {**CUSTOM, "enis": [primary, {**eni, "ipv4": [ENI.address]}], "remedy": "symmetric"}
-    converged = four_steps(bare, changed=4, **given)
-    assert sorted(converged.modules) == ["link_addresses", "network_daemons", "nftables_connmark", "policy_routes"]
+    converged = four_steps(bare, changed=1, **given)
+    assert converged.modules == ["profile"]
     assert f"Remedy symmetric: the ENIs have addresses of their own ({ENI.address} on eth1)" in converged.output
     assert [line for line in node.snapshot()["sysctls"] if "rp_filter" in line] == [
         line for line in clean["sysctls"] if "rp_filter" in line
@@ -157,7 +152,7 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     answer = bare.lab.fetch_from("pod1", LOAD_BALANCER, 80)
     assert answer and answer.peer == ENI.address
     assert bare.is_node_port_answered()
-    assert bare.play(remedy="symmetric", state="absent").changed == 4
+    assert bare.play(remedy="symmetric", state="absent").changed == 1
     assert node.snapshot() == clean
 
 
@@ -194,7 +189,7 @@ def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
     given = {"enis": CUSTOM["enis"], "pod_interfaces": ["veth-*"], "priorities": priorities}
     text = {"protocol": "76", **{name: json.dumps(value) for name, value in given.items()}}
     converged = bare.play(**{**CUSTOM, **text})
-    assert converged.changed == 4 and "imds_info" not in converged.modules
+    assert converged.changed == 1 and not bare.metadata.requests
     answer = bare.lab.fetch_from("pod1", BACKEND, POD_PORT)
     assert answer and answer.peer == ENI.pod_address(0)
     assert bare.is_node_port_answered()
@@ -206,19 +201,19 @@ def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
 def test_a_run_finds_all_in_place_on_a_node_that_an_image_has_booted(tmp_path: Path) -> None:
     with site_of(tmp_path, cni=True, system="bookworm") as site:
         image = site.play(mode="image", primary_interface="eth0", **AWS)
-        assert not image.failed and "imds_info" not in image.modules, image.output
+        assert not image.failed and not site.metadata.requests, image.output
         node: EniSystemdNode = site.lab.node("node1")
         node.reboot()
         assert f"from {ENI.address} lookup 2 proto 75" in site.node.run(["ip", "rule"]).stdout
         run = site.play(**AWS)
-        assert "imds_info" in run.modules and run.changed == 0, run.output
+        assert run.modules == ["profile"] and run.changed == 0, run.output
 
 
 def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_asked(aws: Site) -> None:
     before = aws.node.snapshot()
     image = aws.play(mode="auto", primary_interface="eth0", **AWS)
-    assert "An image: systemd does not run on it" in image.output and image.changed == 4
-    assert "imds_info" not in image.modules
+    assert "An image: systemd does not run on it" in image.output and image.changed == 1
+    assert not aws.metadata.requests
     after = aws.node.snapshot()
     assert {key: after[key] for key in after if key != "files"} == {
         key: before[key] for key in before if key != "files"

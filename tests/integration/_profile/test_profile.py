@@ -1,0 +1,166 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""profile on a real kernel: all of it or nothing, in the order that is safe, with one result for each module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+Modules = list[dict[str, Any]]
+
+RULES = [{"priority": 700, "from": "10.0.1.10", "table": 1003}]
+ROUTES = [{"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1", "onlink": True}]
+# In an order that would not be safe.
+MODULES: Modules = [
+    {"nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "strict": True}},
+    {"nftables_probe_snat": {"boot_condition": "none"}},
+    {"policy_routes": {"rules": RULES, "routes": ROUTES}},
+    {"link_addresses": {"addresses": [{"dev": "eth1", "address": "10.0.1.10"}]}},
+    {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}},
+    {"network_daemons": {"restart": {"node": "is_running"}}},
+]
+ORDER = [
+    *("network_daemons", "rp_filter", "link_addresses"),
+    *("policy_routes", "nftables_connmark", "nftables_probe_snat"),
+]
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node = lab.node("node1")
+    node.ip(["link add eth1 type veth peer name peer1", "link set peer1 up", "link set eth1 up"])
+    return node
+
+
+@pytest.fixture
+def profile(node: NamespaceNode) -> Iterator[Steps]:
+    """The namespace node has no systemd of its own and would be taken for an image."""
+    yield Steps(node, "profile", {"modules": MODULES, "mode": "runtime"})
+
+
+def changed(result: dict[str, Any], *names: str) -> list[bool]:
+    return [result[name]["changed"] for name in names or ORDER]
+
+
+def told(result: dict[str, Any]) -> list[str]:
+    return [line.split()[0] for line in result["summary"]]
+
+
+def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) -> None:
+    clean = node.snapshot()
+    done = profile.four()
+    assert told(done) == ORDER and all(changed(done))
+    assert done["policy_routes"]["rules"]["added"] == ["ip rule 700: from 10.0.1.10 lookup 1003"]
+    assert done["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
+    assert [entry["before_header"].split(":")[0] for entry in done["diff"]] == ["immediate", "permanent"]
+
+    fewer = [
+        {**one, "policy_routes": {"rules": [], "routes": []}} if "policy_routes" in one else one for one in MODULES
+    ]
+    modified = profile.four(modules=fewer)
+    assert changed(modified) == [name == "policy_routes" for name in ORDER]
+
+    gone = profile.four(state="absent")
+    assert told(gone) == ORDER[::-1]
+    assert node.snapshot() == clean
+    assert not profile.run(state="absent")["changed"]
+    assert node.snapshot() == clean
+
+
+def test_a_module_finds_what_a_profile_has_set_as_desired(node: NamespaceNode, profile: Steps) -> None:
+    """One code: alone and in a profile a module sets the same."""
+    profile.run()
+    for module in MODULES:
+        ((name, options),) = module.items()
+        given = {"restart": True} if name == "network_daemons" else options
+        assert not Steps(node, name, given).run()["changed"], name
+    for name in ORDER[::-1]:
+        Steps(node, name, {"state": "absent"}).run()
+    assert not profile.run(state="absent")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "said"),
+    [
+        ("policy_routes", {"rules": [{"priority": 1, "table": 1}], "protocol": 186}, "policy_routes.protocol must be"),
+        ("policy_routes", {"rules": [{"priority": 1, "table": 1, "to": "eth9"}]}, "policy_routes.rules[0].to must be"),
+        ("policy_routes", {"rules": "no list"}, "policy_routes.rules must be"),
+        ("rp_filter", {"interfaces": ["nowhere"], "mode": "loose"}, "nowhere"),
+        ("rp_filter", {"interface": "eth0"}, "rp_filter: "),
+        ("rp_filter", {"interfaces": ["eth0"], "mode": "lose"}, "rp_filter: value of mode must be one of"),
+        (
+            "rp_filter",
+            {"checkpoint": 5},
+            "modules[0].rp_filter.checkpoint must be left out: set the profile's checkpoint",
+        ),
+        ("nftables_connmark", {"primary_interface": "eth9", "pod_interfaces": ["veth-*"]}, "eth9"),
+        (
+            "nftables_connmark",
+            {"primary_interface": "eth0", "immediate": False, "permanent": False},
+            "immediate must be",
+        ),
+        ("link_addresses", {"addresses": [{"dev": "eth9", "address": "10.0.1.10"}]}, "eth9"),
+        ("nftables_probe_snat", {"path": "/nowhere/at/all.nft"}, "path must be in a folder"),
+        ("imds_info", {}, "modules[0] must be one of"),
+    ],
+)
+def test_a_wrong_option_of_one_module_changes_nothing_of_any(
+    node: NamespaceNode, profile: Steps, module: str, options: dict[str, Any], said: str
+) -> None:
+    others = [one for one in MODULES if module not in one]
+    assert said in profile.refused(modules=[{module: options}, *others])
+
+
+def test_an_interface_that_comes_later_is_asked_for(node: NamespaceNode, profile: Steps) -> None:
+    modules: Modules = [{"rp_filter": {"interfaces": ["eth7", "en*"], "mode": "loose"}}]
+    assert "rp_filter.interfaces[0] must be an interface of this node (eth0, " in profile.refused(modules=modules)
+    profile.run(modules=modules, later_interfaces=True)
+    node.ip(["link add eth7 type veth peer name peer7"])
+    assert profile.run(modules=modules)["rp_filter"]["changed"]
+
+
+def test_an_error_begins_with_the_variable_that_the_option_comes_from(profile: Steps) -> None:
+    wrong: Modules = [{"policy_routes": {"rules": RULES, "protocol": 300}}]
+    said = profile.refused(modules=wrong, variables={"policy_routes.protocol": "my_protocol"})
+    assert said.startswith("my_protocol must be ")
+    said = profile.refused(
+        modules=[{"policy_routes": {"rules": [{"priority": -1}]}}], variables={"policy_routes.rules": "my_rules"}
+    )
+    assert said.startswith("my_rules[0]")
+
+
+def test_a_step_that_fails_undoes_the_modules_before_it(node: NamespaceNode, profile: Steps) -> None:
+    """The last table's script cannot be written, as a folder lies where it would be renamed to."""
+    before = node.snapshot()
+    unit = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
+    node.run(["mkdir", "-p", f"{unit}/full"])
+    blocked = node.snapshot()
+    failed = profile.call()
+    assert failed["failed"] and unit in failed["msg"], failed
+    assert node.snapshot() == blocked
+    node.run(["rm", "-r", unit])
+    assert node.snapshot() == before
+
+
+def test_an_image_gets_only_what_its_nodes_load(node: NamespaceNode, profile: Steps) -> None:
+    before = node.snapshot()
+    done = profile.run(mode="image")
+    after = node.snapshot()
+    assert done["node"]["is_image"] and not done["node"]["is_running"]
+    assert {name for name in after if after[name] != before[name]} == {"files"}
+    profile.run(mode="image", state="absent")
+    assert node.snapshot() == before
+
+
+def test_modules_may_be_json_text_and_an_entry_may_be_empty(node: NamespaceNode) -> None:
+    text = '[{"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}}, {}]'
+    done = Steps(node, "profile", {"modules": text, "mode": "runtime"}).run()
+    assert told(done) == ["rp_filter"]
