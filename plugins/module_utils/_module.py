@@ -101,6 +101,7 @@ class Module(AnsibleModule):
             planes,
             guards=guards,
             groundwork=own.groundwork,
+            stages=own.stages,
             check=self.check_mode,
             exclusive=_alone,
             checkpoint=self._checkpoint,

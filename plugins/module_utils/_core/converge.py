@@ -27,13 +27,14 @@ def converge(
     *,
     guards: t.Sequence[Guard] = (),
     groundwork: t.Sequence[Resource] = (),
+    stages: t.Sequence[t.Sequence[Resource]] = (),
     check: bool = False,
     exclusive: t.Callable[[], t.ContextManager[t.Any]] = contextlib.nullcontext,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Brings the resources of ``planes`` to their desired state, or in ``check`` mode only says how.
 
-    groundwork: see Parts.
+    groundwork, stages: see Parts.
     exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
         resources are then observed again, because another run may have changed the node meanwhile.
     checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers, and the
@@ -53,9 +54,9 @@ def converge(
             if checkpoint and risky:
                 waiting = _waiting(surveyed, risky, groundwork)
                 surveyed = tuple(one for one in surveyed if one[0] not in waiting)
-                execute(surveyed, groundwork, checkpoint)
+                execute(surveyed, groundwork, stages, checkpoint)
             else:
-                execute(surveyed, groundwork)
+                execute(surveyed, groundwork, stages)
     return Outcome(changing(surveyed), surveyed, warnings)
 
 

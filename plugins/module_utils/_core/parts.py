@@ -107,6 +107,8 @@ class Parts(t.NamedTuple):
     report: the module's own results after the run.
     groundwork: those of the resources that other modules build on. They are complete before the others are begun, and are
         removed after these. A checkpoint is armed after them, because a package manager may need longer than its seconds.
+    stages: the resources of each of several modules. A module is observed and planned anew when its turn comes, if another one
+        has changed the node: what the kernel makes of a change shows only then.
     units: the units that the resources keep, as far as other modules have to know.
     """
 
@@ -114,4 +116,5 @@ class Parts(t.NamedTuple):
     guards: t.Sequence[Guard]
     report: t.Callable[[Outcome], dict[str, t.Any]]
     groundwork: t.Sequence[Resource] = ()
+    stages: t.Sequence[t.Sequence[Resource]] = ()
     units: frozenset[str] = frozenset()

@@ -8,28 +8,31 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import typing as t
 
 from .errors import DatapathError, Failure, ForeignChange, Uncertain
 from .plan import Checkpoint, Plan, Plans, Resource, Step, changing, perform, survey
 
 
-def execute(surveyed: Plans, groundwork: t.Collection[Resource] = (), checkpoint: Checkpoint | None = None) -> None:
+def execute(
+    surveyed: Plans,
+    groundwork: t.Collection[Resource] = (),
+    stages: t.Sequence[t.Sequence[Resource]] = (),
+    checkpoint: Checkpoint | None = None,
+) -> None:
     """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done.
 
-    groundwork: see Parts. What is built on it is observed and planned anew once the groundwork has changed.
-    checkpoint: armed before the first plan that is not groundwork.
+    groundwork, stages: see Parts. checkpoint: armed before the first stage that is not groundwork.
     """
     with contextlib.ExitStack() as armed:
         journal = _Journal()
         try:
-            for is_groundwork, stage in itertools.groupby(surveyed, lambda pair: pair[0] in groundwork):
-                planned = tuple(stage)
-                plans = changing(survey([resource for resource, _plan in planned]) if journal.done else planned)
-                if checkpoint and not is_groundwork:
-                    steps = [step for _resource, plan in plans for step in plan.steps]
-                    journal.note_in(armed.enter_context(checkpoint.armed([*journal.steps(), *steps])))
+            for stage in _staged(surveyed, stages):
+                plans = changing(survey([resource for resource, _plan in stage]) if journal.done else stage)
+                if checkpoint and any(resource not in groundwork for resource, _plan in plans):
+                    steps = [step for _resource, plan in changing(surveyed) for step in plan.steps]
+                    journal.note_in(armed.enter_context(checkpoint.armed(steps)))
+                    checkpoint = None
                 journal.apply(plans)
             _prove([resource for resource, _plan in surveyed])
         except DatapathError as error:
@@ -37,6 +40,14 @@ def execute(surveyed: Plans, groundwork: t.Collection[Resource] = (), checkpoint
         except BaseException:
             journal.undo()
             raise
+
+
+def _staged(surveyed: Plans, stages: t.Sequence[t.Sequence[Resource]]) -> t.Iterator[Plans]:
+    """The plans of each stage; all plans are one stage if there are no others."""
+    if not stages:
+        yield surveyed
+    for stage in stages:
+        yield tuple((resource, plan) for resource, plan in surveyed if resource in stage)
 
 
 class _Journal:

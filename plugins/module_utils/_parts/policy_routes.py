@@ -125,7 +125,7 @@ def parts(request: Request) -> Parts:
         done = outcome.report(live) or Report()
         return {"rules": done.rules.report(), "routes": done.routes.report()}
 
-    return Parts(resources, _guards(listed, request), report)
+    return Parts(resources, _guards(listed, request), report, groundwork=[] if library.is_desired else [library])
 
 
 def _unmanaged(listed: Policy, request: Request) -> list[str]:

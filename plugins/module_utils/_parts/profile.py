@@ -13,7 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from .._core.errors import DatapathError, Failure, Invalid
 from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
-from .._core.plan import Outcome
+from .._core.plan import Outcome, Resource
 from .._platform import node_mode
 from .._platform.own_root import OwnRoot
 from .._profile import knowledge, knowledge_backend, profile
@@ -51,11 +51,16 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def parts(request: Request) -> Parts:
     options = request.params
     entries = profile.entries(options["modules"])
+    if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
+        raise Invalid(
+            "checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself"
+        )
     known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
     entries = profile.learned(entries, known) if request.is_present else profile.undoing(entries)
     built = list(_built(request, profile.ordered(entries), known["is_image"]))
 
-    every = [resource for _entry, _asked, own in built for resource in own.resources]
+    stages = list(_stages([(entry, own) for entry, _asked, own in built]))
+    every = [resource for stage in stages for resource in stage]
     guards = [guard for _entry, _asked, own in built for guard in own.guards]
     if any(asked.params.get("immediate") for _entry, asked, _own in built):
         guards.insert(0, OwnRoot("mode is runtime", "Set mode to image"))
@@ -70,7 +75,15 @@ def parts(request: Request) -> Parts:
         return {"node": told, "summary": lines, **results}
 
     groundwork = [resource for _entry, _asked, own in built for resource in own.groundwork]
-    return Parts(every, guards, report, groundwork)
+    return Parts(every, guards, report, groundwork, stages)
+
+
+def _stages(built: t.Sequence[tuple[Entry, Parts]]) -> t.Iterator[list[Resource]]:
+    """The resources of each module, in order. Groundwork comes first; if it is removed, it comes last."""
+    ground = {entry.module: [one for one in own.resources if one in own.groundwork] for entry, own in built}
+    yield from (ground[entry.module] for entry, _own in built if not entry.undoes)
+    yield from ([one for one in own.resources if one not in own.groundwork] for _entry, own in built)
+    yield from (ground[entry.module] for entry, _own in built if entry.undoes)
 
 
 def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.Iterator[tuple[Entry, Request, Parts]]:

@@ -76,7 +76,7 @@ class Remove(t.NamedTuple):
     package: str
 
 
-class Wait:
+class Wait(t.NamedTuple):
     """Wait until no package manager is at work."""
 
 

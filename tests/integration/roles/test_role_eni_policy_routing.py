@@ -152,7 +152,8 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     answer = bare.lab.fetch_from("pod1", LOAD_BALANCER, 80)
     assert answer and answer.peer == ENI.address
     assert bare.is_node_port_answered()
-    assert bare.play(remedy="symmetric", state="absent").changed == 1
+    undone = bare.play(remedy="symmetric", state="absent")
+    assert undone.changed == 1, undone.output
     assert node.snapshot() == clean
 
 

@@ -70,6 +70,7 @@ def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
     assert {name.rpartition(".")[0] for name in rollback_program.KNOWN} - values == {
         *("_platform.files", "_platform.sysctl", "_boot.units", "_nftables.nft_backend", "_routing.routing_backend"),
         *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
+        *("_network_daemons.networkd_backend", "_platform.packages"),
     }
     assert rollback_program.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
     assert rollback_program.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore

@@ -403,22 +403,23 @@ def test_a_record_that_can_not_be_undone_keeps_what_it_records() -> None:
     assert [shelf.values for shelf in shelves] == [{"z": "old"}, {"a": "1", "record": "a is 1"}, {"b": "old"}]
 
 
-def test_groundwork_is_complete_before_what_is_built_on_it_is_planned_for_the_last_time() -> None:
-    """As nft, which has to be there before a unit that needs it is looked at."""
-    ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
+def test_a_module_is_planned_anew_when_its_turn_comes() -> None:
+    """As routes that the kernel removes with an address, or a unit that needs a package."""
+    first, second = Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"}, Plane.PERMANENT)
     outlooks: list[str] = []
-    plan = built.plan
-    built.plan = lambda observed: (outlooks.append(ground.values["a"]), plan(observed))[1]  # type: ignore[method-assign]
-    outcome = converge([ground, built], BOTH, groundwork=[ground])
-    assert [resource.name for resource, _plan in outcome.plans] == ["ground", "built"]
-    assert outlooks[-2:] == ["1", "1"], "when it was applied and when it was proved"
+    plan = second.plan
+    second.plan = lambda observed: (outlooks.append(first.values["a"]), plan(observed))[1]  # type: ignore[method-assign]
+    outcome = converge([first, second], BOTH, stages=[[first], [second]])
+    assert [resource.name for resource, _plan in outcome.plans] == ["first", "second"]
+    assert outlooks == ["old", "old", "1", "1"], "planned, with the lock, at its turn, in the proof"
+    assert not converge([first, second], BOTH, stages=[[first], [second]]).changed
 
 
 def test_groundwork_is_undone_with_what_is_built_on_it() -> None:
     ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
     built.says_no.add(Put("b", "2"))
     with pytest.raises(Failure, match="no to b. What was done was undone"):
-        converge([ground, built], BOTH, groundwork=[ground])
+        converge([ground, built], BOTH, groundwork=[ground], stages=[[ground], [built]])
     assert ground.performed == [Put("a", "1"), Put("a", "old")]
 
 
@@ -427,11 +428,12 @@ def test_a_checkpoint_is_armed_after_the_groundwork_and_undoes_that_too() -> Non
     ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
     file, last = Shelf("file", {"c": "3"}, Plane.PERMANENT), Shelf("last", {"d": "4"}, Plane.PERMANENT)
     shelves = [ground, built, file, last]
+    stages = [[ground], [built, file], [last]]
     checkpoint = Watched(shelves)
-    outcome = converge(shelves, BOTH, groundwork=[ground, last], checkpoint=checkpoint)
+    outcome = converge(shelves, BOTH, groundwork=[ground, last], stages=stages, checkpoint=checkpoint)
     assert checkpoint.foretold == ["put a", "put b"] and checkpoint.notes == [("put a", 1), ("put b", 1)]
     assert [resource.name for resource, _plan in outcome.plans] == ["ground", "built"]
-    again = converge(shelves, BOTH, groundwork=[ground, last], checkpoint=checkpoint)
+    again = converge(shelves, BOTH, groundwork=[ground, last], stages=stages, checkpoint=checkpoint)
     assert [resource.name for resource, _plan in again.plans] == ["file", "last"]
 
 
