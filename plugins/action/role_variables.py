@@ -37,7 +37,9 @@ class ActionModule(ActionBase):
         values, errors = _role_variables.read(role, readable, given)
         sentences += [*unread.values(), *errors]
         if not unread and not errors:
-            is_image = self._is_image(values.get("mode"), variables) if options["is_image"] is None else options["is_image"]
+            is_image = (
+                self._is_image(values.get("mode"), variables) if options["is_image"] is None else options["is_image"]
+            )
             sentences += _role_variables.unfit_together(role, values, is_image)
         if sentences:
             # Returned instead of raised, so that nothing precedes the variable's name.
@@ -60,7 +62,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"role {name} has no {path}, which lists its variables. Nothing was changed")
         return name, self._loader.load_from_file(str(path))["argument_specs"]["main"].get("options") or {}
 
-    def _given(self, specs: _role_variables.Specs, variables: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, str]]:
+    def _given(
+        self, specs: _role_variables.Specs, variables: dict[str, t.Any]
+    ) -> tuple[dict[str, t.Any], dict[str, str]]:
         """The values of the role's variables, and by name a sentence for each whose template fails."""
         given: dict[str, t.Any] = {}
         unread = {}

@@ -44,8 +44,8 @@ options:
   is_image:
     description:
       - Whether the host is an image, for the variables that an image needs.
-      - By default the role's variable for the mode decides, and with C(auto) what M(kubenode.datapath.node_mode) knows without the
-        host. If that is not enough, variables are not checked for an image.
+      - By default the role's variable for the mode decides, and with C(auto) what M(kubenode.datapath.node_mode) knows without
+        the host. If that is not enough, variables are not checked for an image.
     type: bool
 seealso:
   - module: kubenode.datapath.node_mode
