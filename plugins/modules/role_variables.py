@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Each role of this collection runs this action first. A playbook can run it before its first task on a node.
+  - Each role of this collection runs this action first, by its dependency on the role C(check_variables). A playbook can run it
+    before its first task on a node.
   - A variable that has the role's name as prefix and is not in the role's argument spec is an error, and the most similar name is
     given. Results that a task has registered, and variables of another role of the play whose name begins with the role's, are
     ignored. So are variables that begin with two underscores.
@@ -23,9 +24,9 @@ description:
   - An error has one line for each variable that is wrong, which begins with the name of the variable.
 notes:
   - This is an action only. It runs on the controller and sends nothing to the host.
-  - For a role that runs, ansible-core validates the argument spec in a task before this one. It reports a wrong type or choice in
-    its own words, and a template that fails without the name of the variable. In a playbook, run this action in C(pre_tasks) with
-    O(role), so that all errors are found first and together.
+  - In a role, ansible-core validates the argument spec before the role's first task. It reports a wrong type or choice in its own
+    words, and a template that fails without the name of the variable. The role's dependencies, and C(pre_tasks) with O(role), run
+    before that.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group

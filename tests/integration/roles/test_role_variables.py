@@ -24,12 +24,13 @@ GOOD: dict[str, Any] = {
     "eni_policy_routing_pod_interfaces": ["veth-*"],
     "eni_policy_routing_checkpoint": 30,
 }
+BEGUN = "The role has begun."
 TYPO = {"eni_policy_routing_remedi": "loose"}
 TOLD = "eni_policy_routing_remedi is not a variable of the role eni_policy_routing. Did you mean eni_policy_routing_remedy?"
 
 
 class Site:
-    """A role with the argument spec of the real one, and the action as its only task; a host without an address."""
+    """A role with the meta data of the real one, and a task that does nothing; a host without an address."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +39,8 @@ class Site:
             shutil.copytree(collection.CHECKOUT / "roles" / ROLE / part, role / part)
         for name in ("main", "other"):
             (role / "tasks").mkdir(exist_ok=True)
-            (role / f"tasks/{name}.yml").write_text(json.dumps([{"name": "Check the variables", ACTION: {}}]))
+            task = {"name": "Show that the role has begun", "ansible.builtin.debug": {"msg": BEGUN}}
+            (role / f"tasks/{name}.yml").write_text(json.dumps([task]))
 
     def play(self, play: dict[str, Any], *arguments: str, host: dict[str, Any] | None = None) -> Played:
         hosts = self._folder / "hosts.json"
@@ -68,6 +70,7 @@ WAYS: dict[str, Any] = {
     "inventory": lambda site, given: site.play({"roles": [ROLE]}, host=given),
     "vars of the play": lambda site, given: site.play({"roles": [ROLE], "vars": given}),
     "vars of the role": lambda site, given: site.play({"roles": [{"role": ROLE, "vars": given}]}),
+    "parameters of the role": lambda site, given: site.play({"roles": [{"role": ROLE, **given}]}),
     "include_role": lambda site, given: site.play(include(**given)),
     "import_role": lambda site, given: site.play(
         {"tasks": [{"ansible.builtin.import_role": {"name": ROLE, "tasks_from": "other"}, "vars": given}]}
@@ -86,11 +89,17 @@ def test_variables_may_come_from_everywhere(site: Site, way: str) -> None:
 
 
 def test_wrong_values_are_told_before_the_host_is_looked_at(site: Site) -> None:
-    given = {**GOOD, "eni_policy_routing_enis": "eth0", "eni_policy_routing_protocol": 300}
-    refused = site.play({"roles": [ROLE]}, *by_text(given))
+    """Types and choices included, which ansible-core would report in its own words."""
+    given = {**GOOD, "eni_policy_routing_enis": "eth0", "eni_policy_routing_protocol": "x"}
+    refused = site.play({"roles": [ROLE]}, *by_text(given), "--tags", ROLE)
     assert refused.failed and " unreachable=0 " in refused.output, refused.output
     told = "eni_policy_routing_enis must be a list of dictionaries, or JSON text of such a list; 'eth0' was given"
-    assert f'"msg": "{told}\\neni_policy_routing_protocol must be' in refused.output
+    assert BEGUN not in refused.output and f'"msg": "{told}\\neni_policy_routing_protocol must be an integer; ' in refused.output
+
+
+def test_a_role_that_runs_twice_is_checked_twice(site: Site) -> None:
+    again = site.play({"tasks": [*include(**GOOD)["tasks"], *include(**GOOD, **TYPO)["tasks"]]})
+    assert again.failed and BEGUN in again.output and f'"msg": "{TOLD}"' in again.output, again.output
 
 
 def test_what_tasks_have_registered_is_no_variable_of_the_role(site: Site) -> None:
@@ -102,7 +111,7 @@ def test_what_tasks_have_registered_is_no_variable_of_the_role(site: Site) -> No
     ]
     for arguments in ([], ["--check", "--diff"]):
         passed = site.play({"pre_tasks": before, "roles": [ROLE]}, *arguments, host=GOOD)
-        assert not passed.failed and passed.changed == 0, passed.output
+        assert not passed.failed and passed.changed == 0 and BEGUN in passed.output, passed.output
 
 
 def test_a_task_outside_a_role_names_what_it_lacks(site: Site) -> None:
