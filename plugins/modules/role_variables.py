@@ -1,0 +1,77 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: role_variables
+short_description: Check the variables of a role before anything is done on the node
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Each role of this collection runs this action first, by its dependency on the role C(check_variables). A playbook can run it
+    before its first task on a node.
+  - A variable that has the role's name as prefix and is not in the role's argument spec is an error, and the most similar name is
+    given. Results that a task has registered, and variables of another role of the play whose name begins with the role's, are
+    ignored. So are variables that begin with two underscores.
+  - Each given variable must have the type, and one of the choices, of the role's argument spec. Lists and dictionaries may be
+    JSON text, because extra variables given as C(key=value) are text. A variable that is null counts as undefined.
+  - For the roles of this collection, values are checked as the modules check their options, and values that exclude each other
+    are an error.
+  - An error has one line for each variable that is wrong, which begins with the name of the variable.
+notes:
+  - This is an action only. It runs on the controller and sends nothing to the host.
+  - In a role, ansible-core validates the argument spec before the role's first task. It reports a wrong type or choice in its own
+    words, and a template that fails without the name of the variable. The role's dependencies, and C(pre_tasks) with O(role), run
+    before that.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+attributes:
+  action:
+    description: Indicates that this has an action plugin, so that parts of it run on the controller.
+    support: full
+options:
+  role:
+    description:
+      - The role whose variables are checked. By default the role to which the task belongs, which may be a role of another
+        collection that has an argument spec.
+      - Required outside a role.
+    type: str
+    choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
+  is_image:
+    description:
+      - Whether the host is an image, for the variables that an image needs.
+      - By default the role's variable for the mode decides, and with C(auto) what M(kubenode.datapath.node_mode) knows without
+        the host. If that is not enough, variables are not checked for an image.
+    type: bool
+seealso:
+  - module: kubenode.datapath.node_mode
+  - module: ansible.builtin.validate_argument_spec
+"""
+
+EXAMPLES = r"""
+- name: Check the role's variables, as the first task of the role
+  kubenode.datapath.role_variables:
+
+- name: Check the variables of a role before any task of the play
+  hosts: nodes
+  gather_facts: false
+  pre_tasks:
+    - name: Check the role's variables
+      kubenode.datapath.role_variables:
+        role: eni_policy_routing
+  roles:
+    - role: kubenode.datapath.eni_policy_routing
+"""
+
+RETURN = r"""
+msg:
+  description: The errors, one line for each, which begins with the name of the variable.
+  returned: failure
+  type: str
+  sample: eni_policy_routing_remedi is not a variable of the role eni_policy_routing. Did you mean eni_policy_routing_remedy?
+"""

@@ -1,0 +1,252 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""What the values of each role's variables must be, beyond their types. Pure: knows no node and no class of Ansible.
+
+Names of variables are those without the role's prefix. The checks are those of the modules that get the values.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names, version
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
+
+Values = t.Mapping[str, t.Any]
+# Takes a value and whether it is to be applied: the state that undoes accepts what an earlier version has installed. Raises
+# Invalid, whose option is the variable or a place in it.
+Check = t.Callable[[t.Any, bool], object]
+# Takes the values of all variables, None for one that was left out, and whether the node is an image, None if that is not known
+# yet. Yields sentences, and may raise Invalid like a check.
+Rule = t.Callable[[Values, t.Optional[bool]], t.Iterable[str]]
+
+
+class Role(t.NamedTuple):
+    """undo: the state that removes or restores.
+    specs: where the argument spec says raw, because Ansible takes no JSON text for a list of dictionaries.
+    words: lists that may be given as plain text, as Ansible's type list; JSON text is accepted for every list and dictionary.
+    """
+
+    undo: str = ""
+    specs: t.Mapping[str, dict[str, t.Any]] = {}
+    words: t.Collection[str] = ()
+    checks: t.Mapping[str, Check] = {}
+    together: Rule = lambda _values, _is_image: ()
+
+
+def applied(check: t.Callable[[str, t.Any], object], option: str) -> Check:
+    """A check that the state that undoes does not need."""
+    return lambda given, is_applied: check(option, given) if is_applied else None
+
+
+def within(option: str, low: int, high: int) -> Check:
+    def check(given: t.Any, _is_applied: bool) -> None:
+        try:
+            fields.number(given, low, high)
+        except Unfit as unfit:
+            raise Invalid(option, given, str(unfit)) from None
+
+    return check
+
+
+def _seconds(given: t.Any, _is_applied: bool) -> None:
+    checkpoint.seconds(given)
+
+
+def _protocol(given: t.Any, _is_applied: bool) -> None:
+    policy.from_options(given, None, None, {})
+
+
+def _of_probe_table(option: str, given: t.Any) -> None:
+    default: Values = {"table": ProbeSnat().name, "interface": "eth0", "priority": 0}
+    probes = [{"source": "fe80::1", "translated": "2001:db8::1"}]
+    ProbeSnat.from_options({**default, "probes": probes, option: given})
+
+
+def _optional_interface(option: str, given: str) -> None:
+    if given:
+        names.interface(option, given)
+
+
+def _prefixes(option: str, given: t.Sequence[str]) -> None:
+    for number, one in enumerate(given):
+        try:
+            prefix = fields.prefix(one)[1]
+        except Unfit:
+            prefix = fields.ANY
+        if prefix == fields.ANY:
+            allowed = "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0"
+            raise Invalid(f"{option}[{number}]", one, allowed)
+
+
+def _patterns(option: str, given: t.Sequence[str]) -> None:
+    for number, one in enumerate(given):
+        names.pattern(f"{option}[{number}]", one)
+
+
+def _backup(option: str, given: str) -> None:
+    path = names.path(option, given)
+    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
+        raise Invalid(
+            option, given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read"
+        )
+
+
+def _command(option: str, given: t.Sequence[str]) -> None:
+    if not given or not given[0].strip():
+        raise Invalid(option, list(given), "a command, or a list of at least one word")
+
+
+def _targets(option: str, given: t.Sequence[Values]) -> None:
+    for number, one in enumerate(given):
+        within(f"{option}[{number}].port", 1, 65535)(one["port"], True)
+
+
+def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
+    """What the variables of eni_policy_routing must be together."""
+    if values["state"] != "present":
+        return
+    layout, remedy, connmark, enis, primary, pods = (
+        values[name] for name in ("layout", "remedy", "connmark", "enis", "primary_interface", "pod_interfaces")
+    )
+    if layout is None:
+        yield (
+            f"eni_policy_routing_layout must be one of {', '.join([*eni_layout.LAYOUTS][:-1])} and custom; nothing was given."
+            " Nothing was changed. Set the layout of the node's CNI, or custom for a CNI that makes no rules"
+        )
+    if remedy == "strict" and connmark == "never":
+        yield (
+            "eni_policy_routing_remedy is strict and eni_policy_routing_connmark is never: every reply to a pod that comes in"
+            " by the primary ENI would be dropped. Nothing was changed. Set eni_policy_routing_connmark to auto, or the remedy"
+            " to loose"
+        )
+    if is_image and enis is None and not primary:
+        yield (
+            "eni_policy_routing_primary_interface must be given for an image, and was not: reverse-path filtering and marks are"
+            " set by the name of the primary ENI's network interface. Nothing was changed. Set it to the name that udev gives"
+            " the interface on the nodes, for example eth0 or ens5"
+        )
+    if is_image and enis is None and remedy == "symmetric":
+        yield (
+            "eni_policy_routing_remedy must be loose or strict for an image whose nodes discover their ENIs at boot; symmetric"
+            " was given. Nothing was changed. Choose another remedy, or give the ENIs and their addresses in"
+            " eni_policy_routing_enis"
+        )
+    if layout is None:
+        return
+    adapted = eni_layout.adapted(layout, values["mark"], values["priorities"])
+    is_marked = connmark == "always" or (connmark == "auto" and (remedy != "loose" or not adapted.marks_itself))
+    if is_marked and not pods and not adapted.pod_links:
+        is_marked = False
+        yield (
+            f"eni_policy_routing_pod_interfaces must be given for the layout {layout} if connections are marked, and was not."
+            " Nothing was changed. Set the names or patterns of the node's ends of the pods' interfaces, or"
+            " eni_policy_routing_connmark to never"
+        )
+    if enis is None:
+        try:
+            discovery.from_option(values)
+        except Invalid as error:
+            yield f"eni_policy_routing_{str(error).removeprefix('enis.')}"
+    if enis is not None or primary:  # otherwise the metadata service tells the primary interface
+        desired = eni_layout.desired(
+            layout, [{"name": primary, "primary": True}] if enis is None else enis, values["mark"], values["priorities"]
+        )
+        yield from _unfit_enis(desired, values)
+        if is_marked:
+            _return_path(desired, values)
+
+
+def _unfit_enis(desired: eni_layout.DesiredLayout, values: Values) -> t.Iterator[str]:
+    """What the modules would say against the rules, routes and addresses that follow from the ENIs."""
+    try:
+        policy.from_options(values["protocol"], desired.rules, desired.routes, rt_names.TABLES)
+        if values["remedy"] == "symmetric":
+            link_address.from_options(desired.addresses)
+    except Invalid as error:
+        yield f"eni_policy_routing_enis must give valid rules, routes and addresses: {error}"
+
+
+def _return_path(desired: eni_layout.DesiredLayout, values: Values) -> None:
+    ReturnPath.from_options(
+        {
+            "table": "kubenodeReturnPath",
+            "primary_interface": values["primary_interface"] or desired.primary_interface,
+            "pod_interfaces": values["pod_interfaces"] or desired.pod_interfaces,
+            "mark": desired.mark,
+            "mask": desired.mask,
+            "strict": values["remedy"] != "loose",
+        }
+    )
+
+
+ROLES = {
+    "aks_dual_stack": Role(
+        undo="absent",
+        specs={
+            "probes": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "source": {"type": "str", "required": True},
+                    "translated": {"type": "str", "required": True},
+                },
+            }
+        },
+        checks={
+            "table": lambda given, is_applied: names.table("table", given, is_applied),
+            "interface": applied(_of_probe_table, "interface"),
+            "priority": applied(_of_probe_table, "priority"),
+            "probes": applied(_of_probe_table, "probes"),
+            "path": boot_files.option,
+            "nftables_minimum_version": applied(version.wanted, "nftables_minimum_version"),
+            "nftables_lock_timeout": within("nftables_lock_timeout", 0, fields.UINT32),
+        },
+    ),
+    "cilium_migration": Role(
+        undo="restored",
+        specs={
+            "verify": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"address": {"type": "str", "required": True}, "port": {"type": "int", "required": True}},
+            }
+        },
+        words=("addresses", "kubectl"),
+        checks={
+            "addresses": applied(_prefixes, "addresses"),
+            "backup": lambda given, _is_applied: _backup("backup", given),
+            "bridge_name": applied(_optional_interface, "bridge_name"),
+            "bridge_interface": applied(_optional_interface, "bridge_interface"),
+            "bridge_checkpoint": _seconds,
+            "kubectl": lambda given, _is_applied: _command("kubectl", given),
+            "grace": within("grace", 0, 86400),
+            "verify": lambda given, _is_applied: _targets("verify", given),
+        },
+    ),
+    "eni_policy_routing": Role(
+        undo="absent",
+        specs={"enis": {"type": "list", "elements": "dict"}},
+        words=("pod_interfaces",),
+        checks={
+            "primary_interface": applied(names.network_interface, "primary_interface"),
+            "pod_interfaces": applied(_patterns, "pod_interfaces"),
+            "protocol": _protocol,
+            "checkpoint": _seconds,
+        },
+        together=_combination,
+    ),
+}

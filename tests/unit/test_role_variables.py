@@ -1,0 +1,347 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A wrong variable of a role is an error that begins with the variable's name, and a right one is none in any form."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing as t
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible")
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_checks import ROLES
+
+ROOT = Path(__file__).resolve().parents[2]
+Result = dict[str, t.Any]
+
+ENIS = [
+    {"name": "eth0", "primary": True, "ipv4": ["10.0.0.10"]},
+    {"name": "eth1", "gateway": {"ipv4": "10.0.1.1"}, "table": 1101, "pods": ["10.0.1.11"]},
+]
+PROBES = [{"source": "fe80::1", "translated": "2001:db8::1"}]
+AWS: Result = {"layout": "aws_vpc_cni"}
+CUSTOM: Result = {"layout": "custom", "pod_interfaces": ["veth-*"], "enis": ENIS}
+IMAGE: Result = {"layout": "cilium", "mode": "image", "primary_interface": "ens5"}
+
+
+def trusted(given: t.Any) -> t.Any:
+    """Templates as an inventory has them; other text is left as it is."""
+    if isinstance(given, dict):
+        return {key: trusted(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [trusted(value) for value in given]
+    return trust_as_template(given) if isinstance(given, str) else given
+
+
+def act(
+    variables: Result, options: Result | None = None, role: str = "", path: Path | None = None, transport: str = "ssh"
+) -> Result:
+    """The action's result. role: the one that the task belongs to."""
+    loader = DataLoader()
+    running = types.SimpleNamespace(_role_name=role, _role_path=str(path or ROOT / "roles" / role)) if role else None
+    task = types.SimpleNamespace(
+        args=options or {}, _role=running, async_val=0, check_mode=False, diff=False, action="role_variables",
+        environment=None, delegate_to=None, no_log=False,
+    )  # fmt: skip
+    connection = types.SimpleNamespace(transport=transport, _shell=types.SimpleNamespace(tmpdir=None))
+    own = trusted(variables)
+    action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables=own), None)
+    return action.run(task_vars=own)
+
+
+def check(role: str, given: Result, **more: t.Any) -> list[str]:
+    """The lines of the error, without the role's prefix; the role's defaults are among the variables, as in a run."""
+    defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
+    variables = {**defaults, **{f"{role}_{name}": value for name, value in given.items()}, "inventory_hostname": "n1"}
+    result = act(variables, role=role, **more)
+    assert result["changed"] is False and result.get("failed", False) is ("msg" in result)
+    return result["msg"].replace(f"{role}_", "").splitlines() if "msg" in result else []
+
+
+def as_text(value: t.Any) -> str:
+    """As key=value of --extra-vars, or Packer, gives it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+GOOD: list[tuple[str, Result]] = [
+    ("aks_dual_stack", {}),
+    ("aks_dual_stack", {"state": "absent", "path": "/etc/systemd/system/probe.nft"}),
+    ("aks_dual_stack", {"probes": PROBES, "priority": -310, "interface": "eth0.100", "nftables_lock_timeout": 0}),
+    ("cilium_migration", {}),
+    ("cilium_migration", {"addresses": ["10.244.0.0/24", "fd00::1"], "backend": "nft", "neighbors": False}),
+    ("cilium_migration", {"addresses": "10.244.0.7,10.244.0.8", "kubectl": "/usr/local/bin/kubectl"}),
+    ("cilium_migration", {"kubectl": ["kubectl", "--context", "production"], "drain": True, "drain_options": []}),
+    ("cilium_migration", {"verify": [{"address": "192.0.2.1", "port": 443}], "verify_command": ["true"], "grace": 0}),
+    ("cilium_migration", {"bridge": True, "bridge_checkpoint": 0, "bridge_name": "azure0", "state": "restored"}),
+    ("eni_policy_routing", AWS),
+    ("eni_policy_routing", {"state": "absent"}),
+    ("eni_policy_routing", {"state": "absent", "remedy": "strict", "connmark": "never", "protocol": 80}),
+    ("eni_policy_routing", {**AWS, "remedy": "strict", "checkpoint": 30, "cloud": "aws", "raise_all": True}),
+    ("eni_policy_routing", {**AWS, "mark": None, "enis": None, "checkpoint": None, "pod_interfaces": "eni*"}),
+    ("eni_policy_routing", CUSTOM),
+    ("eni_policy_routing", {**CUSTOM, "mark": "0x100/0xf00", "priorities": {"from_pod": 1350}}),
+    ("eni_policy_routing", {"layout": "custom", "connmark": "never"}),
+    ("eni_policy_routing", {"layout": "custom", "pod_interfaces": ["cali+"], "connmark": "never"}),
+    ("eni_policy_routing", IMAGE),
+    ("eni_policy_routing", {**CUSTOM, "mode": "image", "remedy": "symmetric"}),
+]
+
+
+@pytest.mark.parametrize(("role", "given"), GOOD)
+@pytest.mark.parametrize("form", [lambda value: value, as_text], ids=["typed", "text"])
+def test_right_values_pass_typed_and_as_text(role: str, given: Result, form: t.Callable[[t.Any], t.Any]) -> None:
+    assert check(role, {name: value if value is None else form(value) for name, value in given.items()}) == []
+
+
+def test_a_template_is_checked_by_its_value() -> None:
+    given = {"layout": "{{ own_layout }}", "enis": "{{ own_enis }}", "pod_interfaces": ["{{ 'veth' ~ '-*' }}"]}
+    names = {f"eni_policy_routing_{name}": value for name, value in given.items()}
+    variables = {**names, "own_layout": "custom", "own_enis": "{{ own_json }}", "own_json": json.dumps(ENIS)}
+    assert "msg" not in act(variables, role="eni_policy_routing")
+    failed = act({**variables, "own_layout": "calico"}, role="eni_policy_routing")
+    choices = "aws_vpc_cni, cilium, terway, custom"
+    assert failed["msg"] == f"eni_policy_routing_layout must be one of {choices}; 'calico' was given"
+
+
+LISTED = ", or JSON text of such a list"
+WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
+TRUE_FALSE = "true or false"
+
+# A variable, its value, and what it must be. All else is as in GOOD's first case for the role.
+WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
+    "aks_dual_stack": [
+        ("state", "Present", "one of present, absent"),
+        ("ipv6", True, "one of imds, address, always, never"),
+        ("mode", ["image"], "one of auto, runtime, image"),
+        ("table", "table", "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter"),
+        ("table", "a b", "a word of 1 to 128 letters, digits and _.- that starts with a letter or _"),
+        ("table", {"name": "t"}, "text"),
+        ("interface", "lo", "the name of one network interface that leads to other machines, as eth0"),
+        ("interface", "eth0:1", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
+        ("priority", "raw", "an integer"),
+        ("priority", 2**31, "an integer from -2147483648 to 2147483647"),
+        ("probes", "fe80::1", DICTIONARIES),
+        ("probes", '[{"source": "fe80::1",}]', DICTIONARIES),
+        ("probes", [], "a list of at least one probe with source and translated"),
+        ("probes", ["fe80::1"], DICTIONARIES),
+        ("path", "probe.nft", "an absolute path of a file, of letters"),
+        ("path", "/run/probe.nft", "outside /run, which a boot empties"),
+        ("nftables_minimum_version", "new", 'a version of digits and dots, as "0.9.8"'),
+        ("nftables_service", "stopped", "one of masked, ignore"),
+        ("nftables_lock_timeout", -1, "a number from 0 to"),
+        ("nftables_lock_timeout", "5m", "an integer"),
+    ],
+    "cilium_migration": [
+        ("state", "present", "one of absent, restored"),
+        ("addresses", {"pod": "10.0.0.1"}, WORDS),
+        ("addresses", "[10.0.0.1]", WORDS),
+        ("neighbors", "y", TRUE_FALSE),
+        ("bridge", "azure0", TRUE_FALSE),
+        ("drain", {}, TRUE_FALSE),
+        ("backup", "backup", "an absolute path of a file, of letters"),
+        ("backup", "/run/backup", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes read"),
+        ("backup", "/etc/cni/net.d/b", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes"),
+        ("bridge_name", "azure 0", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
+        ("bridge_interface", "eth0/1", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
+        ("bridge_checkpoint", 3, "0 for none, or from 5 to 3600 seconds"),
+        ("bridge_checkpoint", "soon", "an integer"),
+        ("drain_options", "--force", WORDS),
+        ("verify_command", "kubectl exec", WORDS),
+        ("kubectl", [], "a command, or a list of at least one word"),
+        ("kubectl", {"context": "x"}, WORDS),
+        ("grace", -1, "a number from 0 to 86400"),
+        ("verify", "192.0.2.1:443", DICTIONARIES),
+        ("verify", "address=192.0.2.1 port=443", DICTIONARIES),
+    ],
+    "eni_policy_routing": [
+        ("remedy", "losse", "one of loose, strict, symmetric"),
+        ("layout", "aws-vpc-cni", "one of aws_vpc_cni, cilium, terway, custom"),
+        ("enis", "eth0", DICTIONARIES),
+        ("enis", {"name": "eth0"}, DICTIONARIES),
+        ("enis", ["eth0"], DICTIONARIES),
+        ("enis", [], "a list of at least one ENI, in the form of imds_info's interfaces"),
+        ("cloud", "gcp", "one of auto, azure, aws, alibaba"),
+        ("cloud", "azure", "one of auto, aws: the layout aws_vpc_cni needs device numbers"),
+        ("primary_interface", "all", "the name of one network interface that leads to other machines, as eth0"),
+        ("primary_interface", ["eth0"], "text"),
+        ("primary_interface", "eth0 eth1", "a link's name of 1 to 15"),
+        ("mark", "0x80", "left out: the layout aws_vpc_cni has its own"),
+        ("priorities", {"mark": 1}, "left out: the layout aws_vpc_cni has its own"),
+        ("priorities", "mark=1", "a dictionary, or JSON text of one"),
+        ("priorities", ["mark"], "a dictionary, or JSON text of one"),
+        ("connmark", "no", "one of auto, always, never"),
+        ("raise_all", "maybe", TRUE_FALSE),
+        ("protocol", 300, "a number from 1 to 255"),
+        ("protocol", 4, "one that no other program uses; 4 belongs to static"),
+        ("protocol", "bgp", "an integer"),
+        ("checkpoint", 4000, "0 for none, or from 5 to 3600 seconds"),
+        ("checkpoint", [30], "an integer"),
+        ("checkpoint_command", ["true"], "text"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "value", "allowed"), [(role, *case) for role, cases in WRONG.items() for case in cases]
+)
+def test_a_wrong_value_is_told_with_its_variable_and_what_is_allowed(
+    role: str, name: str, value: t.Any, allowed: str
+) -> None:
+    base = AWS if role == "eni_policy_routing" else {}
+    (line,) = check(role, {**base, name: value})
+    assert line.startswith(f"{name} must be {allowed}") and line.endswith(f"; {value!r} was given")
+
+
+# Values, and the beginnings of the lines.
+PLACES: list[tuple[str, Result, list[str]]] = [
+    ("aks_dual_stack", {"probes": [{"source": "fe80::1"}]}, ["probes[0].translated must be given; None was given"]),
+    ("aks_dual_stack", {"probes": [{**PROBES[0], "to": 1}]}, ["probes[0].to must be left out; known here are source"]),
+    ("aks_dual_stack", {"probes": [{"source": "::1", "translated": "2001:db8::1"}]}, ["probes[0].source must be an IPv6"]),
+    ("cilium_migration", {"addresses": ["10.0.0.1", "10.0.0.1/8"]}, ["addresses[1] must be an address, or a prefix without"]),
+    ("cilium_migration", {"verify": [{"address": "192.0.2.1"}]}, ["verify[0].port must be given; None was given"]),
+    ("cilium_migration", {"verify": [{"address": "a", "port": "web"}]}, ["verify[0].port must be an integer; 'web' was"]),
+    ("cilium_migration", {"verify": [{"address": "a", "port": 70000}]}, ["verify[0].port must be a number from 1 to 65535;"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": [{"name": "eth0"}]}, ["enis[].primary must be true for exactly one ENI"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": [*ENIS, {**ENIS[1], "gateway": {}}]}, ["enis[2].gateway.ipv4 must be given"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": ENIS[:1] + [{**ENIS[1], "pods": ["10.0.1.300"]}]}, ["enis[1].pods[0] must be"]),
+    ("eni_policy_routing", {**CUSTOM, "pod_interfaces": ["eth*"]}, ["pod_interfaces[0] must be a pattern that primary_inte"]),
+    ("eni_policy_routing", {**CUSTOM, "pod_interfaces": ["veth-*", "a b"]}, ["pod_interfaces[1] must be a link's name"]),
+    ("eni_policy_routing", {**CUSTOM, "mark": "0x180/0x80"}, ["mark must be MARK or MARK/MASK, numbers up to 0xffffffff"]),
+    ("eni_policy_routing", {**CUSTOM, "priorities": {"to_pod": 2000}}, ["priorities must be in the order to_pod, mark, from"]),
+    ("eni_policy_routing", {**CUSTOM, "priorities": {"to": 1}}, ["priorities.to must be left out; known here are to_pod"]),
+    (
+        "eni_policy_routing",
+        {**CUSTOM, "enis": [*ENIS, {**ENIS[1], "gateway": {"ipv4": "10.0.2.1"}}]},
+        ["enis must give valid rules, routes and addresses: ro"],
+    ),
+    ("eni_policy_routing", {}, ["layout must be one of aws_vpc_cni, cilium, terway and custom; nothing was given. Nothing"]),
+    ("eni_policy_routing", {**AWS, "remedy": "strict", "connmark": "never"}, ["remedy is strict and connmark is never: every"]),
+    ("eni_policy_routing", {"layout": "custom"}, ["pod_interfaces must be given for the layout custom if connections are"]),
+    ("eni_policy_routing", {**AWS, "mode": "image"}, ["primary_interface must be given for an image, and was not: reverse"]),
+    ("eni_policy_routing", {**IMAGE, "remedy": "symmetric"}, ["remedy must be loose or strict for an image whose nodes"]),
+    (
+        "eni_policy_routing",
+        {**AWS, "remedi": "loose", "protocol": 0, "remedy": "x", "x9": [1]},
+        [
+            "remedi is not a variable of the role eni_policy_routing. Did you mean remedy?",
+            "x9 is not a variable of the role eni_policy_routing. Remove it; the variables are checkpoint, ",
+            "remedy must be one of loose, strict, symmetric; 'x' was given",
+            "protocol must be a number from 1 to 255; 0 was given",
+        ],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "given", "lines"), PLACES)
+def test_the_place_of_the_error_and_rules_on_several_variables(role: str, given: Result, lines: list[str]) -> None:
+    told = check(role, given)
+    assert [line[: len(start)] for line, start in zip(told, lines)] == lines and len(told) == len(lines), told
+
+
+@pytest.mark.parametrize(("mode", "transport", "packer"), [("auto", "chroot", False), ("auto", "ssh", True)])
+def test_what_the_controller_knows_of_an_image_counts(mode: str, transport: str, packer: bool) -> None:
+    variables = {"eni_policy_routing_layout": "cilium", "eni_policy_routing_mode": mode}
+    known = act(
+        {**variables, **({"packer_build_name": "x"} if packer else {})}, role="eni_policy_routing", transport=transport
+    )
+    assert known["msg"].startswith("eni_policy_routing_primary_interface must be given for an image")
+    assert "msg" not in act(variables, role="eni_policy_routing")
+    told = act(variables, {"is_image": True}, role="eni_policy_routing")
+    assert told["msg"] == known["msg"]
+
+
+def test_a_template_that_fails_is_told_with_its_variable_and_hides_no_other_error() -> None:
+    given = {**AWS, "mark": "{{ nowhere.mark }}", "enis": [{"name": "{{ nowhere }}"}], "protocol": "x"}
+    enis, mark, protocol = sorted(check("eni_policy_routing", given))
+    assert mark == "mark must have a value that can be computed; '{{ nowhere.mark }}' was given: 'nowhere' is undefined"
+    assert enis.startswith("enis must have a value that can be computed; [{'name': '{{ nowhere }}'}] was given: ")
+    assert protocol == "protocol must be an integer; 'x' was given"
+
+
+def test_an_omitted_value_is_as_undefined() -> None:
+    assert "msg" not in act(
+        {"eni_policy_routing_layout": "cilium", "eni_policy_routing_enis": "{{ omit }}"}, role="eni_policy_routing"
+    )
+
+
+def test_variables_that_are_none_of_the_roles_are_ignored() -> None:
+    result = {"changed": False, "failed": False, "rc": 0}
+    skipped = {"changed": False, "skipped": True, "skip_reason": "Conditional result was False"}
+    variables = {
+        "aks_dual_stack_result": result,
+        "aks_dual_stack_skipped": skipped,
+        "aks_dual_stack_one": {"name": "x"},
+        "ansible_loop_var": "aks_dual_stack_one",
+        "aks_dual_stack_monitor_path": "/x",
+        "ansible_play_role_names": [
+            "kubenode.datapath.aks_dual_stack",
+            "aks_dual_stack",
+            "example.net.aks_dual_stack_monitor",
+        ],
+        "__aks_dual_stack_node": 1,
+        "aks_dual_stackable": 1,
+        "aks_dual_stack": 1,
+        "eni_policy_routing_remedi": "loose",
+    }
+    assert "msg" not in act(variables, role="aks_dual_stack")
+    del variables["ansible_play_role_names"], variables["ansible_loop_var"]
+    told = act(variables, role="aks_dual_stack")["msg"].splitlines()
+    assert [line.split()[0] for line in told] == ["aks_dual_stack_monitor_path", "aks_dual_stack_one"]
+
+
+def options_of(role: str) -> dict[str, t.Any]:
+    spec = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text())
+    return t.cast("dict[str, t.Any]", spec["argument_specs"]["main"]["options"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_nearest_name_is_suggested(role: str) -> None:
+    options = options_of(role)
+    for name in options:
+        for misspelt in {name[:-1], f"{name}s"} - {*options}:
+            told = act({misspelt: 1}, {"role": role})["msg"].splitlines()[0]
+            assert told == f"{misspelt} is not a variable of the role {role}. Did you mean {name}?"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_check_is_of_a_variable_of_the_role(role: str) -> None:
+    options, known = options_of(role), ROLES[role]
+    assert {*known.specs, *known.words, *known.checks} <= {name[len(role) + 1 :] for name in options}
+    assert known.undo in options[f"{role}_state"]["choices"]
+    raw = {name[len(role) + 1 :] for name, option in options.items() if option["type"] == "raw"}
+    assert raw == {*known.specs}
+
+
+def test_outside_a_role_the_role_must_be_given() -> None:
+    with pytest.raises(AnsibleActionFail, match="^role must be given outside a role, one of aks_dual_stack, "):
+        act({})
+    assert "msg" not in act({"eni_policy_routing_layout": "cilium"}, {"role": "eni_policy_routing"})
+    with pytest.raises(AnsibleActionFail, match="value of role must be one of: aks_dual_stack, "):
+        act({}, {"role": "eni"})
+
+
+def test_a_role_of_another_name_is_checked_by_its_own_argument_spec(tmp_path: Path) -> None:
+    with pytest.raises(
+        AnsibleActionFail, match="role other has no .*/meta/argument_specs.yml, which lists its variables"
+    ):
+        act({}, role="other", path=tmp_path)
+    (tmp_path / "meta").mkdir()
+    spec = {"argument_specs": {"main": {"options": {"other_count": {"type": "int", "default": 1}}}}}
+    (tmp_path / "meta/argument_specs.yml").write_text(yaml.safe_dump(spec))
+    assert "msg" not in act({"other_count": "3"}, role="other", path=tmp_path)
+    told = act({"other_count": "x", "other_counts": 1}, role="other", path=tmp_path)["msg"].splitlines()
+    assert told == [
+        "other_counts is not a variable of the role other. Did you mean other_count?",
+        "other_count must be an integer; 'x' was given",
+    ]
