@@ -13,10 +13,11 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ._core.converge import converge
-from ._core.errors import DatapathError, Invalid, MissingLibrary, Refusal
-from ._core.parts import Parts, Request, loaded
+from ._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
+from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._platform import process
 from ._platform.own_root import OwnRoot
@@ -70,7 +71,7 @@ class Module(AnsibleModule):
         return kwargs
 
     def request(self) -> Request:
-        return Request(self.params, self._entries, self.run, self.warn)
+        return Request(self.params, self._entries, self.run, self.warn, _checked)
 
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
@@ -145,6 +146,13 @@ class Module(AnsibleModule):
         # The controller is asked whether it could bring it.
         lacking = {"missing_library": self._lacking[0]} if self._lacking else {}
         return {"changed": outcome.changed, **diff, **waits, **lacking}
+
+
+def _checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
+    result = ArgumentSpecValidator(options).validate(given)
+    if result.error_messages:
+        raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")
+    return dict(result.validated_parameters)
 
 
 @contextlib.contextmanager

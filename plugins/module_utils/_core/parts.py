@@ -27,6 +27,25 @@ CHECKPOINT: dict[str, dict[str, t.Any]] = {
 }
 
 
+Spec = t.Mapping[str, t.Mapping[str, t.Any]]  # an argument spec
+
+
+def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """Prepares ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
+
+    Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
+    """
+    for name, spec in options.items():
+        given = params.get(name)
+        if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
+            # The argument spec says what is wrong with it.
+            with contextlib.suppress(ValueError, RecursionError):
+                params[name] = json.loads(given)
+        elif spec.get("type") == "dict" and isinstance(given, dict):
+            loaded(given, spec.get("options", {}))
+    return {name: params.pop(name, None) for name in long_lists}
+
+
 class Earlier(t.NamedTuple):
     """What the modules before this one do to the node in the same transaction, as far as this one has to know.
 
@@ -44,7 +63,8 @@ class Request:
     """What a module was asked, and what its parts may use of the run.
 
     params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
-    unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator.
+    unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator. checked: checks options by
+    an argument spec, for a module that is made of others; returns them with their defaults. Raises Failure.
     """
 
     def __init__(
@@ -53,11 +73,13 @@ class Request:
         entries: t.Mapping[str, t.Any],
         run: t.Callable[..., t.Any],
         warn: t.Callable[[str], None],
+        checked: t.Callable[[Spec, dict[str, t.Any]], dict[str, t.Any]],
         earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
         self.params = params
         self.run = run
         self.warn = warn
+        self.checked = checked
         self.earlier = earlier
         self._entries = entries
 
@@ -79,25 +101,6 @@ class Request:
         if not planes:
             raise Invalid("immediate", False, "true if permanent is false, because nothing would be managed otherwise")
         return planes
-
-
-Spec = t.Mapping[str, t.Mapping[str, t.Any]]  # an argument spec
-
-
-def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """Prepares ``params`` for the argument spec ``options``. Takes the long lists out of ``params`` and returns them.
-
-    Lists may come as JSON text: extra vars given as key=value, as Packer does, are strings.
-    """
-    for name, spec in options.items():
-        given = params.get(name)
-        if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
-            # The argument spec says what is wrong with it.
-            with contextlib.suppress(ValueError, RecursionError):
-                params[name] = json.loads(given)
-        elif spec.get("type") == "dict" and isinstance(given, dict):
-            loaded(given, spec.get("options", {}))
-    return {name: params.pop(name, None) for name in long_lists}
 
 
 class Parts(t.NamedTuple):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import types
 import typing as t
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
 from .._core.errors import DatapathError, Failure, Invalid
 from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
 from .._core.plan import Outcome, Resource
@@ -127,10 +125,11 @@ def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: boo
             )
     long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
     spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
-    checked = ArgumentSpecValidator(spec).validate(given)
-    if checked.error_messages:
-        raise Failure(f"{entry.module}: {'; '.join(checked.error_messages)}. Nothing was changed")
-    return Request(checked.validated_parameters, long_lists, request.run, request.warn, earlier)
+    try:
+        params = request.checked(spec, given)
+    except Failure as failure:
+        raise Failure(f"{entry.module}: {failure}") from None
+    return Request(params, long_lists, request.run, request.warn, request.checked, earlier)
 
 
 def _line(entry: Entry, asked: Request, done: Outcome) -> str:
