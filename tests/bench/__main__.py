@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged, ebtables, fleet, policy_routes
+from bench import boot, converged, ebtables, fleet, policy_routes, roles
 from bench.measure import MISSED
 
 BENCHES = {
     "converged": converged.main,
+    "roles": roles.main,
     "boot": boot.main,
     "policy_routes": policy_routes.main,
     "ebtables": ebtables.main,

@@ -15,7 +15,7 @@ DOCUMENTATION = """
 name: durations
 type: stdout
 short_description: Seconds of each task
-description: Appends a line "NAME SECONDS" for each task to the file that BENCH_DURATIONS names.
+description: Appends a line "NAME SECONDS" for each task to the file that BENCH_DURATIONS names; a role's tasks have the role's name.
 """
 
 
@@ -29,8 +29,10 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         seconds = time.monotonic() - self._started
+        role = result.task._role
+        name = f"role:{role.get_name()}" if role else result.task_name
         with open(os.environ["BENCH_DURATIONS"], "a", encoding="utf-8") as file:
-            file.write(f"{result.task_name} {seconds:.6f}\n")
+            file.write(f"{name} {seconds:.6f}\n")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._display.error(f"{result.task_name}: {result.result.get('msg')}")

@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a converged role costs on one node, beside pings and beside its modules called one after another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.measure import HERE, PING, show_ratio, show_times
+from lab import Lab, Node, playbook
+from lab.node import NamespaceNode
+
+ROUNDS = 12
+ENIS = [
+    {"name": "eth0", "primary": True, "ipv4": ["192.0.2.1"]},
+    {"name": "eth1", "ipv4": ["10.0.1.10"], "gateway": {"ipv4": "10.0.1.1"}, "device_number": 1},
+]
+RULES = [
+    {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"},
+    {"priority": 32765, "from": "10.0.1.10", "table": 2},
+]
+ROUTES = [
+    {"table": 2, "to": "10.0.1.1", "dev": "eth1"},
+    {"table": 2, "to": "default", "via": "10.0.1.1", "dev": "eth1"},
+]
+Task = dict[str, Any]
+
+
+def task(name: str, **options: Any) -> Task:
+    return {f"kubenode.datapath.{name}": options}
+
+
+# By role: its variables, and the same modules as a playbook would call them without the role.
+ROLES: dict[str, tuple[dict[str, Any], list[Task], float]] = {
+    "aks_dual_stack": (
+        {"mode": "runtime", "ipv6": "always"},
+        [task("node_mode", mode="runtime"), task("nftables_package"), task("nftables_probe_snat")],
+        2.0,
+    ),
+    "eni_policy_routing": (
+        {"mode": "runtime", "layout": "aws_vpc_cni", "enis": ENIS, "connmark": "always"},
+        [
+            task("node_mode", mode="runtime"),
+            task("network_daemons"),
+            task("rp_filter", interfaces=["eth0"], mode="loose"),
+            task("policy_routes", rules=RULES, routes=ROUTES),
+            task("nftables_connmark", primary_interface="eth0", pod_interfaces=["eni*", "vlan*"]),
+        ],
+        2.5,
+    ),
+}
+
+
+def main() -> None:
+    for role in ROLES:
+        with Lab("bench", nodes=[Node("node1")]) as lab:
+            node: NamespaceNode = lab.node("node1")
+            node.ip(["link add eth1 type veth peer name peer1", "link set peer1 up", "link set eth1 up"])
+            _measure(lab, role)
+
+
+def _measure(lab: Lab, role: str) -> None:
+    variables, modules, target = ROLES[role]
+    role_task = {
+        "ansible.builtin.import_role": {"name": f"kubenode.datapath.{role}"},
+        "vars": {f"{role}_{name}": value for name, value in variables.items()},
+    }
+    row = [{"name": "row", **one} for one in modules]
+    rounds = [{"name": "ping", **PING}, role_task, *row] * (ROUNDS + 1)
+    taken = [_by_name(lines) for lines in _play(lab, rounds)][1:]
+    pings, roles, rows = zip(*taken)
+    show_ratio(f"converged {role} / ping", roles, pings, target)
+    show_times("its modules one after another", rows)
+
+
+def _play(lab: Lab, tasks: list[Task]) -> list[list[str]]:
+    """The lines of the callback durations, by round; a round begins with a ping."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        play = playbook.write(folder / "play.json", tasks, hosts=lab.nodes[0].name)
+        environment = {
+            "ANSIBLE_STDOUT_CALLBACK": "durations",
+            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+            "BENCH_DURATIONS": str(folder / "durations"),
+        }
+        inventory = lab.write_inventory(folder / "inventory.json")
+        subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), str(play)],
+            env={**os.environ, **lab.ansible_environment(), **environment},
+            check=True,
+        )
+        rounds: list[list[str]] = []
+        for line in (folder / "durations").read_text().splitlines():
+            rounds += [[]] if line.startswith("ping ") else []
+            rounds[-1].append(line)
+    return rounds
+
+
+def _by_name(lines: list[str]) -> tuple[float, float, float]:
+    """Seconds of the ping, of all tasks of the role, and of its modules one after another."""
+    taken = {"ping": 0.0, "role": 0.0, "row": 0.0}
+    for line in lines:
+        name, seconds = line.split()
+        taken[name.partition(":")[0]] += float(seconds)
+    return taken["ping"], taken["role"], taken["row"]
