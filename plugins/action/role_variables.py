@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        own = {"role": {"type": "str", "choices": [*ROLES]}, "is_image": {"type": "bool"}}
+        own = {"role": {"type": "str", "choices": [*ROLES]}}
         _validated, options = self.validate_argument_spec(argument_spec=own)
         role, specs = self._role(options["role"])
         others = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
@@ -37,9 +37,7 @@ class ActionModule(ActionBase):
         values, errors = _role_variables.read(role, readable, given)
         sentences += [*unread.values(), *errors]
         if not unread and not errors:
-            is_image = (
-                self._is_image(values.get("mode"), variables) if options["is_image"] is None else options["is_image"]
-            )
+            is_image = self._is_image(values.get("mode"), variables)
             sentences += _role_variables.unfit_together(role, values, is_image)
         if sentences:
             # Returned instead of raised, so that nothing precedes the variable's name.

@@ -20,7 +20,8 @@ description:
   - Each given variable must have the type, and one of the choices, of the role's argument spec. Lists and dictionaries may be
     JSON text, because extra variables given as C(key=value) are text. A variable that is null counts as undefined.
   - For the roles of this collection, values are checked as the modules check their options, and values that exclude each other
-    are an error.
+    are an error. What an image needs is checked if the role's variable for the mode says that the host is an image, or if
+    M(kubenode.datapath.node_mode) knows that without the host.
   - An error has one line for each variable that is wrong, which begins with the name of the variable.
 notes:
   - This is an action only. It runs on the controller and sends nothing to the host.
@@ -42,12 +43,6 @@ options:
       - Required outside a role.
     type: str
     choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
-  is_image:
-    description:
-      - Whether the host is an image, for the variables that an image needs.
-      - By default the role's variable for the mode decides, and with C(auto) what M(kubenode.datapath.node_mode) knows without
-        the host. If that is not enough, variables are not checked for an image.
-    type: bool
 seealso:
   - module: kubenode.datapath.node_mode
   - module: ansible.builtin.validate_argument_spec

@@ -257,8 +257,6 @@ def test_what_the_controller_knows_of_an_image_counts(mode: str, transport: str,
     )
     assert known["msg"].startswith("eni_policy_routing_primary_interface must be given for an image")
     assert "msg" not in act(variables, role="eni_policy_routing")
-    told = act(variables, {"is_image": True}, role="eni_policy_routing")
-    assert told["msg"] == known["msg"]
 
 
 def test_a_template_that_fails_is_told_with_its_variable_and_hides_no_other_error() -> None:
