@@ -6,8 +6,22 @@
 
 from __future__ import annotations
 
+import importlib
 import types
 import typing as t
+
+if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for _part()
+    from . import (  # noqa: F401  # noqa: F401
+        azure_vnet_bridge,
+        ebtables_cleanup,
+        link_addresses,
+        network_daemons,
+        nftables_connmark,
+        nftables_package,
+        nftables_probe_snat,
+        policy_routes,
+        rp_filter,
+    )
 
 from .._core.errors import DatapathError, Failure, Invalid
 from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
@@ -146,22 +160,4 @@ def _line(entry: Entry, asked: Request, done: Outcome) -> str:
 
 def _part(module: str) -> types.ModuleType:
     """The file of the module's parts. Imported here, because a run needs few of them."""
-    if module == "network_daemons":
-        from . import network_daemons as part
-    elif module == "nftables_package":
-        from . import nftables_package as part
-    elif module == "rp_filter":
-        from . import rp_filter as part
-    elif module == "link_addresses":
-        from . import link_addresses as part
-    elif module == "policy_routes":
-        from . import policy_routes as part
-    elif module == "nftables_connmark":
-        from . import nftables_connmark as part
-    elif module == "nftables_probe_snat":
-        from . import nftables_probe_snat as part
-    elif module == "ebtables_cleanup":
-        from . import ebtables_cleanup as part
-    else:
-        from . import azure_vnet_bridge as part
-    return part
+    return importlib.import_module(f".{module}", __package__)

@@ -48,7 +48,7 @@ def check_interfaces(named: t.Mapping[str, str]) -> None:
 def _seen(run: process.Runner) -> node_mode.Seen:
     """What the shell command node_mode.ASK tells, without a shell."""
     systemctl = process.find("systemctl")
-    state = run([systemctl, "is-system-running"]).stdout.strip() if systemctl else None
+    state = run([systemctl, "is-system-running"], None).stdout.strip() if systemctl else None
     here, of_init = ({kind: _namespace(who, kind) for kind in node_mode.KINDS} for who in ("self", "1"))
     both = [kind for kind in node_mode.KINDS if here[kind] and of_init[kind]]
     return node_mode.Seen(

@@ -15,7 +15,8 @@ DOCUMENTATION = """
 name: durations
 type: stdout
 short_description: Seconds of each task
-description: Appends a line "NAME SECONDS" for each task to the file that BENCH_DURATIONS names; a role's tasks have the role's name.
+description:
+  - Appends a line "NAME SECONDS" for each task to the file that BENCH_DURATIONS names. The tasks of a role have its name.
 """
 
 

@@ -408,7 +408,12 @@ def test_a_module_is_planned_anew_when_its_turn_comes() -> None:
     first, second = Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"}, Plane.PERMANENT)
     outlooks: list[str] = []
     plan = second.plan
-    second.plan = lambda observed: (outlooks.append(first.values["a"]), plan(observed))[1]  # type: ignore[method-assign]
+
+    def looking(observed: dict[str, str]) -> Plan:
+        outlooks.append(first.values["a"])
+        return plan(observed)
+
+    second.plan = looking  # type: ignore[method-assign]
     outcome = converge([first, second], BOTH, stages=[[first], [second]])
     assert [resource.name for resource, _plan in outcome.plans] == ["first", "second"]
     assert outlooks == ["old", "old", "1", "1"], "planned, with the lock, at its turn, in the proof"
