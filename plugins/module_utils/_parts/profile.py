@@ -10,8 +10,16 @@ import importlib
 import types
 import typing as t
 
+from .._core.errors import DatapathError, Failure, Invalid
+from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
+from .._core.plan import Outcome, Resource
+from .._platform import node_mode
+from .._platform.own_root import OwnRoot
+from .._profile import knowledge, knowledge_backend, profile
+from .._profile.profile import Entry
+
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for _part()
-    from . import (  # noqa: F401  # noqa: F401
+    from . import (  # noqa: F401
         azure_vnet_bridge,
         ebtables_cleanup,
         link_addresses,
@@ -22,14 +30,6 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for _part()
         policy_routes,
         rp_filter,
     )
-
-from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
-from .._core.plan import Outcome, Resource
-from .._platform import node_mode
-from .._platform.own_root import OwnRoot
-from .._profile import knowledge, knowledge_backend, profile
-from .._profile.profile import Entry
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "modules": {"type": "list", "elements": "raw", "required": True},
