@@ -50,6 +50,11 @@ def test_a_pattern_matches_what_the_shell_matches(pattern: str) -> None:
     assert {word for word in WORDS if glob.matches(pattern, word)} == expected
 
 
+def test_a_range_ends_with_its_last_character() -> None:
+    assert [one for one in "`abcdef" if glob.matches("[b-d]", one)] == ["b", "c", "d"]
+    assert [one for one in "[]a-c" if glob.matches("[]a-]", one)] == ["]", "a", "-"]
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_reads_back_from_its_text(pattern: str) -> None:
     parsed = glob.parse(pattern)

@@ -183,6 +183,38 @@ def test_an_object_reads_as_ip_prints_it_and_comes_back_from_a_file(
     assert getattr(policy.from_text(policy.Policy(**{name: (item,)}).text(), {}), name) == (item,)
 
 
+AS_THE_KERNEL_HAS_THEM: list[tuple[Make, dict[str, t.Any], t.Any]] = [
+    (rule_of, {}, rule.Rule(2, 700, table=254)),
+    (rule_of, {"iif": "a"}, rule.Rule(2, 700, iif="a", table=254)),
+    (rule_of, {"action": "prohibit", "table": None}, rule.Rule(2, 700, action=rule.PROHIBIT)),
+    (rule_of, {"goto": 800, "table": None}, rule.Rule(2, 700, action=rule.GOTO, goto=800)),
+    (route_of, {"dev": "a"}, route.Route(2, 1003, scope=route.LINK, hops=(route.Hop("a"),))),
+    (route_of, {"via": "10.0.0.1"}, route.Route(2, 1003, hops=(route.Hop("", bytes([10, 0, 0, 1])),))),
+    (route_of, {"type": "throw"}, route.Route(2, 1003, type=route.THROW)),
+    (route_of, {"type": "throw", "family": "ipv6"}, route.Route(10, 1003, metric=1024, type=route.THROW)),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "item"), AS_THE_KERNEL_HAS_THEM, ids=str)
+def test_what_is_not_given_is_as_the_kernel_has_it(make: Make, options: dict[str, t.Any], item: t.Any) -> None:
+    found = make(**options)
+    assert tuple(found) == tuple(item)
+
+
+FOREIGN = [
+    (rule.Rule(2, 7, action=5), "ip rule 7: from all 5"),
+    (
+        rule.Rule(2, 7, table=9, opaque=rule.HEADER.pack(*[0] * 7) + struct.pack("=HHIHHI", 8, 26, 1, 8, 25, 1)),
+        "ip rule 7: from all lookup 9 with attributes that this collection cannot read: dscp, flowlabel",
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "text"), FOREIGN, ids=[text for _item, text in FOREIGN])
+def test_a_rule_of_others_that_no_option_can_say_is_shown(item: rule.Rule, text: str) -> None:
+    assert str(item) == text
+
+
 # Bad input
 
 
@@ -216,7 +248,7 @@ BAD_RULES = [
     ("rules[0].dport must be a number or a range", {"dport": "90-80"}),
     ("rules[0].dport must be a number or a range", {"dport": 65535}),
     ("rules[0].sport must be a port", {"sport": "0-9"}),
-    ("rules[0].dport must be a port", {"dport": 0}),
+    ("rules[0].dport must be a port or a range N-M from 1 to 65534, as the kernel requires;", {"dport": 0}),
     ("rules[0].uidrange must be a number or a range", {"uidrange": "-1"}),
     ("rules[0].iif must be a link's name", {"iif": "averylonglinkname"}),
     ("rules[0].iif must be a link's name", {"iif": ["eth0"]}),
@@ -239,6 +271,7 @@ BAD_RULES = [
     ),
     ("rules[0].goto must be a priority above the rule's own, 700", {"goto": 700, "table": None}),
     ("rules[0].goto must be given if action is goto", {"action": "goto", "table": None}),
+    ("rules[0].goto must be given if action is goto, and left out otherwise", {"action": "lookup", "goto": 800}),
     (
         "rules[0].dst must be left out; a rule has action, dport, family, from, fwmark, goto, iif, ipproto, l3mdev, not, oif,"
         " priority, sport, suppress_prefixlength, table, to, tos, uidrange;",
