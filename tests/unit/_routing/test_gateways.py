@@ -26,7 +26,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route i
     Route,
 )
 
-MAIN, LOCALS, VRF, OWN = 254, 255, 7, 8
+MAIN, LOCALS, VRF = 254, 255, 7
+OWN = {8: "192.0.2.255", 9: "192.0.2.254/31", 10: "192.0.0.0/9", 11: "128.0.0.0/1", 12: "0.0.0.0/0"}
 
 
 def packed(address: str) -> bytes:
@@ -47,7 +48,7 @@ NODE = Gateways(
         held("192.0.2.77", "eth0", LOCALS, LOCAL, beside=(16, b"", 0)),
         *(held("10.7.0.1", "eth7", VRF, LOCAL), held("2001:db8:9::/64", "eth0", VRF)),
         *(held("10.9.0.1", "eth7", VRF, LOCAL, metric=5), held("10.9.0.1", "eth7", VRF, metric=1)),
-        held("192.0.2.255", "eth0", OWN),
+        *(held(to, "eth0", table) for table, to in OWN.items()),
         *(held("2001:db8::/64", "eth0"), held("2001:db8:1::/64", "eth1"), held("2001:db8:5::/48", "", kind=BLACKHOLE)),
         Route(IPV6, MAIN, hops=(Hop("eth0", packed("fe80::1")),)),
         *(held("2001:db8::10", "eth0", LOCALS, LOCAL), held("fe80::10", "eth0", LOCALS, LOCAL)),
@@ -87,9 +88,10 @@ def test_a_gateway_is_another_node_that_its_link_leads_to(via: str, dev: str, la
         assert NODE.lack(Route(IPV6 if ":" in via else IPV4, table, hops=(hop,)), hop) == lack
 
 
-def test_an_address_that_a_routes_own_table_leads_to_is_no_broadcast_address_to_it() -> None:
+@pytest.mark.parametrize("table", OWN)
+def test_an_address_that_a_routes_own_table_leads_to_is_no_broadcast_address_to_it(table: int) -> None:
     hop = Hop("eth0", packed("192.0.2.255"))
-    assert NODE.lack(Route(IPV4, OWN, hops=(hop,)), hop) == ""
+    assert NODE.lack(Route(IPV4, table, hops=(hop,)), hop) == ""
 
 
 NOT_HERE = "an address of this node"
@@ -99,7 +101,7 @@ SOURCES: list[tuple[str, str, int, str]] = [
     ("127.0.0.5", "eth0", MAIN, ""),
     *((one, "eth0", MAIN, NOT_HERE) for one in ("192.0.2.11", "192.0.2.255", "192.0.2.77", "10.6.6.6", "10.7.0.1")),
     ("10.7.0.1", "eth7", VRF, ""),
-    ("10.7.0.1", "eth7", OWN, NOT_HERE),
+    ("10.7.0.1", "eth7", 8, NOT_HERE),
     ("10.9.0.1", "eth7", VRF, NOT_HERE),  # the route of the lower metric counts
     *(("2001:db8::10", dev, MAIN, "") for dev in ("eth0", "eth1", "eth0 eth1")),
     ("2001:db8::11", "eth0 eth1", MAIN, NOT_HERE),

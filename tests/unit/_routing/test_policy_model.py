@@ -566,6 +566,11 @@ def test_messages_that_have_much_in_common_are_read_as_each_by_itself(read: list
     assert rule.from_messages(read) == list(map(rule.from_message, read))
 
 
+def test_a_message_that_ends_with_an_address_that_does_not_select_is_read_as_it_is() -> None:
+    read = [message({**PLAIN, rule.FRA_SRC: bytes([10, 0, 0, last])}) for last in (1, 2)]
+    assert rule.from_messages(read) == list(map(rule.from_message, read))
+
+
 UNKNOWN = {
     "dscp": (25, b"\x0a", "dscp"),
     "flowlabel": (26, b"\0\0\0\1", "flowlabel"),
