@@ -158,15 +158,15 @@ DAMAGED = {
     '{"Network": {"Version": "v9", "Interfaces": []}}': "has no Network",
     '{"IPAM": {}}': "has no Network",
     "[" * 100_000: "is not JSON",
-    endpoint(MacAddress="not base64"): "1 endpoints",
-    endpoint(MacAddress="AAAA"): "1 endpoints",
-    endpoint(MacAddress="AAAAAAAA"): "1 endpoints",
-    endpoint(MacAddress="!!ogHSW6uP"): "1 endpoints",
-    endpoint(MacAddress=7): "1 endpoints",
-    endpoint(MacAddress=""): "1 endpoints",
-    endpoint(IPAddresses=None): "1 endpoints",
-    endpoint(IPAddresses=[{"IP": "10.240.0.999"}]): "1 endpoints",
-    endpoint(IPAddresses="10.240.0.5"): "1 endpoints",
+    endpoint(MacAddress="not base64"): "has 1 endpoints",
+    endpoint(MacAddress="AAAA"): "has 1 endpoints",
+    endpoint(MacAddress="AAAAAAAA"): "has 1 endpoints",
+    endpoint(MacAddress="!!ogHSW6uP"): "has 1 endpoints",
+    endpoint(MacAddress=7): "has 1 endpoints",
+    endpoint(MacAddress=""): "has 1 endpoints",
+    endpoint(IPAddresses=None): "has 1 endpoints",
+    endpoint(IPAddresses=[{"IP": "10.240.0.999"}]): "has 1 endpoints",
+    endpoint(IPAddresses="10.240.0.5"): "has 1 endpoints",
 }  # fmt: skip
 
 
@@ -312,6 +312,7 @@ def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
         assert verdict is not None and verdict.verb == verb, verdict
     alone = Judge(evidence(LIVES), {PREROUTING: (virtual,)}).rule(PREROUTING, virtual)
     assert alone is not None and alone.verb == DOUBTFUL
+    assert alone.reason == "eth0 of process 1 has the address, and the MAC that azure-vnet gave it is unknown"
 
 
 NODE_RULES = {
@@ -434,15 +435,25 @@ def test_a_tunnel_is_azure_vnets_by_the_bridge_that_a_file_names() -> None:
 
 def test_an_interface_in_the_bridge_is_azure_vnets_without_a_file_and_a_pods_link_is_not() -> None:
     """Its MAC is the one that it has now."""
-    ports = {"bridges": frozenset({"azure0"}), "ports": frozenset({"eth0", "eth9", "veth1", HOST_LINK})}
-    found = Evidence(interfaces=(OWN, NIC, Interface("", "veth1", OTHER_MAC, frozenset(), "azure0")), **ports)
-    for name, mac, is_azures in (("eth0", NODE_MAC, True), ("veth1", OTHER_MAC, False), ("eth9", OTHER_MAC, False)):
+    veth = Interface("", "veth1", OTHER_MAC, frozenset(), "azure0")
+    found = evidence(veth, ports=frozenset({"eth0", "eth9", "veth1", HOST_LINK}))
+    sources = [
+        ("eth0", NODE_MAC, True),
+        ("veth1", OTHER_MAC, False),
+        ("eth9", OTHER_MAC, False),
+        ("eth9", NODE_MAC, False),
+    ]
+    for name, mac, is_azures in sources:
         source = Rule(f"-s Unicast -o {name} -j snat --to-src {mac} --snat-arp")
         verdict = Judge(found, {POSTROUTING: (source,)}).rule(POSTROUTING, source)
         assert verdict is not None and (verdict.verb != DOUBTFUL) == is_azures
     own = Rule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
     verdict = Judge(found._replace(ports=frozenset({"eth0"})), {PREROUTING: (own,)}).rule(PREROUTING, own)
     assert verdict is not None and verdict.verb == REMOVE
+    there = evidence(Interface("", "eth9", OTHER_MAC, frozenset({"10.9.9.9"})))
+    others = Rule(own.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
+    verdict = Judge(there, {PREROUTING: (others,)}).rule(PREROUTING, others)
+    assert verdict is not None and verdict.verb == DOUBTFUL
 
 
 OTHERS_RULES = {
@@ -471,6 +482,12 @@ def test_rules_of_the_same_shape_that_are_not_azure_vnets_stay() -> None:
 RULES = {PREROUTING: (DNAT,)}
 NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
     "of a pod that has gone": (BRIDGED, evidence(states=(WRITTEN,)), {}, True),
+    "that failed, of a pod that has gone": (
+        Neighbour(POD, "azure0", "", FAILED),
+        evidence(states=(WRITTEN,)),
+        {},
+        True,
+    ),
     "of a pod whose rule is there": (BRIDGED, evidence(), RULES, True),
     "of a pod whose rule was removed before": (BRIDGED, evidence(former=frozenset({(POD, MAC)})), {}, True),
     "of a pod that lives": (BRIDGED, evidence(LIVES, states=(WRITTEN,)), RULES, False),
@@ -525,7 +542,8 @@ ROUTE_REASONS: list[tuple[Evidence, str]] = [
 
 @pytest.mark.parametrize(("found", "told"), ROUTE_REASONS, ids=[told for _found, told in ROUTE_REASONS])
 def test_the_verdict_on_a_route_gives_its_reason(found: Evidence, told: str) -> None:
-    assert str(Judge(found, {}).route(POD, HOST_LINK)).startswith(told)
+    verdict = Judge(found, {}).route(POD, HOST_LINK)
+    assert str(verdict).startswith(told) and verdict.verb in (REMOVE, KEEP, DOUBTFUL)
 
 
 # Dumps of a public report (cilium/cilium issue 14233)

@@ -56,7 +56,7 @@ LISTED = {
     ],
     "-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT": ["-i az+ -j dnat --to-dst 12:34:56:78:9A:BC"],
     "-p IPv4 --ip-src ! 10.0.0.1 -i eth0 -j DROP": ["-p IPv4 ! --ip-src 10.0.0.1 -i eth0 -j DROP"],
-    "--log-prefix a b -j CONTINUE": ["--log-prefix a  b -j CONTINUE"],
+    "--log-prefix - -j CONTINUE !": ["--log-prefix  - -j CONTINUE  !"],
     "! -p IPv4 -j CONTINUE": ["-p ! IPv4 -j CONTINUE ", "-p ! ip -j CONTINUE"],
 }  # fmt: skip
 
@@ -292,6 +292,7 @@ NEEDLES = {
     "-d 01:00:5e:00:00:00/ff:ff:ff:80:00:00 -j DROP": set(),
     "-j dnat --to-dst a2:96:88:20:cb:c6": {bytes.fromhex("a2968820cbc6")},
     "-i eth0 -o az+ -j ACCEPT": {b"eth0", b"az"},
+    "-i ethX -j ACCEPT": {b"ethX"},
     "--log-prefix 10.240.0.4/32 -j CONTINUE": set(),
     "-p IPv4 --mark 0x1 --comment 00:0d:3a:01:02:03 -j ACCEPT": set(),
 }

@@ -217,21 +217,36 @@ BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
         r"enis\[0\]\.nmae must be left out; known here are name, mac, ipv4, ipv6, gateway, .*; 'eth0' was given$",
     ),
     ("custom", [{**PRIMARY, "master": "br0"}], {}, r"enis\[0\]\.master must be left out: .*; 'br0' was given$"),
-    ("custom", [{**PRIMARY, "gateway": "10.0.0.1"}], {}, r"enis\[0\]\.gateway must be a dictionary with ipv4 and ipv6; '10.0.0.1' was given$"),
-    ("custom", [{**PRIMARY, "gateway": {"ipv4": "fd00::1"}}], {}, r"enis\[0\]\.gateway\.ipv4 must be an IPv4 address; 'fd00::1' was given$"),
+    (
+        "custom", [{**PRIMARY, "gateway": "10.0.0.1"}], {},
+        r"enis\[0\]\.gateway must be a dictionary with ipv4 and ipv6; '10.0.0.1' was given$",
+    ),
+    (
+        "custom", [{**PRIMARY, "gateway": {"ipv4": "fd00::1"}}], {},
+        r"enis\[0\]\.gateway\.ipv4 must be an IPv4 address; 'fd00::1' was given$",
+    ),
     ("custom", [{**PRIMARY, "ipv4": "10.0.0.10"}], {}, r"enis\[0\]\.ipv4 must be a list of addresses; '10.0.0.10' was given$"),
     ("custom", [{**PRIMARY, "ipv4": ["10.0.0.256"]}], {}, r"enis\[0\]\.ipv4 must be an IP address; '10.0.0.256' was given$"),
     ("custom", [{**PRIMARY, "index": 0}], {}, r"enis\[0\]\.index must be a number from 1"),
     ("custom", [PRIMARY, {**SECOND, "index": None}], {}, r"enis\[1\]\.table must be given"),
     ("custom", [PRIMARY, {**GIVEN, "pods": "10.0.1.11"}], {}, r"enis\[1\]\.pods must be a list; '10.0.1.11' was given$"),
     ("custom", [PRIMARY, {**GIVEN, "pods": ["all"]}], {}, r"enis\[1\]\.pods\[0\] must be an IP address, .*; 'all' was given$"),
-    ("custom", [{**PRIMARY, "pods": ["10.0.0.11"]}], {}, r"enis\[0\]\.pods must be left out: table main .*; \['10.0.0.11'\] was given$"),
+    (
+        "custom", [{**PRIMARY, "pods": ["10.0.0.11"]}], {},
+        r"enis\[0\]\.pods must be left out: table main .*; \['10.0.0.11'\] was given$",
+    ),
     ("custom", [PRIMARY, {**GIVEN, "pods": ["fd00::11"]}], {}, r"enis\[1\]\.gateway\.ipv6 must be given"),
     ("custom", [PRIMARY, {"name": "eth1", "table": 9, "ipv4": ["10.0.1.9"]}], {}, r"enis\[1\]\.gateway\.ipv4 must be given"),
     ("custom", [PRIMARY], {"mark": "0x100/0x80"}, "mark must be MARK or MARK/MASK, .* within the mask; '0x100/0x80' was given$"),
     ("custom", [PRIMARY], {"mark": "0"}, "mark must be MARK or MARK/MASK"),
-    ("custom", [PRIMARY], {"priorities": "low"}, "priorities must be a dictionary with to_pod, mark, from_pod, from_address; 'low' was given$"),
-    ("custom", [PRIMARY], {"priorities": {"pod": 7}}, r"priorities\.pod must be left out; known here are to_pod, mark, from_pod, from_address; 7 was given$"),
+    (
+        "custom", [PRIMARY], {"priorities": "low"},
+        "priorities must be a dictionary with to_pod, mark, from_pod, from_address; 'low' was given$",
+    ),
+    (
+        "custom", [PRIMARY], {"priorities": {"pod": 7}},
+        r"priorities\.pod must be left out; known here are to_pod, mark, from_pod, from_address; 7 was given$",
+    ),
     ("custom", [PRIMARY], {"priorities": {"mark": 0}}, r"priorities\.mark must be a number from 1 to 32765; 0"),
     *(
         (
