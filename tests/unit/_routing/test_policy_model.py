@@ -180,7 +180,8 @@ def test_an_object_reads_as_ip_prints_it_and_comes_back_from_a_file(
     item = make(**options)
     assert str(item) == text
     name = "rules" if make is rule_of else "routes"
-    assert getattr(policy.from_text(policy.Policy()._replace(**{name: (item,)}).text(), {}), name) == (item,)
+    lists: t.Any = {name: (item,)}
+    assert getattr(policy.from_text(policy.Policy(**lists).text(), {}), name) == (item,)
 
 
 AS_THE_KERNEL_HAS_THEM: list[tuple[Make, dict[str, t.Any], t.Any]] = [
