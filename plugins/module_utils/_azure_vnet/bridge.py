@@ -108,7 +108,7 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
                 f"{route} leads over bridge {bridge.name} by a nexthop object (ip nexthop), which other routes may share."
                 " Nothing was changed. Have the owner of the nexthop object move it"
             )
-    removal = tuple(_removal(scene, bridge, nic, addresses))
+    removal = tuple(_removal(scene, bridge, addresses))
     if nic is None:
         return Dissolution(bridge, nic, (), (), (), (), removal)
     # The kernel resolves a gateway when it adds the route, so routes without a gateway come first.
@@ -173,7 +173,7 @@ def _leaving(bridge: Link, nic: Link, routes: t.Sequence[Route]) -> t.Iterator[M
         yield Message(f"take {nic.name} out of {bridge.name}", nic.set_master(0), nic.set_master(bridge.number))
 
 
-def _removal(scene: Scene, bridge: Link, nic: Link | None, addresses: t.Sequence[Address]) -> t.Iterator[Message]:
+def _removal(scene: Scene, bridge: Link, addresses: t.Sequence[Address]) -> t.Iterator[Message]:
     for neighbour in scene.neighbours:
         if neighbour.link == bridge.number and neighbour.is_permanent:
             summary = f"remove {neighbour} on {bridge.name}"

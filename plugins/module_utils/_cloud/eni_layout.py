@@ -165,14 +165,14 @@ def desired(
                 "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
             )
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
-    bits, _slash, mask = layout.mark.partition("/")
+    bits, mask = layout.mark.split("/")
     return DesiredLayout(
         [*_mark_rules(layout, primary), *(rule for one in others for rule in _rules(layout, one))],
         [*_mark_routes(layout, primary), *(route for one in others for route in _routes(layout, one))],
         primary.name,
         list(layout.pod_links),
         bits,
-        mask or bits,
+        mask,
         layout.marks_itself,
         [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
     )

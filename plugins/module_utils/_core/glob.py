@@ -32,9 +32,11 @@ class OneOf(t.NamedTuple):
         return not (self.characters or self.negated)
 
     def text(self) -> str:
-        if not self.negated and len(self.characters) == 1:
+        if not self.negated and len(self.characters) == 1 and not self.characters & {*CHARACTERS}:
             return next(iter(self.characters))
-        characters = "".join(sorted(self.characters, key=lambda one: (one == "-", one)))  # a final - is no range
+        # A ] is a member at the beginning, a - there and at the end, and ! and ^ anywhere else.
+        members = sorted(self.characters, key=lambda one: (one != "]", one in "!^-", one == "-", one))
+        characters = "".join(members if members and members[0] not in "!^" else reversed(members))
         return f"[{'!' if self.negated else ''}{characters}]" if characters else "?"
 
     def expression(self) -> str:

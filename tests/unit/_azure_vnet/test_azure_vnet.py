@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -101,6 +102,46 @@ def test_a_state_file_is_understood() -> None:
     assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), frozenset({"azure0"}), "")
 
 
+def packed(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+SUBNET_LISTS: list[tuple[Any, set[str]]] = [
+    ([{"Prefix": {"IP": "10.240.0.0", "Mask": packed(bytes((255, 255, 0, 0)))}}], {"10.240.0.0/16"}),
+    ([{"Prefix": {"IP": "fd00:1::", "Mask": packed(b"\xff" * 8 + bytes(8))}}], {"fd00:1::/64"}),
+    ([{"Prefix": {"IP": "10.240.0.0"}}, {"Prefix": {"Mask": packed(b"\xff")}}, {"Prefix": 7}, 7], set()),
+    (7, set()),
+]
+
+
+@pytest.mark.parametrize(("listed", "subnets"), SUBNET_LISTS)
+def test_subnets_of_a_state_file_are_read(listed: Any, subnets: set[str]) -> None:
+    links = {"eth0": {"Networks": {"azure": {"Subnets": listed}}}}
+    state = leftovers.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
+    assert state == State((), (Nic("eth0"),), frozenset(), frozenset(subnets))
+
+
+def test_a_network_interface_is_named_by_its_name_or_by_its_key() -> None:
+    links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": packed(b"\0\x0d\x3a\1\2\3")}, "eth2": {}}
+    state = leftovers.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
+    assert state == State((), (Nic("eth1", NODE_MAC), Nic("eth2")), frozenset({"azure7"}))
+
+
+PODS_NAMED = [
+    ({"PODNameSpace": "default", "PODName": "web"}, "default/web"),
+    ({"PODName": "web"}, "web"),
+    ({"ContainerID": "0123456789abcdef"}, "0123456789ab"),
+    ({}, "a pod"),
+]
+
+
+@pytest.mark.parametrize(("names", "pod"), PODS_NAMED)
+def test_a_pod_is_named_by_what_the_state_file_has(names: dict[str, str], pod: str) -> None:
+    empty = dict.fromkeys(("PODNameSpace", "PODName", "ContainerID"), "")
+    (found,) = leftovers.state_from(endpoint(**{**empty, **names})).endpoints
+    assert found.pod == pod
+
+
 def endpoint(**changes: Any) -> str:
     found = json.loads(state_text(NODE_MAC, [AzurePod(1)]))
     network = found["Network"]["ExternalInterfaces"]["eth0"]["Networks"]["azure"]
@@ -112,18 +153,20 @@ WHOLE = endpoint()
 DAMAGED = {
     "": "is not JSON",
     WHOLE[:200]: "is not JSON",
-    "null": "has no Network",
+    "null": "has no Network.ExternalInterfaces",
     "[1]": "has no Network",
     '{"Network": {"Version": "v9", "Interfaces": []}}': "has no Network",
     '{"IPAM": {}}': "has no Network",
     "[" * 100_000: "is not JSON",
-    endpoint(MacAddress="not base64"): "1 endpoints",
-    endpoint(MacAddress="AAAA"): "1 endpoints",
-    endpoint(MacAddress=7): "1 endpoints",
-    endpoint(MacAddress=""): "1 endpoints",
-    endpoint(IPAddresses=None): "1 endpoints",
-    endpoint(IPAddresses=[{"IP": "10.240.0.999"}]): "1 endpoints",
-    endpoint(IPAddresses="10.240.0.5"): "1 endpoints",
+    endpoint(MacAddress="not base64"): "has 1 endpoints",
+    endpoint(MacAddress="AAAA"): "has 1 endpoints",
+    endpoint(MacAddress="AAAAAAAA"): "has 1 endpoints",
+    endpoint(MacAddress="!!ogHSW6uP"): "has 1 endpoints",
+    endpoint(MacAddress=7): "has 1 endpoints",
+    endpoint(MacAddress=""): "has 1 endpoints",
+    endpoint(IPAddresses=None): "has 1 endpoints",
+    endpoint(IPAddresses=[{"IP": "10.240.0.999"}]): "has 1 endpoints",
+    endpoint(IPAddresses="10.240.0.5"): "has 1 endpoints",
 }  # fmt: skip
 
 
@@ -269,6 +312,7 @@ def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
         assert verdict is not None and verdict.verb == verb, verdict
     alone = Judge(evidence(LIVES), {PREROUTING: (virtual,)}).rule(PREROUTING, virtual)
     assert alone is not None and alone.verb == DOUBTFUL
+    assert alone.reason == "eth0 of process 1 has the address, and the MAC that azure-vnet gave it is unknown"
 
 
 NODE_RULES = {
@@ -337,6 +381,81 @@ def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_nobody_is() -> None
     assert [verdict and verdict.verb for verdict in verdicts] == [*[REMOVE] * 3, DOUBTFUL]
 
 
+def reason(found: Evidence, place: Place, rule: Rule) -> str:
+    verdict = Judge(found, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], rule)}).rule(place, rule)
+    return f"{verdict.verb}: {verdict.reason}" if verdict else ""
+
+
+NO_PODS = {"states": (SUBNETS._replace(endpoints=()),), "configurations": (CONFIGURED,)}
+VIRTUAL = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
+REASONS = {
+    "remove: no pod of azure-vnet is left": evidence(**NO_PODS),
+    f"keep: serves all pods of azure-vnet, of which {POD} is in use": evidence(LIVES, states=(WRITTEN,)),
+    "doubtful: not all network namespaces could be read": evidence(**NO_PODS, is_readable=False),
+    "doubtful: it looks like a rule of azure-vnet, but may belong to another program": Evidence(),
+}
+
+
+@pytest.mark.parametrize("told", REASONS)
+def test_the_verdict_on_a_rule_for_the_whole_node_gives_its_reason(told: str) -> None:
+    assert reason(REASONS[told], BROUTING, Rule("-p IPv4 -j redirect")) == told
+
+
+def test_an_unsure_pod_is_named_by_what_waits_for_it() -> None:
+    redirect = Rule("-p IPv4 -j redirect")
+    verdict = Judge(evidence(LIVES, **NO_PODS), {PREROUTING: (VIRTUAL,), BROUTING: (redirect,)}).rule(
+        BROUTING, redirect
+    )
+    told = f"it may serve {POD}, and it is unknown whether azure-vnet's pod there still exists"
+    assert verdict is not None and (verdict.verb, verdict.reason) == (DOUBTFUL, told)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(Evidence(**one, interfaces=(OWN, NIC)) for one in ({"bridges": frozenset({"azure0"})}, NO_PODS)),
+        Evidence(states=(State(),)),
+        Evidence(configurations=(AzureVnet(True),)),
+    ],
+    ids=["bridge", "all", "state file", "configuration"],
+)
+def test_any_trace_of_azure_vnet_tells_whose_a_rule_is(found: Evidence) -> None:
+    assert reason(found, BROUTING, Rule("-p IPv4 -j redirect")).startswith("remove: ")
+
+
+def test_a_tunnel_is_azure_vnets_by_the_bridge_that_a_file_names() -> None:
+    tunnel = Rule("-i podbr -j dnat --to-dst 12:34:56:78:9a:bc")
+    for found in (
+        Evidence(states=(State(bridges=frozenset({"podbr"})),)),
+        Evidence(configurations=(AzureVnet(True, "podbr"),)),
+    ):
+        assert reason(found, PREROUTING, tunnel).startswith("remove: ")
+    assert reason(Evidence(configurations=(AzureVnet(True),)), PREROUTING, tunnel).startswith("doubtful: ")
+
+
+def test_an_interface_in_the_bridge_is_azure_vnets_without_a_file_and_a_pods_link_is_not() -> None:
+    """Its MAC is the one that it has now."""
+    veth = Interface("", "veth1", OTHER_MAC, frozenset(), "azure0")
+    found = evidence(veth, ports=frozenset({"eth0", "eth9", "veth1", HOST_LINK}))
+    sources = [
+        ("eth0", NODE_MAC, True),
+        ("veth1", OTHER_MAC, False),
+        ("eth9", OTHER_MAC, False),
+        ("eth9", NODE_MAC, False),
+    ]
+    for name, mac, is_azures in sources:
+        source = Rule(f"-s Unicast -o {name} -j snat --to-src {mac} --snat-arp")
+        verdict = Judge(found, {POSTROUTING: (source,)}).rule(POSTROUTING, source)
+        assert verdict is not None and (verdict.verb != DOUBTFUL) == is_azures
+    own = Rule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
+    verdict = Judge(found._replace(ports=frozenset({"eth0"})), {PREROUTING: (own,)}).rule(PREROUTING, own)
+    assert verdict is not None and verdict.verb == REMOVE
+    there = evidence(Interface("", "eth9", OTHER_MAC, frozenset({"10.9.9.9"})))
+    others = Rule(own.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
+    verdict = Judge(there, {PREROUTING: (others,)}).rule(PREROUTING, others)
+    assert verdict is not None and verdict.verb == DOUBTFUL
+
+
 OTHERS_RULES = {
     POSTROUTING: (
         Rule(f"-s Unicast -o eth1 -j snat --to-src {OTHER_MAC} --snat-arp --snat-target ACCEPT"),
@@ -363,6 +482,12 @@ def test_rules_of_the_same_shape_that_are_not_azure_vnets_stay() -> None:
 RULES = {PREROUTING: (DNAT,)}
 NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
     "of a pod that has gone": (BRIDGED, evidence(states=(WRITTEN,)), {}, True),
+    "that failed, of a pod that has gone": (
+        Neighbour(POD, "azure0", "", FAILED),
+        evidence(states=(WRITTEN,)),
+        {},
+        True,
+    ),
     "of a pod whose rule is there": (BRIDGED, evidence(), RULES, True),
     "of a pod whose rule was removed before": (BRIDGED, evidence(former=frozenset({(POD, MAC)})), {}, True),
     "of a pod that lives": (BRIDGED, evidence(LIVES, states=(WRITTEN,)), RULES, False),
@@ -403,6 +528,22 @@ ROUTES: dict[str, tuple[str, Evidence, bool]] = {
 @pytest.mark.parametrize(("link", "found", "goes"), ROUTES.values(), ids=ROUTES.keys())
 def test_a_route_goes_when_its_address_is_nobodys_or_anothers(link: str, found: Evidence, goes: bool) -> None:
     assert Judge(found, {}).route(POD, link).is_leftover == goes
+
+
+ROUTE_REASONS: list[tuple[Evidence, str]] = [
+    (evidence(LINK, LIVES), "eth0 of process 1 has the address"),
+    (evidence(LINK, OTHERS, host_routes={POD: frozenset({"lxc1"})}), "the node reaches the address by lxc1 now"),
+    (evidence(LINK), "doubtful: the owner of the address is unknown"),
+    (evidence(host_routes={POD: frozenset({"lo"})}), "doubtful: the owner of the address is unknown"),
+    (evidence(LINK, addresses=LISTED), "option addresses contains the address"),
+    (evidence(former=frozenset({(POD, MAC)})), "azure-vnet set up a pod with the MAC"),
+]
+
+
+@pytest.mark.parametrize(("found", "told"), ROUTE_REASONS, ids=[told for _found, told in ROUTE_REASONS])
+def test_the_verdict_on_a_route_gives_its_reason(found: Evidence, told: str) -> None:
+    verdict = Judge(found, {}).route(POD, HOST_LINK)
+    assert str(verdict).startswith(told) and verdict.verb in (REMOVE, KEEP, DOUBTFUL)
 
 
 # Dumps of a public report (cilium/cilium issue 14233)

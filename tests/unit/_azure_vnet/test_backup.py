@@ -65,23 +65,38 @@ def test_what_is_no_backup_is_damaged(text: str) -> None:
         backup.from_text(text)
 
 
-EDITS = [
-    lambda run: run["chains"][0].update(removed=[]),
-    lambda run: run["chains"][0]["removed"].update({"0": [1]}),
-    lambda run: run["chains"][0].update(backend="foo"),
-    lambda run: run["chains"][0].update(table="mangle"),
-    lambda run: run["files"][0].update(owner=[]),
+EDITS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
+    ("AttributeError: 'list'", lambda run: run["chains"][0].update(removed=[])),
+    ("IndexError: list index", lambda run: run["chains"][0]["removed"].update({"0": [1]})),
+    ("'foo' 'nat' is not a table of an ebtables backend", lambda run: run["chains"][0].update(backend="foo")),
+    ("'nft' 'mangle' is not a table of an ebtables backend", lambda run: run["chains"][0].update(table="mangle")),
+    ("ValueError: not enough values", lambda run: run["files"][0].update(owner=[])),
+    ("'etc/x' is not an absolute path", lambda run: run["files"][0].update(path="etc/x")),
+    ("a value of type int is expected, and True was found", lambda run: run["files"][0].update(mode=True)),
+    ("a value of type str is expected, and 7 was found", lambda run: run["files"][0].update(text=7)),
+    ("Invalid: routes.to must be", lambda run: run["routes"][0].update(to="x")),
 ]
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_what_somebody_has_edited_is_damaged(edit: Callable[[dict[str, Any]], None]) -> None:
+@pytest.mark.parametrize(("told", "edit"), EDITS, ids=[told for told, _edit in EDITS])
+def test_what_somebody_has_edited_is_damaged(told: str, edit: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads(backup.to_text(RUNS))
     edit(content["runs"][0])
-    with pytest.raises(backup.Damaged):
+    with pytest.raises(backup.Damaged) as error:
         backup.from_text(json.dumps(content))
+    assert told in str(error.value)
+
+
+def test_a_chain_of_which_every_rule_was_removed_is_read() -> None:
+    runs = (Run((Removed(Place("nft", "nat", "PREROUTING"), RULES, frozenset({0, 1, 2})),)),)
+    assert backup.from_text(backup.to_text(runs)) == runs
 
 
 def test_a_rule_that_the_chain_does_not_have_was_not_removed_from_it() -> None:
-    with pytest.raises(backup.Damaged):
+    with pytest.raises(backup.Damaged, match="a chain names a removed rule at a position that it does not have"):
         backup.from_text(backup.to_text(RUNS).replace('"2": [', '"9": ['))
+
+
+def test_a_backup_of_another_version_is_named() -> None:
+    with pytest.raises(backup.Damaged, match="its version is 2, and only version 1 is supported"):
+        backup.from_text('{"version": 2, "runs": []}')

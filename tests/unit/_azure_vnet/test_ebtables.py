@@ -55,6 +55,8 @@ LISTED = {
         "-p IPv6 --ip6-dst ff02::1:ff00:0/ffff:ffff:ffff:ffff:ffff:ffff:ff00:0 -j ACCEPT",
     ],
     "-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT": ["-i az+ -j dnat --to-dst 12:34:56:78:9A:BC"],
+    "-p IPv4 --ip-src ! 10.0.0.1 -i eth0 -j DROP": ["-p IPv4 ! --ip-src 10.0.0.1 -i eth0 -j DROP"],
+    "--log-prefix - -j CONTINUE !": ["--log-prefix  - -j CONTINUE  !"],
     "! -p IPv4 -j CONTINUE": ["-p ! IPv4 -j CONTINUE ", "-p ! ip -j CONTINUE"],
 }  # fmt: skip
 
@@ -290,6 +292,7 @@ NEEDLES = {
     "-d 01:00:5e:00:00:00/ff:ff:ff:80:00:00 -j DROP": set(),
     "-j dnat --to-dst a2:96:88:20:cb:c6": {bytes.fromhex("a2968820cbc6")},
     "-i eth0 -o az+ -j ACCEPT": {b"eth0", b"az"},
+    "-i ethX -j ACCEPT": {b"ethX"},
     "--log-prefix 10.240.0.4/32 -j CONTINUE": set(),
     "-p IPv4 --mark 0x1 --comment 00:0d:3a:01:02:03 -j ACCEPT": set(),
 }
@@ -308,6 +311,7 @@ def test_rules_that_differ_in_one_address_are_not_taken_for_each_other() -> None
 
 PREFIXES = {
     "10.0.0.1": ("10.0.0.1/32", (bytes((10, 0, 0, 1)), 32)),
+    "10.0.0.1/0": ("0.0.0.0/0", (b"", 0)),
     "10.0.0.1/8": ("10.0.0.0/8", (bytes((10, 0, 0, 0)), 8)),
     "10.0.0.0/255.128.0.0": ("10.0.0.0/9", (bytes((10, 0, 0, 0)), 9)),
     "FD00::20": ("fd00::20/128", (V6, 128)),

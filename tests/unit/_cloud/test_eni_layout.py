@@ -74,6 +74,12 @@ CASES: dict[str, tuple[str, list[Entry], list[str], list[str]]] = {
         [MARKED_1024, "ip rule 32765: from 10.0.1.10 lookup 10100"],
         aws_table(10100),
     ),
+    "aws: an ENI of another network card that is not its first": (
+        "aws_vpc_cni",
+        [PRIMARY, {**SECOND, "network_card": 2, "device_number": 3}],
+        [MARKED_1024, "ip rule 32765: from 10.0.1.10 lookup 10203"],
+        aws_table(10203),
+    ),
     "aws: one that is not plugged in": ("aws_vpc_cni", [PRIMARY, ABSENT], [MARKED_1024], []),
     "aws: both families, of which no router announces itself in the metadata": (
         "aws_vpc_cni",
@@ -174,6 +180,14 @@ def test_custom_takes_another_mark_and_other_priorities() -> None:
     assert (desired.primary_interface, desired.pod_interfaces, desired.marks_itself) == ("eth0", [], False)
 
 
+@pytest.mark.parametrize(
+    ("mark", "bits", "mask"), [("0x100", "0x100", "0x100"), (1, "1", "1"), ("1/1", "1", "1"), ("4/0xf", "4", "0xf")]
+)
+def test_a_mark_is_its_own_mask_unless_one_is_given(mark: object, bits: str, mask: str) -> None:
+    desired = eni_layout.desired("custom", [GIVEN_PRIMARY], mark)
+    assert (desired.rules[0]["fwmark"], desired.mark, desired.mask) == (f"{bits}/{mask}", bits, mask)
+
+
 def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_given() -> None:
     third = {**SECOND, "name": "eth2", "ipv4": [], "ipv6": ["fd00:2::10"]}
     for layout in ("aws_vpc_cni", "cilium", "terway"):
@@ -190,33 +204,61 @@ def test_who_marks_by_itself_is_told() -> None:
 BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
     ("calico", [PRIMARY], {}, "layout must be one of aws_vpc_cni, cilium, terway, custom; 'calico'"),
     ("custom", None, {}, "enis must be a list"),
-    ("custom", [], {}, "enis must be a list of at least one"),
-    ("custom", ["eth0"], {}, r"enis\[0\] must be a dictionary"),
+    ("custom", [], {}, r"enis must be a list of at least one ENI, .*; \[\] was given$"),
+    ("custom", ["eth0"], {}, r"enis\[0\] must be a dictionary with name, mac, .*; 'eth0' was given$"),
     ("custom", [SECOND], {}, r"enis\[\]\.primary must be true for exactly one ENI.*\[\] was given"),
     ("custom", [PRIMARY, PRIMARY], {}, r"enis\[\]\.primary must .*\['eth0', 'eth0'\]"),
     ("custom", [{**PRIMARY, "name": None}], {}, r"enis\[0\]\.name must be the link"),
+    ("custom", [{**PRIMARY, "primary": "maybe"}], {}, r"enis\[0\]\.primary must be true or false; 'maybe' was given$"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": ["x"]}], {}, r"enis\[1\]\.pods\[0\] must be an IP address, a prefix"),
     ("custom", [{**PRIMARY, "name": "a/b"}], {}, r"enis\[0\]\.name must be a link's name"),
-    ("custom", [{**PRIMARY, "nmae": "eth0"}], {}, r"enis\[0\]\.nmae must be left out; known here are name"),
-    ("custom", [{**PRIMARY, "master": "br0"}], {}, r"enis\[0\]\.master must be left out"),
-    ("custom", [{**PRIMARY, "gateway": "10.0.0.1"}], {}, r"enis\[0\]\.gateway must be a dictionary"),
-    ("custom", [{**PRIMARY, "gateway": {"ipv4": "fd00::1"}}], {}, r"enis\[0\]\.gateway\.ipv4 must be an IPv4 address"),
-    ("custom", [{**PRIMARY, "ipv4": "10.0.0.10"}], {}, r"enis\[0\]\.ipv4 must be a list"),
-    ("custom", [{**PRIMARY, "ipv4": ["10.0.0.256"]}], {}, r"enis\[0\]\.ipv4 must be an IP address"),
+    (
+        "custom", [{**PRIMARY, "nmae": "eth0"}], {},
+        r"enis\[0\]\.nmae must be left out; known here are name, mac, ipv4, ipv6, gateway, .*; 'eth0' was given$",
+    ),
+    ("custom", [{**PRIMARY, "master": "br0"}], {}, r"enis\[0\]\.master must be left out: .*; 'br0' was given$"),
+    (
+        "custom", [{**PRIMARY, "gateway": "10.0.0.1"}], {},
+        r"enis\[0\]\.gateway must be a dictionary with ipv4 and ipv6; '10.0.0.1' was given$",
+    ),
+    (
+        "custom", [{**PRIMARY, "gateway": {"ipv4": "fd00::1"}}], {},
+        r"enis\[0\]\.gateway\.ipv4 must be an IPv4 address; 'fd00::1' was given$",
+    ),
+    ("custom", [{**PRIMARY, "ipv4": "10.0.0.10"}], {}, r"enis\[0\]\.ipv4 must be a list of addresses; '10.0.0.10' was given$"),
+    ("custom", [{**PRIMARY, "ipv4": ["10.0.0.256"]}], {}, r"enis\[0\]\.ipv4 must be an IP address; '10.0.0.256' was given$"),
     ("custom", [{**PRIMARY, "index": 0}], {}, r"enis\[0\]\.index must be a number from 1"),
     ("custom", [PRIMARY, {**SECOND, "index": None}], {}, r"enis\[1\]\.table must be given"),
-    ("custom", [PRIMARY, {**GIVEN, "pods": "10.0.1.11"}], {}, r"enis\[1\]\.pods must be a list"),
-    ("custom", [PRIMARY, {**GIVEN, "pods": ["all"]}], {}, r"enis\[1\]\.pods\[0\] must be an IP address"),
-    ("custom", [{**PRIMARY, "pods": ["10.0.0.11"]}], {}, r"enis\[0\]\.pods must be left out: table main"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": "10.0.1.11"}], {}, r"enis\[1\]\.pods must be a list; '10.0.1.11' was given$"),
+    ("custom", [PRIMARY, {**GIVEN, "pods": ["all"]}], {}, r"enis\[1\]\.pods\[0\] must be an IP address, .*; 'all' was given$"),
+    (
+        "custom", [{**PRIMARY, "pods": ["10.0.0.11"]}], {},
+        r"enis\[0\]\.pods must be left out: table main .*; \['10.0.0.11'\] was given$",
+    ),
     ("custom", [PRIMARY, {**GIVEN, "pods": ["fd00::11"]}], {}, r"enis\[1\]\.gateway\.ipv6 must be given"),
     ("custom", [PRIMARY, {"name": "eth1", "table": 9, "ipv4": ["10.0.1.9"]}], {}, r"enis\[1\]\.gateway\.ipv4 must be given"),
-    ("custom", [PRIMARY], {"mark": "0x100/0x80"}, "mark must be MARK or MARK/MASK"),
+    ("custom", [PRIMARY], {"mark": "0x100/0x80"}, "mark must be MARK or MARK/MASK, .* within the mask; '0x100/0x80' was given$"),
     ("custom", [PRIMARY], {"mark": "0"}, "mark must be MARK or MARK/MASK"),
-    ("custom", [PRIMARY], {"priorities": "low"}, "priorities must be a dictionary with to_pod"),
-    ("custom", [PRIMARY], {"priorities": {"pod": 7}}, r"priorities\.pod must be left out; known here are to_pod"),
+    (
+        "custom", [PRIMARY], {"priorities": "low"},
+        "priorities must be a dictionary with to_pod, mark, from_pod, from_address; 'low' was given$",
+    ),
+    (
+        "custom", [PRIMARY], {"priorities": {"pod": 7}},
+        r"priorities\.pod must be left out; known here are to_pod, mark, from_pod, from_address; 7 was given$",
+    ),
     ("custom", [PRIMARY], {"priorities": {"mark": 0}}, r"priorities\.mark must be a number from 1 to 32765; 0"),
-    ("custom", [PRIMARY], {"priorities": {"mark": 1300}}, "priorities must be in the order to_pod, mark, from_pod"),
-    ("cilium", [PRIMARY], {"mark": "0x100"}, "mark must be left out: the layout cilium has its own"),
+    *(
+        (
+            "custom", [PRIMARY], {"priorities": {"mark": mark}},
+            "priorities must be in the order to_pod, mark, from_pod, as the first rule that matches decides;"
+            rf" {{'to_pod': 1100, 'mark': {mark}, 'from_pod': 1300}} was given$",
+        )
+        for mark in (1100, 1300)
+    ),
+    ("cilium", [PRIMARY], {"mark": "0x100"}, "mark must be left out: the layout cilium has its own; '0x100' was given$"),
     ("terway", [PRIMARY], {"priorities": {"mark": 7}}, "priorities must be left out"),
+    ("aws_vpc_cni", [PRIMARY, {**SECOND, "gateway": {}}], {}, r"enis\[1\]\.gateway\.ipv4 must be given"),
     ("terway", [{**PRIMARY, "gateway": {}}], {}, r"enis\[0\]\.gateway\.ipv4 must be given"),
     ("aws_vpc_cni", [PRIMARY, {**SECOND, "pods": ["10.0.1.11"]}], {}, r"enis\[1\]\.pods must be left out: aws_vpc_cni"),
     ("aws_vpc_cni", [PRIMARY, {**SECOND, "device_number": 0}], {}, r"enis\[1\]\.device_number must be given.*; 0 was"),

@@ -87,20 +87,28 @@ WHOLE = json.dumps([azure_nic("000D3AF806EC", "10.224.0.4", "10.224.0.0", ipv6=i
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        ("", "JSON"),
+        ("", "Azure's list of interfaces must be JSON; found ''."),
         ("<!DOCTYPE html><html>It works!</html>", "<!DOCTYPE html>"),
         *((WHOLE[:length], "JSON") for length in (1, len(WHOLE) // 2, len(WHOLE) - 1)),
         ("[" * 100_000, "JSON"),
-        ("[]", "a list of at least one"),
+        ("[]", "Azure's list of interfaces must be a list of at least one; found '[]'."),
+        (f'["{"a" * 75}"]', "interface[0]"),
         ("null", "a list of at least one"),
         ('{"error": "Bad request. Required metadata header not specified"}', "Required metadata header"),
         ('{"network": {"interface": []}}', "a list of at least one"),
-        ("[7]", "interface[0]"),
+        ("[7]", "interface[0] must be an object; found '7'."),
         ("[{}]", "interface[0].macAddress must be a MAC address; found 'nothing'"),
         ('[{"macAddress": "000D3AF806"}]', "interface[0].macAddress"),
-        ('[{"macAddress": 7}]', "interface[0].macAddress"),
+        ('[{"macAddress": 7}]', "interface[0].macAddress must be a MAC address; found '7'."),
         ('[{"macAddress": "000D3AF806EC", "ipv6": []}, 7]', "interface[1]"),
-        ('[{"macAddress": "000D3AF806EC", "ipv6": [7]}]', "interface[0].ipv6.ipAddress"),
+        (
+            '[{"macAddress": "000D3AF806EC", "ipv6": [7]}]',
+            "interface[0].ipv6.ipAddress must be a list of objects; found '[7]'.",
+        ),
+        (
+            '[{"macAddress": "000D3AF806EC", "ipv4": {"subnet": 7}}]',
+            "interface[0].ipv4.subnet must be a list of objects",
+        ),
         ('[{"macAddress": "000D3AF806EC", "ipv6": {"ipAddress": "fd00::4"}}]', "interface[0].ipv6.ipAddress"),
         ('[{"macAddress": "000D3AF806EC", "ipv6": {"ipAddress": ["fd00::4"]}}]', "interface[0].ipv6.ipAddress"),
         (
@@ -108,7 +116,10 @@ WHOLE = json.dumps([azure_nic("000D3AF806EC", "10.224.0.4", "10.224.0.0", ipv6=i
             "must be an IPv6 address; found '10.0.0.4'",
         ),
         (json.dumps([azure_nic("000D3AF806EC", "fd00::4", "10.224.0.0")]), "interface[0].ipv4"),
-        (json.dumps([azure_nic("000D3AF806EC", "10.0.0.4", "10.0")]), "interface[0].ipv4.subnet"),
+        (
+            json.dumps([azure_nic("000D3AF806EC", "10.0.0.4", "10.0")]),
+            "interface[0].ipv4.subnet must be an IPv4 subnet",
+        ),
     ],
 )
 def test_what_azure_does_not_document_is_garbled(answer: str, named: str) -> None:
@@ -221,22 +232,76 @@ def test_a_gateway_that_alibaba_does_not_tell_is_not_guessed() -> None:
     assert nic.gateway == Gateway()
 
 
-@pytest.mark.parametrize("file", sorted(AWS_FILES))
-def test_a_file_of_a_tree_that_is_an_error_page_is_garbled(file: str) -> None:
-    with pytest.raises(Garbled, match=file):
-        metadata.tree("aws", {"0e:49:61:0f:c3:11": {**AWS_FILES, file: "<html>502</html>"}}, "0e:49:61:0f:c3:11")
+EXPECTED = {
+    "local-ipv4s": "an IPv4 address",
+    "ipv6s": "an IPv6 address",
+    "subnet-ipv4-cidr-block": "an IPv4 subnet",
+    "subnet-ipv6-cidr-blocks": "an IPv6 subnet",
+    "device-number": "a number",
+    "network-card": "a number",
+    "gateway": "an IPv4 address",
+    "ipv6-gateway": "an IPv6 address",
+}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "files", "file"),
+    [
+        *(("aws", AWS_FILES, file) for file in AWS_FILES),
+        *(("alibaba", ALIBABA_FILES, file) for file in list(EXPECTED)[-2:]),
+    ],
+)
+def test_a_file_of_a_tree_that_is_an_error_page_is_garbled(cloud: str, files: dict[str, str], file: str) -> None:
+    mac = "0e:49:61:0f:c3:11"
+    with pytest.raises(Garbled) as error:
+        metadata.tree(cloud, {mac: {**files, file: "<html>502</html>"}}, mac)
+    assert str(error.value).startswith(f"{mac}/{file} must be {EXPECTED[file]}; found '<html>502</html>'. ")
+
+
+def test_what_a_cloud_answers_is_quoted_up_to_80_characters() -> None:
+    for length, shown in ((80, "x" * 80), (81, "x" * 80 + "...")):
+        assert f"found '{shown}'. A server other than" in str(Garbled("it", "JSON", "x" * length))
+
+
+def test_a_node_without_a_mac_is_garbled() -> None:
+    with pytest.raises(Garbled, match="^the node's mac must be a MAC address; found '<html>'"):
+        metadata.tree("aws", {"0e:49:61:0f:c3:11": AWS_FILES}, "<html>")
+
+
+@pytest.mark.parametrize(("prefix", "router"), [(30, "10.0.0.1"), (31, "10.0.0.1"), (32, None)])
+def test_the_router_is_the_second_address_of_a_subnet_that_has_two(prefix: int, router: str | None) -> None:
+    nic = azure_nic("000D3AF806EC", "10.0.0.0", "10.0.0.0")
+    nic["ipv4"]["subnet"][0]["prefix"] = prefix
+    (found,) = metadata.azure(json.dumps([nic]))
+    assert found.gateway == Gateway(router)
+
+
+def test_an_interface_is_returned_with_its_link_or_without_one() -> None:
+    nic = Nic(
+        "0e:49:61:0f:c3:11", ("10.0.0.4",), ("fd00::4",), ("10.0.0.0/24",), Gateway("10.0.0.1", "fe80::1"), True, 1, 2
+    )
+    known = {
+        **{"mac": nic.mac, "ipv4": ["10.0.0.4"], "ipv6": ["fd00::4"], "subnets": ["10.0.0.0/24"], "primary": True},
+        **{"gateway": {"ipv4": "10.0.0.1", "ipv6": "fe80::1"}, "device_number": 1, "network_card": 2},
+    }
+    link = Link("eth0", nic.mac, "br0", "ena", index=7)
+    assert metadata.interface(nic, [link]) == {**known, "name": "eth0", "master": "br0", "index": 7}
+    assert metadata.interface(nic, []) == {**known, "name": None, "master": None, "index": None}
 
 
 def test_an_interface_of_which_a_tree_says_nothing_yet_is_garbled() -> None:
-    with pytest.raises(Garbled, match="0e:49:61:0f:c3:11") as error:
+    told = "^the folder of interface 0e:49:61:0f:c3:11 must be a folder with local-ipv4s, ipv6s, .*; found ''"
+    with pytest.raises(Garbled, match=told) as error:
         metadata.tree("aws", {"0e:49:61:0f:c3:11": {}}, "0e:49:61:0f:c3:11")
     assert error.value.is_passing
 
 
 @pytest.mark.parametrize("listing", ["", "\n", "<html>", "ami-id\nmac"])
 def test_a_list_of_interfaces_without_macs_is_garbled(listing: str) -> None:
-    with pytest.raises(Garbled, match="the list of interfaces"):
+    with pytest.raises(Garbled, match="^the list of interfaces must be a (list of at least one )?MAC address; found"):
         metadata.macs(listing)
+    with pytest.raises(Garbled, match="^the list of interfaces must be a MAC address; found 'mac'"):
+        metadata.tree("aws", {"mac": AWS_FILES}, "0e:49:61:0f:c3:11")
 
 
 # Links
@@ -356,8 +421,10 @@ def test_an_endpoint_is_an_address(endpoint: str, address: tuple[str, int]) -> N
     ],
 )
 def test_another_endpoint_is_refused(endpoint: str) -> None:
-    with pytest.raises(Invalid, match="endpoint must be"):
+    with pytest.raises(Invalid) as error:
         address_of(endpoint)
+    allowed = "http:// and an IP address (IPv6 in brackets), with :PORT if it is not 80"
+    assert str(error.value) == f"endpoint must be {allowed}; {endpoint!r} was given"
 
 
 # Asking again
@@ -427,6 +494,29 @@ def test_a_service_that_comes_up_before_the_deadline_is_heard_within_a_second() 
     service = Service(*[Unreachable(REQUEST, "Connection refused")] * 22, "hello")
     assert service.ask(deadline=160) == "hello"
     assert service.now == pytest.approx(120.75)
+
+
+def test_a_service_that_gives_no_answer_is_told_with_what_came_of_it() -> None:
+    assert f"{REQUEST} failed: refused. The metadata service is not up," in str(Unreachable(REQUEST, "refused"))
+    silent = Silent(REQUEST, 5, 0)
+    assert "was not answered within 5 s: nothing came." in str(silent)
+    assert "within 0.5 s: 7 bytes came, but not the whole answer." in str(Silent(REQUEST, 0.5, 7))
+    assert str(silent).endswith(" or a firewall drops its packets.")
+    rejected = Rejected(REQUEST, 403, "Forbidden")
+    assert str(rejected).startswith(
+        f"{REQUEST} was answered with HTTP status 403 Forbidden, where 200 is expected. The"
+    )
+    assert rejected.status == 403
+    both = str(Unidentified({"azure": silent, "aws": rejected}))
+    assert both == f"no cloud's metadata service was found; set cloud if it is known. azure: {silent} aws: {rejected}"
+
+
+@pytest.mark.parametrize(("retries", "said"), [(0, ""), (1, " The service was asked 2 times.")])
+def test_a_service_says_how_often_it_was_asked_if_more_than_once(retries: int, said: str) -> None:
+    told = str(Silent(REQUEST, 5, 0))
+    with pytest.raises(Silent) as error:
+        Service(Silent(REQUEST, 5, 0)).ask(retries=retries)
+    assert str(error.value) == told + said
 
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500, 502, 503])

@@ -50,6 +50,11 @@ TAKEN: list[tuple[Parser, t.Any, t.Any]] = [
     (fields.link, 7, "7"),
     (fields.address, "10.0.1.5", (IPV4, v4("10.0.1.5"))),
     (fields.address, "FE80::1", (IPV6, v6("fe80::1"))),
+    (fields.node, "10.0.1.5", (IPV4, v4("10.0.1.5"))),
+    (fields.node, "255.0.0.1", (IPV4, v4("255.0.0.1"))),
+    (fields.node, "fe80::1", (IPV6, v6("fe80::1"))),
+    (fields.node, "feff::1", (IPV6, v6("feff::1"))),
+    (fields.node, "fdff::1", (IPV6, v6("fdff::1"))),
     (fields.prefix, "10.0.1.5", (IPV4, (v4("10.0.1.5"), 32))),
     (fields.prefix, "10.0.1.5/32", (IPV4, (v4("10.0.1.5"), 32))),
     (fields.prefix, "10.0.1.4/30", (IPV4, (v4("10.0.1.4"), 30))),
@@ -81,6 +86,8 @@ REFUSED: list[tuple[Parser, t.Any, str]] = [
     *((fields.link, given, A_LINK) for given in ("", "a" * 16, "ä" * 8, ".", "..", "a/b", "a:b", "a b", "a\t", "a\0")),
     *((fields.link, given, A_LINK) for given in (None, ["eth0"], 1.5, "a\n")),
     *((fields.address, given, "an IP address") for given in ("", "x", "10.0.1", "10.0.1.5/32", ":", "fe80::1%eth0")),
+    *((fields.node, given, "an IP address of one node") for given in ("0.0.0.0", "::", "ff02::1", "ffff::1")),
+    (fields.node, "10.0.1.0/24", "an IP address"),
     *((fields.address, given, "an IP address") for given in ("10.0.0.1\0", "fe80::1\0", None, 7)),
     *(
         (fields.prefix, given, A_PREFIX)

@@ -42,6 +42,7 @@ Check = t.Callable[[str, str], str]
 
 TAKEN: list[tuple[Check, str]] = [
     *((names.interface, name) for name in ("eth0", "eth0.100", "a", "a" * 15, "_.=+@~-", "...", "Z9")),
+    *((names.network_interface, name) for name in ("eth0", "eth0.100", "lo0", "all0")),
     *((names.pattern, name) for name in ("eth0", "eni*", "e*", "a" * 14 + "*", "a" * 15)),
     *((names.table, name) for name in ("a", "_", "A9_.-", "a" * 128)),
     *(
@@ -57,6 +58,7 @@ def test_what_is_taken_stays_as_it_was_given(check: Check, given: str) -> None:
 
 
 A_LINK = "a link's name of 1 to 15 letters, digits and _.=+@~-"
+A_NETWORK_INTERFACE = "the name of one network interface that leads to other machines, as eth0"
 A_TABLE = "a word of 1 to 128 letters, digits and _.- that starts with a letter or _"
 A_PATH = (
     "an absolute path of a file, of letters, digits and _.=+@~:,- without . and .. in it, each name of 200 characters at"
@@ -64,6 +66,8 @@ A_PATH = (
 )
 REFUSED: list[tuple[Check, str, str]] = [
     *((names.interface, name, A_LINK) for name in ("", ".", "..", "a" * 16, "a/b", "a b", "a:b", "ä", "eni*", "a\n")),
+    *((names.network_interface, name, A_NETWORK_INTERFACE) for name in ("all", "default", "lo")),
+    *((names.network_interface, name, A_LINK) for name in ("", "eni*")),
     *((names.pattern, name, A_LINK) for name in ("", "*", "a" * 15 + "*", "e*i", "*a", "a b", "..")),
     *((names.table, name, A_TABLE) for name in ("", "1a", "-a", "a b", "a" * 129, "ä", "a\n")),
     *(

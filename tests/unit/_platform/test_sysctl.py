@@ -50,10 +50,15 @@ def test_a_pattern_matches_what_the_shell_matches(pattern: str) -> None:
     assert {word for word in WORDS if glob.matches(pattern, word)} == expected
 
 
+def test_a_range_ends_with_its_last_character() -> None:
+    assert [one for one in "`abcdefX" if glob.matches("[b-d]", one)] == ["b", "c", "d"]
+    assert [one for one in "[]a-c" if glob.matches("[]a-]", one)] == ["]", "a", "-"]
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_reads_back_from_its_text(pattern: str) -> None:
     parsed = glob.parse(pattern)
-    assert glob.parse(glob.text(parsed)) == parsed or pattern in ("[", "[]")
+    assert glob.parse(glob.text(parsed)) == parsed
 
 
 @pytest.mark.parametrize("names", [("al",), ("al", "a", "l"), ("", "all"), ("lala", "la")])
@@ -64,6 +69,25 @@ def test_a_pattern_without_names_matches_all_else(pattern: str, names: tuple[str
         if not word.startswith("."):  # a part may begin with a class where the whole began with a star
             is_left = glob.matches(pattern, word) and word not in names
             assert any(glob._matches(part, word) for part in parts) == is_left
+            assert any(glob._matches(glob.parse(glob.text(part)), word) for part in parts) == is_left
+
+
+CLASSES = {
+    **{"[al-]": "[al-]", "[+l-]": "[+l-]", "[!+l-]": "[!+l-]", "[]A]": "[]A]", "[!]A]": "[!]A]", "[]-]": "[]-]"},
+    **{"[0!]": "[0!]", "[0^]": "[0^]", "[-!]": "[-!]", "[!!]": "[!!]", "[]!-]": "[]!-]"},
+    **{"[*]": "[*]", "[?]": "[?]", "[[]": "[[]", "[a]": "a", "[!a]": "[!a]", "[c-a]": "?"},
+}
+
+
+@pytest.mark.parametrize("pattern", CLASSES)
+def test_a_class_is_written_so_that_it_is_read_as_the_same(pattern: str) -> None:
+    parsed = glob.parse(pattern)
+    assert glob.text(parsed) == CLASSES[pattern]
+    assert glob.parse(glob.text(parsed)) == parsed or not all(part and part.characters for part in parsed)
+
+
+def test_a_dot_at_the_beginning_is_matched_by_a_dot() -> None:
+    assert [one for one in (".*", "[.]*", "?*", "[!a]*", "*") if glob.matches(one, ".a")] == [".*", "[.]*"]
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "?*" * 15 + "b", "*" * 2000, "[" * 2000])

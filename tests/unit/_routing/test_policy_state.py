@@ -192,7 +192,8 @@ IMPOSSIBLE = {
     ),
     "nobody's neighbour": (
         of(routes=[SAME, FAR]),
-        "routes[1].via must be a neighbour on one link, by a connected route of its",
+        "routes[1].via must be a neighbour on one link, by a connected route of its own table or of main, or given with dev;"
+        " no connected route covers it; '10.77.0.1' was given",
     ),
     "one of several is far": (of(routes=[HOPS]), "routes[0].nexthops.via must be a neighbour on one link"),
 }

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import ANY
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rule, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import neighbour, route, rule, rule_order
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 
@@ -276,3 +276,25 @@ def test_a_route_to_one_address_names_it(one: Route, address: str) -> None:
 
 def test_a_route_names_the_links_that_it_leads_over() -> None:
     assert WAY._replace(hops=(Hop("a"), Hop("b"), Hop("b", v4("10.0.0.1")))).links == {"a", "b"}
+
+
+# Neighbours
+
+LLADDR = bytes.fromhex("a29688 20cbc6")
+READ_NEIGHBOURS: list[tuple[int, int, Attributes, str]] = [
+    (2, 0x80, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev eth1 lladdr a2:96:88:20:cb:c6 PERMANENT"),
+    (2, 0x04, {1: v6("fe80::1"), 2: LLADDR}, "fe80::1 dev eth1 lladdr a2:96:88:20:cb:c6 STALE"),
+    (7, 0x20, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev if7 FAILED"),  # the address that it had is another's by now
+    (2, 0x80, {1: v4("10.0.0.1")}, "10.0.0.1 dev eth1 PERMANENT"),
+    (2, 0x06, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev eth1 lladdr a2:96:88:20:cb:c6 6"),
+    *((2, state, {1: v4("10.0.0.1"), 2: LLADDR}, "None") for state in (0, 0x01, 0x40)),
+    (2, 0x80, {2: LLADDR}, "None"),
+]
+
+
+@pytest.mark.parametrize(("link", "state", "attributes", "text"), READ_NEIGHBOURS)
+def test_a_neighbour_reads_as_ip_prints_it(link: int, state: int, attributes: Attributes, text: str) -> None:
+    body = neighbour.HEADER.pack(socket.AF_INET, link, state, 0, 1) + packed(attributes)
+    found = neighbour.from_message(body, {2: "eth1"})
+    assert str(found) == text
+    assert found is None or found.is_permanent == (state == 0x80)

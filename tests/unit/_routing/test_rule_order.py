@@ -135,6 +135,9 @@ COUNTS = {
     "addresses": (list(PODS), False),
     "marks of one mask": ([rule(fwmark="0x1/0x3"), rule(fwmark="0x2/0x3")], False),
     "links": ([rule(iif="eth0"), rule(iif="eth1")], False),
+    "links to leave by": ([rule(oif="eth0"), rule(oif="eth1")], False),
+    "types of service": ([rule(tos=2), rule(tos=4)], False),
+    "protocols": ([rule(ipproto="tcp"), rule(ipproto="udp")], False),
     "one": ([WIDE], False),
 }
 
@@ -152,6 +155,7 @@ CONFLICT = {
     "disjoint marks": (rule(fwmark="1/3", table=7), rule(fwmark="2/2"), False),
     "marks of other bits": (rule(fwmark="1/1", table=7), rule(fwmark="2/2"), True),
     "another link": (rule(iif="eth0", table=7), rule(iif="eth1"), False),
+    "a link and any": (rule(iif="eth0", table=7), rule(), True),
     "ports apart": (rule(dport="1-5", table=7), rule(dport="6-9"), False),
     "ports that meet": (rule(dport="1-6", table=7), rule(dport="6-9"), True),
     "a negation": (rule(from_="10.0.1.1", table=7), rule(from_="10.0.1.2", not_=True), True),
@@ -164,6 +168,20 @@ def test_two_rules_conflict_where_a_packet_meets_both_and_their_order_decides(
     one: Rule, other: Rule, expected: bool
 ) -> None:
     assert [rule_order.conflict(*pair) for pair in ((one, other), (other, one))] == [expected, expected]
+
+
+def test_rules_may_be_mistaken_where_one_names_less_than_another() -> None:
+    assert rule_order.may_be_mistaken([WIDE, MARKED]) and not rule_order.may_be_mistaken([WIDE, PODS[0]])
+    assert not rule_order.may_be_mistaken([WIDE])
+
+
+def test_a_rule_that_a_killed_run_left_twice_is_there_once_afterwards() -> None:
+    current = [WIDE, NARROW, WIDE]
+    added, deleted = rule_order.messages(current, [Order((NARROW,), (MARKED,))])
+    left = [*current, *added]
+    for one in deleted:
+        left.remove(one)  # the first that is equal, as the kernel does
+    assert left == [WIDE, MARKED]
 
 
 # Foreign rules
