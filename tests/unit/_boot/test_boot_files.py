@@ -14,17 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
-    boot_files,
-    boot_unit,
-    units,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, units
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend, table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
@@ -62,7 +58,7 @@ def table(root: Path, path: str, is_present: bool, script: str = "one", is_askin
     """A table of the module that has a boot program as well. is_asking: whether that decides at boot."""
     systemd = t.cast(units.Units, FakeUnits(root, is_running=False))
     boot = BootTable(RootedFiles(root), systemd, "ip6", "probe", path)
-    asks = boot_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
+    asks = table_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
     text = f"table ip6 probe {{}}\n# {script}\n" if is_present else None
     accepting = t.cast(nft_backend.Nft, Accepting())
     condition, program = (asks, "program") if is_present and is_asking else (None, None)

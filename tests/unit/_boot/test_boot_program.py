@@ -18,11 +18,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, interpreters
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_interpreter import interpreter
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
-    BootCondition,
-    BootUnit,
-    loading_table,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import BootUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
@@ -35,6 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
 from unit.fakes import FakeUnits, RootedFiles
@@ -256,7 +253,7 @@ def test_the_distributions_python_is_named_without_its_version(
 
 
 def asking(python: str) -> BootUnit:
-    return loading_table("ip6", "t", "/etc/t", BootCondition("imds", "eth0", python, "/etc/t.pyz"))
+    return table_unit.unit("ip6", "t", "/etc/t", table_unit.BootCondition("imds", "eth0", python, "/etc/t.pyz"))
 
 
 def test_a_unit_keeps_its_interpreter_while_that_lasts_and_nothing_else_changes(
