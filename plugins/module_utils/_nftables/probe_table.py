@@ -113,9 +113,7 @@ def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
             seen[address] = option
         if addresses["translated"].is_link_local:
             raise Invalid(
-                f"probes[{index}].translated",
-                one["translated"],
-                "an address that routers forward, not link-local",
+                f"probes[{index}].translated", one["translated"], "an address that routers forward, not link-local"
             )
         probes.append(Probe(**addresses))
     return tuple(sorted(probes))

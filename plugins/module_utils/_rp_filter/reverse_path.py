@@ -72,12 +72,7 @@ class DesiredFilter(t.NamedTuple):
             raise Invalid("interfaces", options["interfaces"], "a list of at least one link or pattern")
         words = [_word(f"interfaces[{index}]", given) for index, given in enumerate(options["interfaces"])]
         names = {word for word in words if not glob.is_glob(word)}
-        return cls(
-            MODES[options["mode"]],
-            tuple(sorted(names)),
-            tuple(sorted({*words} - names)),
-            options["raise_all"],
-        )
+        return cls(MODES[options["mode"]], tuple(sorted(names)), tuple(sorted({*words} - names)), options["raise_all"])
 
     @property
     def mode_name(self) -> str:

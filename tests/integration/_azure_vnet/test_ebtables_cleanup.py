@@ -77,11 +77,7 @@ def neighbours(node: NamespaceNode) -> list[str]:
 
 def state(node: NamespaceNode) -> dict[str, Any]:
     """All that the module may change."""
-    return {
-        **node.snapshot(),
-        "ebtables": azure_vnet.listing(node),
-        "neighbours": neighbours(node),
-    }
+    return {**node.snapshot(), "ebtables": azure_vnet.listing(node), "neighbours": neighbours(node)}
 
 
 def is_about(line: str, pods: Sequence[AzurePod]) -> bool:

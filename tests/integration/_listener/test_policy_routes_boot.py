@@ -22,10 +22,7 @@ WISH = {
         {"priority": 700, "to": "10.0.1.5", "table": "main"},
         {"priority": 701, "fwmark": "0x100000/0x100000", "table": "main", "family": "ipv6"},
     ],
-    "routes": [
-        {"table": 1003, "to": "10.0.1.1", "dev": "eth0"},
-        {"table": 1003, "to": "default", "via": "10.0.1.1"},
-    ],
+    "routes": [{"table": 1003, "to": "10.0.1.1", "dev": "eth0"}, {"table": 1003, "to": "default", "via": "10.0.1.1"}],
 }
 THERE = (
     "700:\tfrom all to 10.0.1.5 lookup main proto 75",

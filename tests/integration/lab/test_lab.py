@@ -248,10 +248,7 @@ CHANGES = {
         ["ip", "address", "add", "2001:db8::9", "dev", "lo", "nodad"],
         ["ip", "address", "del", "2001:db8::9", "dev", "lo"],
     ),
-    "sysctls": (
-        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=2"],
-        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=0"],
-    ),
+    "sysctls": (["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=2"], ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=0"]),
     "files": (["touch", "/etc/new"], ["rm", "/etc/new"]),
 }
 

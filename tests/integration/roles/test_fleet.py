@@ -233,8 +233,7 @@ RESCUE = "rescue: [{ansible.builtin.debug: {msg: cured}}]"
 
 
 @pytest.mark.parametrize(
-    ("how", "states"),
-    [(CLEANUP, {"node1": "failed", "node2": "stopped"}), (RESCUE, {"node1": "ok", "node2": "ok"})],
+    ("how", "states"), [(CLEANUP, {"node1": "failed", "node2": "stopped"}), (RESCUE, {"node1": "ok", "node2": "ok"})]
 )
 def test_a_node_that_cleans_up_has_failed_all_the_same(tmp_path: Path, how: str, states: dict[str, str]) -> None:
     report = run_own(tmp_path, PLAY.replace("HOW", how), "node1,node2,")

@@ -37,8 +37,7 @@ def _named(values: st.SearchStrategy[t.Any]) -> st.SearchStrategy[t.Any]:
     def of(kind: t.Any) -> st.SearchStrategy[t.Any]:
         usual = kind._field_defaults
         return st.fixed_dictionaries(
-            {field: values for field in kind._fields if field not in usual},
-            optional={field: values for field in usual},
+            {field: values for field in kind._fields if field not in usual}, optional={field: values for field in usual}
         ).map(lambda fields: kind(**fields))
 
     return st.sampled_from(list(rollback_program.KNOWN.values())).flatmap(of)
