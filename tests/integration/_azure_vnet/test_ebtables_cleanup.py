@@ -68,7 +68,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 @pytest.fixture
 def steps(node: NamespaceNode) -> Steps:
-    return Steps(node, MODULE, {})
+    return Steps(node, MODULE)
 
 
 def neighbours(node: NamespaceNode) -> list[str]:
@@ -245,7 +245,7 @@ def check_crowd(node: NamespaceNode, flags: Sequence[bool]) -> None:
         node.write(STATE, azure_vnet.state_text(node.place.mac(), gone), 0o600)
         listed = azure_vnet.listing(node, counters=True)
         before = node.snapshot()
-        steps = Steps(node, MODULE, {})
+        steps = Steps(node, MODULE)
         predicted = steps.run(check=True)
         assert node.snapshot() == before
         done = steps.run()
@@ -492,7 +492,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
 
 
 def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
-    before, steps = state(node), Steps(node, MODULE, {})
+    before, steps = state(node), Steps(node, MODULE)
     _done, messages = watched.run(node, MODULE, {})
     rules = 2 * len(GONE) + 2  # one transaction, its beginning and its end
     assert len(messages) == rules + len(GONE)
@@ -559,8 +559,8 @@ def test_pyroute2_is_carried_where_it_is_needed_and_goes_with_the_backup(
 def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run(["sh", "-ec", f"mv {BACKUP} {BACKUP}.moved && ln -s {BACKUP}.moved {BACKUP}"])
-    for options in ({}, {"state": "restored"}):
-        assert "it is not a regular file" in steps.refused(**options)
+    for state in ("absent", "restored"):
+        assert "it is not a regular file" in steps.refused(state=state)
 
 
 @pytest.mark.parametrize("path", [STATE, CONFLIST])

@@ -46,7 +46,7 @@ def node(lab: Lab) -> NamespaceNode:
 @pytest.fixture
 def steps(node: NamespaceNode) -> Iterator[Steps]:
     clean = node.snapshot()
-    steps = Steps(node, "link_addresses", {})
+    steps = Steps(node, "link_addresses")
     yield steps
     steps.run(state="absent")
     assert node.snapshot() == clean

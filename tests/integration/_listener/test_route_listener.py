@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, entering
+from lab import Lab, Node, entering, steps
 from lab.node import NamespaceNode
-from lab.steps import Steps
 from lab.waiting import eventually
 
 PATH = "/etc/kubenode/policy-routes-75.json"
@@ -117,14 +116,7 @@ def listener(node: NamespaceNode, tmp_path: Path) -> Iterator[Listener]:
         yield listener
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("policy_routes", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    return Steps(node, "policy_routes", {}).four(**options)
+run, _, four_steps = steps.of("policy_routes")
 
 
 def ours(node: NamespaceNode) -> list[str]:

@@ -33,7 +33,7 @@ LINES = "ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no"
 
 @pytest.fixture
 def steps(lab: Lab) -> Steps:
-    return Steps(lab.node("node1"), "network_daemons", {})
+    return Steps(lab.node("node1"), "network_daemons")
 
 
 def networkd(result: dict[str, Any]) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def test_options_may_come_as_strings(connmark: Steps) -> None:
 def test_absent_needs_no_other_option(node: NamespaceNode, connmark: Steps) -> None:
     clean = node.snapshot()
     connmark.run(strict=True)
-    Steps(node, "nftables_connmark", {}).four(state="absent")
+    Steps(node, "nftables_connmark").four(state="absent")
     assert node.snapshot() == clean
 
 
@@ -493,7 +493,7 @@ def test_the_rule_that_the_warning_names_silences_it(node: NamespaceNode, connma
     (warning,) = warnings(connmark.run())
     rule = dict(re.findall(r"(\w+): ([^,}]+)[,}]", warning.partition("rules: ")[2]))
     assert rule == {"priority": "511", "family": "ipv4", "fwmark": "0x80/0x80", "table": "main"}
-    Steps(node, "policy_routes", {}).run(rules=[rule])
+    Steps(node, "policy_routes").run(rules=[rule])
     assert not warnings(connmark.run())
 
 

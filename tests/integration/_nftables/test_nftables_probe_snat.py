@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, playbook
+from lab import Lab, playbook, steps
 from lab.node import NamespaceNode
-from lab.steps import Steps
 from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
@@ -33,15 +32,7 @@ def node(lab: Lab) -> NamespaceNode:
     return lab.node("node1")
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("nftables_probe_snat", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def refused(node: NamespaceNode, **options: Any) -> str:
-    """The error, in check mode and for real the same; the node is as before."""
-    return Steps(node, "nftables_probe_snat", {}).refused(**options)
+run, refused, four_steps = steps.of("nftables_probe_snat")
 
 
 def warnings(result: dict[str, Any]) -> str:
@@ -49,11 +40,6 @@ def warnings(result: dict[str, Any]) -> str:
 
 
 # The twelve steps
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the diff of the run."""
-    return Steps(node, "nftables_probe_snat", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
-from lab import Lab, Node, playbook, watched
+from lab import Lab, Node, playbook, steps, watched
 from lab.node import NamespaceNode
 from lab.steps import Steps
 from lab.waiting import eventually
@@ -102,25 +102,7 @@ def node(lab: Lab) -> NamespaceNode:
     return with_eni(lab)
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("policy_routes", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def refused(node: NamespaceNode, check_fails: bool = True, **options: Any) -> str:
-    """The error, in check mode the same where that can know; the node is as before."""
-    before = node.snapshot()
-    errors = [node.module("policy_routes", options, check=check) for check in (True, False)]
-    assert [error["failed"] for error in errors] == [check_fails, True], errors
-    assert not check_fails or errors[0]["msg"] == errors[1]["msg"]
-    assert node.snapshot() == before
-    return str(errors[1]["msg"])
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the result of the run."""
-    return Steps(node, "policy_routes", {}).four(**options)
+run, refused, four_steps = steps.of("policy_routes")
 
 
 def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
@@ -1016,7 +998,7 @@ def test_a_library_that_others_could_have_written_is_not_used(node: NamespaceNod
 def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
     """The record has outlived the listener, so that two planes could each take it away."""
     node: NamespaceNode = lab.node("node1")
-    before, steps = node.snapshot(), Steps(node, "policy_routes", {})
+    before, steps = node.snapshot(), Steps(node, "policy_routes")
     steps.run(rules=RULES[:1])
     steps.run(state="absent", immediate=False)
     assert node.exists(RECORD)
@@ -1033,8 +1015,8 @@ def test_a_list_that_can_not_be_read_is_not_forgotten(lab: Lab, damaged: str, le
     steps.run(routes=[blackhole])
     whole = node.read(damaged)
     node.write(damaged, whole[:left])
-    for options in ({}, {"state": "absent"}):
-        assert f"{damaged}, which keeps " in steps.refused(**options)
+    for state in ("present", "absent"):
+        assert f"{damaged}, which keeps " in steps.refused(state=state)
     steps.run(routes=[blackhole])
     assert node.read(damaged) == whole
     node.write(damaged, whole[:left])
@@ -1044,6 +1026,4 @@ def test_a_list_that_can_not_be_read_is_not_forgotten(lab: Lab, damaged: str, le
 
 @pytest.mark.parametrize("path", [RECORD, "/run/kubenode/set.json", "/var/run/set.json"])
 def test_what_the_next_boot_loads_is_not_kept_where_a_boot_empties(lab: Lab, path: str) -> None:
-    assert "path must be outside /run" in Steps(lab.node("node1"), "policy_routes", {}).refused(
-        rules=RULES[:1], path=path
-    )
+    assert "path must be outside /run" in Steps(lab.node("node1"), "policy_routes").refused(rules=RULES[:1], path=path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, steps
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
 from lab.surroundings import ANOTHER_ROOT, BOOTED_NOW
@@ -33,19 +33,11 @@ def node(lab: Lab) -> NamespaceNode:
     return node
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("rp_filter", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
+run, refused, four_steps = steps.of("rp_filter")
 
 
 def loose(node: NamespaceNode, *interfaces: str, **options: Any) -> dict[str, Any]:
     return run(node, interfaces=list(interfaces), mode="loose", **options)
-
-
-def refused(node: NamespaceNode, **options: Any) -> str:
-    """The error, in check mode and for real the same; the node is as before."""
-    return Steps(node, "rp_filter", {}).refused(**options)
 
 
 def value(node: NamespaceNode, name: str) -> int:
@@ -63,11 +55,6 @@ def effective(node: NamespaceNode) -> dict[str, int]:
 
 
 # The twelve steps
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the result of the run."""
-    return Steps(node, "rp_filter", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
