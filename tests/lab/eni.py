@@ -340,7 +340,7 @@ def _pod_rules(pod: Pod, eni: Eni) -> list[str]:
 
 
 def _address_pod(pod: Pod, gateway_mac: str) -> None:
-    """The gateway is an address that nobody has, with a fixed neighbour: the node's end of the link."""
+    """The gateway is an address that no host has, with a fixed neighbour: the node's end of the link."""
     pod.ip(
         [
             "link set lo up",

@@ -267,7 +267,7 @@ def test_a_node_that_can_be_reached_keeps_what_it_got(lab: Lab, rich: NamespaceN
     assert not rich.exists("/run/kubenode-checkpoint")
 
 
-def test_a_node_that_can_not_be_reached_gets_its_bridge_back(lab: Lab, rich: NamespaceNode, tmp_path: Path) -> None:
+def test_a_node_that_cannot_be_reached_gets_its_bridge_back(lab: Lab, rich: NamespaceNode, tmp_path: Path) -> None:
     rules = "table inet guard { chain input { type filter hook input priority 0; iifname eth0 tcp dport 22 drop; }; }"
     rich.run(["nft", "-f", "-"], rules)
     controller = Controller(lab.load_balancer, tmp_path, [rich])
@@ -278,7 +278,7 @@ def test_a_node_that_can_not_be_reached_gets_its_bridge_back(lab: Lab, rich: Nam
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 
-def test_a_run_that_is_killed_between_the_links_is_taken_back_by_the_node(rich: NamespaceNode) -> None:
+def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich: NamespaceNode) -> None:
     before, links = network(rich), bridge_in_full(rich)
     _done, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)
     assert "19" in messages and "17" not in messages  # RTM_SETLINK takes the NIC out, RTM_DELLINK removes the bridge
@@ -378,7 +378,7 @@ def test_pods_in_the_bridge_are_named_and_nothing_is_changed(node: NamespaceNode
         ),
     ],
 )
-def test_what_can_not_be_done_is_refused(
+def test_what_cannot_be_done_is_refused(
     node: NamespaceNode, links: list[str], options: dict[str, str], message: str
 ) -> None:
     node.ip(links)

@@ -279,15 +279,15 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     foreign = [line for line in azure_vnet.listing(node) if not is_about(line, [*many, *GONE])]
     addresses = [pod.address for pod in many]
     with background.shell(node, INSERTER):
-        for state_wished in ("absent", "restored", "absent"):
-            done = node.module(MODULE, {"state": state_wished, "addresses": addresses})
+        for state_given in ("absent", "restored", "absent"):
+            done = node.module(MODULE, {"state": state_given, "addresses": addresses})
             assert not done["failed"], done["msg"]
     left = azure_vnet.listing(node)
     assert not any(is_about(line, [*many, *GONE]) for line in left)
     inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
     assert [line for line in left if "10.98.0." not in line] == foreign
     assert not node.exists("/run/lost") and len(inserted) > 5
-    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end nobody saw
+    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end was not seen
 
 
 # Evidence
@@ -434,7 +434,7 @@ def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: S
         assert steps.run()["changed"]
 
 
-def test_a_backup_that_can_not_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
+def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     whole = node.read(BACKUP)
     for text, message in (

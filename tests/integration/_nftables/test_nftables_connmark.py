@@ -450,7 +450,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(connmark: Steps, message
     assert message in connmark.refused(**options)
 
 
-def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
+def test_a_foreign_setting_file_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
     node.write(SYSCTL, "net.ipv4.conf.eth0.src_valid_mark = 0\n")
     assert f"{SYSCTL} may not be replaced by this run" in connmark.refused(strict=True)
     connmark.run()

@@ -75,7 +75,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_somebody_has_edited_is_damaged(edit: Callable[[dict[str, Any]], None]) -> None:
+def test_an_edited_backup_is_damaged(edit: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads(backup.to_text(RUNS))
     edit(content["runs"][0])
     with pytest.raises(backup.Damaged):

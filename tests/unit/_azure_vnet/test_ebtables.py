@@ -153,7 +153,7 @@ def current(handle: int, number: int) -> Owned:
 
 
 PAIRS = {
-    "nobody is about": ([1, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, 8, 9]),
+    "no other process is about": ([1, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, 8, 9]),
     "one was listed that has gone": ([1, 4, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, None, 8, 9]),
     "equal rules": ([1, 1, 2], [(7, 1), (8, 1), (9, 2)], [7, 8, 9]),
     "one of three equal rules has gone": ([1, 1, 1, 2], [(7, 1), (8, 1), (9, 2)], [None, None, None, 9]),

@@ -239,8 +239,8 @@ def test_what_is_no_operation_on_units_is_refused(node: Node) -> None:
         with pytest.raises(TypeError, match="is no operation on units"):
             node.units.perform(nonsense)  # type: ignore[arg-type]
     with pytest.raises(Failure, match="not found"):
-        node.units.perform(units.Start("nobody.service"))
-    node.units.perform(units.Forget("nobody.service"))
+        node.units.perform(units.Start("unknown.service"))
+    node.units.perform(units.Forget("unknown.service"))
 
 
 STATES = {

@@ -115,7 +115,7 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
         "{}",
     ],
 )
-def test_what_nobody_has_written_so_is_not_read(line: str) -> None:
+def test_what_no_version_has_written_is_not_read(line: str) -> None:
     with pytest.raises(codec.Unreadable):
         codec.decode(line, rollback_program.KNOWN)
 

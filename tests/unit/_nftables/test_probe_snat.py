@@ -149,7 +149,7 @@ def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dic
     assert nft_table.from_listing(seen) != ProbeSnat().table()
 
 
-def test_the_default_wish_is_the_table_of_the_default_options() -> None:
+def test_the_default_table_is_that_of_the_default_options() -> None:
     assert ProbeSnat.from_options(OPTIONS) == ProbeSnat()
 
 
