@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make demo``: an IPv6 health probe that nobody answers, one playbook run, and it is answered, also after a reboot.
+"""``make demo``: an IPv6 health probe that gets no answer, one playbook run, and it is answered, also after a reboot.
 
 Builds a load balancer and a pod of network namespaces and a node that runs systemd in a container, and takes them down
 again; this machine's own network and files stay untouched. Needs root.

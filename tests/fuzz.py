@@ -48,7 +48,7 @@ def found_failure(seed: str) -> bool:
 
 
 def keep() -> None:
-    """Hypothesis writes a patch, except for an example that Python can not read back from its text (``st.data()``)."""
+    """Hypothesis writes a patch, except for an example that Python cannot read back from its text (``st.data()``)."""
     patches = list(PATCHES.glob("*.patch"))
     for patch in patches:
         subprocess.run(["git", "apply", str(patch)], check=True)
@@ -56,7 +56,7 @@ def keep() -> None:
         for name in re.findall(r"(?m)^\+\+\+ (.+)$", patch.read_text()):
             import_example(Path(name))
     if not patches:
-        print("Python can not read back the text of what was found: write an @example by hand, from the output above.")
+        print("Python cannot read back the text of what was found: write an @example by hand, from the output above.")
 
 
 def import_example(path: Path) -> None:

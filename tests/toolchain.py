@@ -6,7 +6,9 @@
     toolchain.py lint sanity unit integration faults molecule image   run these parts
     toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
+    toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
+    toolchain.py run-oldest COMMAND ...                        the same on the oldest Python, with the tools of unit tests
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
 to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
@@ -101,7 +103,7 @@ def sanity_next() -> Iterator[Check]:
     yield from ansible_test(installation.NEXT_CORE)
 
 
-def ansible_test(cores: dict[str, tuple[range, str]]) -> Iterator[Check]:
+def ansible_test(cores: dict[str, tuple[range, str]], *options: str) -> Iterator[Check]:
     prepare(installation.PYTHON)
     pythons = installation.interpreters()
     links = private_home() / "python"
@@ -118,7 +120,8 @@ def ansible_test(cores: dict[str, tuple[range, str]]) -> Iterator[Check]:
         tools = installation.venv(pythons[usable[0]], [f"ansible-core=={core}"])
         tree = BUILD / "sanity" / core / "ansible_collections/kubenode/datapath"
         copy_sources(tree)
-        yield Check(f"ansible-core {core} on Python 3.{usable[0]}", [str(tools / "ansible-test"), "sanity"], env, tree)
+        command = [str(tools / "ansible-test"), "sanity", *options]
+        yield Check(f"ansible-core {core} on Python 3.{usable[0]}", command, env, tree)
 
 
 # ansible-test downloads get-pip.py from a host of its own. The pip inside every Python does the same work from the
@@ -164,11 +167,17 @@ def copy_sources(tree: Path) -> None:
 def unit() -> Iterator[Check]:
     prepare(installation.PYTHON)
     yield from pytest("unit", installation.main_venv())
+    try:
+        yield from pytest("unit", oldest_venv())
+    except installation.NotInstalled as reason:
+        leave_out(f"no unit tests on the oldest Python on nodes: {reason}")
+
+
+def oldest_venv() -> Path:
     python = installation.interpreters().get(installation.OLDEST)
-    if python:
-        yield from pytest("unit", installation.venv(python, installation.OLDEST_TOOLS))
-    else:
-        leave_out(f"no unit tests on Python 3.{installation.OLDEST}, the oldest on nodes: it is not here")
+    if python is None:
+        raise installation.NotInstalled(f"Python 3.{installation.OLDEST} is not here")
+    return installation.venv(python, installation.OLDEST_TOOLS)
 
 
 def docs() -> Iterator[Check]:
@@ -285,10 +294,10 @@ PARTS = {
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["run"] and arguments[1:]:
+    if arguments[:1] in (["run"], ["run-oldest"]) and arguments[1:]:
         try:
             prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
-            tools = installation.main_venv()
+            tools = installation.main_venv() if arguments[0] == "run" else oldest_venv()
         except installation.NotInstalled as reason:
             sys.exit(f"toolchain: {reason}")
         os.chdir(ROOT)
@@ -298,6 +307,9 @@ def main(arguments: list[str]) -> int:
         if not set(arguments[1:]) <= set(checks):
             sys.exit(f"toolchain: the checks are {', '.join(checks)}")
         return 1 if [name for name in arguments[1:] if not passes(checks[name], LOGS / "check.log")] else 0
+    if arguments[:1] == ["sanity"] and arguments[1:] and arguments[1] not in PARTS:
+        tests = ansible_test(installation.CORES, "--test", *arguments[1:])
+        return 1 if [test for test in tests if not passes(test, LOGS / "sanity.log")] else 0
     if not arguments or not set(arguments) <= set(PARTS):
         sys.exit(__doc__)
     return run_parts(arguments)

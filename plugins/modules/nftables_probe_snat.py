@@ -70,7 +70,8 @@ options:
     default: -300
   probes:
     description:
-      - The addresses to translate. The order does not matter. No address may occur twice.
+      - The addresses to translate. The order does not matter, and equal entries count once. Two different entries must not share
+        an address.
       - May be given as JSON text.
     type: list
     elements: dict

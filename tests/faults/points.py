@@ -150,7 +150,7 @@ class Supervisor:
         return self._listener
 
     def close(self) -> None:
-        """Whoever waits at a point gets ENOSYS."""
+        """A process that waits at a point gets ENOSYS."""
         os.close(self._listener)
 
     def receive(self) -> Stopped | None:

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "declaration", type=Path, help="JSON, with the arguments of Lab and of Node, or of EniLab and of Eni"
             )
-            idle = "seconds after which a lab that nobody asks ends (%(default)s)"
+            idle = "seconds after which a lab without requests ends (%(default)s)"
             command.add_argument("--idle", type=float, default=daemon.IDLE_LIMIT, help=idle)
     return parser
 

@@ -14,7 +14,7 @@ TREE = CHECKOUT / ".build" / "collections"
 
 
 def path(*besides: Path) -> str:
-    """For ANSIBLE_COLLECTIONS_PATH, where other trees are wanted as well."""
+    """For ANSIBLE_COLLECTIONS_PATH, where other trees are needed as well."""
     return ":".join(map(str, [link(), *besides]))
 
 

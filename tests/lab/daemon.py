@@ -4,7 +4,7 @@
 """A lab in a process of its own, for tools that come and go.
 
 Its folder holds ``inventory.json``, ``control`` (the socket by which it is asked) and ``log``. It ends when it is told to,
-when the folder is gone, and when nobody has asked for a while (IDLE_LIMIT, where nothing else is said); it takes what it
+when the folder is gone, and when no request has come for a while (IDLE_LIMIT, where nothing else is said); it takes what it
 wrote, but for the log, along. However it ends, its machines end with it.
 """
 
@@ -43,7 +43,7 @@ def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
 
     Returns when it stands.
 
-    It ends by itself when nobody asks for ``idle`` seconds.
+    It ends by itself when no request comes for ``idle`` seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if _is_up(folder):
@@ -146,7 +146,7 @@ class _Command(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         line = self.rfile.readline()
-        if not line:  # somebody only wanted to know whether we are there
+        if not line:  # a client only checked that the daemon is there
             return
         self.wfile.write(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
         self.server.asked = time.monotonic()

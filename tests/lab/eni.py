@@ -273,9 +273,7 @@ def _connect_outside(router: Router, client: Client, backend: Machine) -> None:
     router.ip(["link set lo up"])
     for machine, address in ((client, CLIENT), (backend, BACKEND)):
         gateway, port = re.sub(r"\d+$", "1", address), f"{machine.name}0"
-        router.ip(
-            [veth(port, machine.pid), f"address add {gateway}/24 dev {port}", f"link set {port} up"],
-        )
+        router.ip([veth(port, machine.pid), f"address add {gateway}/24 dev {port}", f"link set {port} up"])
         machine.ip(
             [
                 "link set lo up",
@@ -342,7 +340,7 @@ def _pod_rules(pod: Pod, eni: Eni) -> list[str]:
 
 
 def _address_pod(pod: Pod, gateway_mac: str) -> None:
-    """The gateway is an address that nobody has, with a fixed neighbour: the node's end of the link."""
+    """The gateway is an address that no host has, with a fixed neighbour: the node's end of the link."""
     pod.ip(
         [
             "link set lo up",

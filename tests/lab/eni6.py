@@ -95,5 +95,5 @@ def _connect_node(node: EniNode, subnets: list[_Subnet]) -> None:
 
 
 def _ip(machine: Machine, lines: list[str]) -> None:
-    """Rules do not tell their family by their addresses, and in a batch a line can not say it."""
+    """Rules do not tell their family by their addresses, and in a batch a line cannot say it."""
     machine.run_from_host(["ip", "-6", "-batch", "-"], "\n".join([*lines, ""]))

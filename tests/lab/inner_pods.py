@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pods that live on the node's own kernel, as the node's CNI made them: in a VM too, and with a MAC that the node can find.
 
-All are IPv4, with addresses of the nodes' link: as in Azure, whoever is on it asks for them by ARP.
+All are IPv4, with addresses of the nodes' link: as in Azure, each node on it asks for them by ARP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.entering import LabError
 from lab.machine import Machine
 from lab.node import ClusterNode
 
-_GATEWAY = "169.254.1.1"  # nobody has it: the node answers ARP for it on the pod's link
+_GATEWAY = "169.254.1.1"  # no host has it: the node answers ARP for it on the pod's link
 
 
 class InnerPod(Machine):

@@ -58,7 +58,7 @@ class LoadBalancer(Machine):
 
 
 class Client(Machine):
-    """Somebody with a global address, behind the load balancer."""
+    """A client with a global address, behind the load balancer."""
 
     address: str
 

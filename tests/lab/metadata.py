@@ -21,7 +21,7 @@ from lab.metadata_replies import DUAL_STACK, Azure, Cloud, Nic, Reply, Request
 
 Fault = Literal["status", "garbage", "truncated", "silence", "refused"]
 """``status``: an error page. ``garbage``: 200 and no sense. ``truncated``: the right answer, cut in half, with a length
-that says so. ``silence``: accepts and never answers. ``refused``: nobody listens."""
+that says so. ``silence``: accepts and never answers. ``refused``: no process listens."""
 
 ERROR_PAGE = "<!DOCTYPE html><html><body><h1>The service is not available</h1></body></html>\n"
 GARBAGE = '\x00\x7f<{]["ipv6"'
@@ -83,7 +83,7 @@ class MetadataServer:
             self._listen()
 
     def stop(self) -> None:
-        """Nobody listens any more: connections are refused."""
+        """No process listens any more: connections are refused."""
         if self._later:
             self._later.cancel()
             self._later.join()

@@ -5,7 +5,7 @@
 
 It lives in a mount namespace that a shell holds. The shell reads a pipe whose only write end is in the lab's process;
 when that process is gone, also by SIGKILL, the shell removes all containers and their folder. Should the shell be
-killed too, the next lab finds a folder that nobody has locked and removes what is in it.
+killed too, the next lab finds a folder that no process has locked and removes what is in it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ events_logger = "none"
 # made, locked and judged; 9 as long as this lab lives, and by this shell alone.
 # /sys/fs/cgroup: crun refuses a host that mounts both versions of cgroup (hybrid: a tmpfs with mounts below). On an
 # ordinary host it is cgroup2 itself and stays as it is.
-# Each lab sees its folder as /mnt, in this namespace only: podman refuses run roots of more than 50 characters, and whoever
-# cleans up after another lab has to call things by the names in that lab's database.
+# Each lab sees its folder as /mnt, in this namespace only: podman refuses run roots of more than 50 characters, and a lab that
+# cleans up after another one has to call things by the names in that lab's database.
 _HOLDER = """
 set -u
 trap '' INT TERM HUP

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs of a node replaced, counted or broken, for the time of a test.
 
-A script is bind-mounted over the program in the node's mount namespace: nobody else sees it, and it goes with the node.
+A script is bind-mounted over the program in the node's mount namespace: no other process sees it, and it goes with the node.
 """
 
 from __future__ import annotations

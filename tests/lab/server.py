@@ -40,7 +40,7 @@ class Server:
         self.udp = _bound(machine, socket.SOCK_DGRAM, port, transparent)
 
     def accept(self) -> None:
-        """Answer a connection in a thread of its own: a client that sends nothing holds up nobody else."""
+        """Answer a connection in a thread of its own: a client that sends nothing holds up no other client."""
         connection, peer = self.tcp.accept()
         threading.Thread(target=self._answer, args=(connection, peer[0]), daemon=True).start()
 

@@ -107,11 +107,7 @@ def iptables_rules(services: Sequence[Service]) -> str:
     return "\n".join(["*nat", *(f":{chain} - [0:0]" for chain in chains), *rules, "COMMIT", ""])
 
 
-IPTABLES_JUMPS = (
-    ("PREROUTING", "KUBE-SERVICES"),
-    ("OUTPUT", "KUBE-SERVICES"),
-    ("POSTROUTING", "KUBE-POSTROUTING"),
-)
+IPTABLES_JUMPS = (("PREROUTING", "KUBE-SERVICES"), ("OUTPUT", "KUBE-SERVICES"), ("POSTROUTING", "KUBE-POSTROUTING"))
 """Rules in the built-in chains of table nat; loaded once."""
 
 

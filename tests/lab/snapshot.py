@@ -92,7 +92,7 @@ def tree(root: Path, below: Sequence[str] = KEPT) -> dict[str, str]:
 
 
 def packages(root: Path) -> list[str]:
-    """What somebody had dpkg install, as name=version.
+    """What dpkg was told to install, as name=version.
 
     Packages that came along for others are left out: apt leaves them behind when the others go (``apt autoremove``).
     """

@@ -114,7 +114,7 @@ class FakeNetlink(Netlink):
             assert change.verb == CHANGE
             if not at_key:
                 return errno.ENOENT
-            assert at_key[0] == (change.former, protocol), "the kernel replaces the first, whoever owns it"
+            assert at_key[0] == (change.former, protocol), "the kernel replaces the first, whichever program owns it"
             self.held_routes[self.held_routes.index(at_key[0])] = (change.item, protocol)
         return 0
 

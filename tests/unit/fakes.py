@@ -291,7 +291,7 @@ class FakeSysctl:
 
     As in the kernel, a link that is made after conf/default was written does not follow it.
 
-    fails: names that can not be written. written: the names that were, in order.
+    fails: names that cannot be written. written: the names that were, in order.
     applied: paths of files that the last boot, or udev for a link that came, has read as they are.
     """
 

@@ -74,4 +74,4 @@ def _bare(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if not (has_near_gateway and key == "dev")}
 
 
-wished_routes = routes | routes.map(_bare)
+desired_routes = routes | routes.map(_bare)

@@ -11,13 +11,12 @@ import json
 import typing as t
 
 from .._core import fields
+from .._core.codec import exactly
 from .._core.errors import Invalid
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
-
-T = t.TypeVar("T")
 
 # Each backup file begins with this text. A file that begins otherwise is foreign.
 SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
@@ -95,34 +94,32 @@ def _unpacked(run: dict[str, t.Any]) -> Run:
     )
 
 
-def _is(kind: type[T], value: t.Any) -> T:
-    if not isinstance(value, kind) or isinstance(value, bool):  # bool is a subclass of int
-        raise Damaged(f"a value of type {kind.__name__} is expected, and {value!r} was found")
-    return value
-
-
 def _file(one: dict[str, t.Any]) -> File:
     owner, group = one["owner"]
-    if not _is(str, one["path"]).startswith("/"):
+    if not exactly(str, one["path"]).startswith("/"):
         raise Damaged(f"{one['path']!r} is not an absolute path")
-    return File(one["path"], _is(str, one["text"]), _is(int, one["mode"]), (_is(int, owner), _is(int, group)))
+    return File(
+        one["path"], exactly(str, one["text"]), exactly(int, one["mode"]), (exactly(int, owner), exactly(int, group))
+    )
 
 
 def _neighbour(one: dict[str, t.Any]) -> Neighbour:
     found = Neighbour(**one)
     fields.address(found.address)
-    return Neighbour(_is(str, found.address), _is(str, found.link), _is(str, found.mac), _is(int, found.state))
+    return Neighbour(
+        exactly(str, found.address), exactly(str, found.link), exactly(str, found.mac), exactly(int, found.state)
+    )
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:
     counters = {int(number): (int(pair[0]), int(pair[1])) for number, pair in chain["removed"].items()}
-    texts = [_is(str, text) for text in _is(list, chain["rules"])]
+    texts = [exactly(str, text) for text in exactly(list, chain["rules"])]
     rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
     if not counters.keys() <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
-    return Removed(Place(chain["backend"], chain["table"], _is(str, chain["chain"])), rules, frozenset(counters))
+    return Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
 
 
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:

@@ -130,10 +130,10 @@ class _Nft:
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
     def take(self, removed: t.Sequence[Removed]) -> None:
-        wanted = _wanted(removed)
+        to_remove = _texts_by_place(removed)
         for _try in range(TRIES):
             look, self._seen = self._seen or self._look(), None
-            doomed = self._to_delete(wanted, look)
+            doomed = self._to_delete(to_remove, look)
             if doomed is None:
                 continue
             code = nfnetlink.delete_rules(BRIDGE, doomed) if doomed else 0
@@ -145,15 +145,15 @@ class _Nft:
             f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often"
         )
 
-    def _to_delete(self, wanted: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
-        """The handles of the wanted rules; None if one of them is not certain."""
+    def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
+        """The handles of the rules to remove; None if one of them is not certain."""
         current: dict[Place, list[Owned]] = {}
         for table, rules in self._rules().items():
             for rule in rules:
                 if (table, rule.handle) in look.before:
                     current.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
         doomed = []
-        for place, texts in wanted.items():
+        for place, texts in to_remove.items():
             rules_here = look.chains.get(place, ())
             for rule_listed, handle in zip(rules_here, ebtables.pair(rules_here, current.get(place, []))):
                 if rule_listed.text in texts:
@@ -208,18 +208,18 @@ class _Legacy:
         return chains
 
     def take(self, removed: t.Sequence[Removed]) -> None:
-        wanted = _wanted(removed)
+        to_remove = _texts_by_place(removed)
 
         def deletions(table: str, chains: Chains) -> list[str]:
             return [
                 f"-D {place.chain} {rule.text}"
-                for place, texts in wanted.items()
+                for place, texts in to_remove.items()
                 if place.table == table
                 for rule in chains.get(place, ())
                 if rule.text in texts
             ]
 
-        self._edit({place.table for place in wanted}, deletions)
+        self._edit({place.table for place in to_remove}, deletions)
 
     def put_back(self, removed: t.Sequence[Removed]) -> None:
         def insertions(table: str, chains: Chains) -> list[str]:
@@ -284,7 +284,7 @@ def _take(descriptor: int, deadline: float) -> None:
             time.sleep(PAUSE)
 
 
-def _wanted(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
+def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
     return {one.place: {one.rules[number].text for number in one.gone} for one in removed}
 
 

@@ -82,13 +82,13 @@ class EnabledUnit:
         plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
         placing = told([step for plan in plans for step in plan.steps], observed.is_managed)
         if not observed.is_managed:
-            return Plan(placing, *_texts(plans))
+            return Plan(placing, *texts(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
             due = Verdict.ACTIVE if self._desired else Verdict.INACTIVE
             shown = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
             return Plan(starting, *shown)
-        return Plan((*self._before(placing, observed), *placing, *starting), *_texts(plans))
+        return Plan((*self._before(placing, observed), *placing, *starting), *texts(plans))
 
     def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
         """Steps that act only in a roll-back.
@@ -117,6 +117,7 @@ class EnabledUnit:
         return (self._backend, self._systemd)
 
 
-def _texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
+def texts(plans: t.Sequence[Plan]) -> tuple[str, str]:
+    """The diff of several plans."""
     before, after = ("\n".join(filter(None, texts)) for texts in zip(*((plan.before, plan.after) for plan in plans)))
     return before, after

@@ -42,10 +42,7 @@ class RehearsedUnit:
         if not loaded.steps and not enabled.steps:
             return Plan()
         rehearsal = Step(f"rehearse the start of {self._unit.name}", units.Rehearse(self._unit.rehearsal))
-        before, after = (
-            "\n".join(filter(None, texts)) for texts in ((loaded.before, enabled.before), (loaded.after, enabled.after))
-        )
-        return Plan((*loaded.steps, rehearsal, *enabled.steps), before, after)
+        return Plan((*loaded.steps, rehearsal, *enabled.steps), *enabled_unit.texts([loaded, enabled]))
 
     @property
     def backends(self) -> t.Sequence[Backend]:

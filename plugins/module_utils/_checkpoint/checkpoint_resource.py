@@ -52,11 +52,7 @@ class Checkpoint:
             checkpoint_backend.clear()
             watchdog_backend.stop(found.watchdog)
             raise
-        self.waits = {
-            "id": found.identity,
-            "left": found.deadline - time.monotonic(),
-            "life": kernel.boot_identity(),
-        }
+        self.waits = {"id": found.identity, "left": found.deadline - time.monotonic(), "life": kernel.boot_identity()}
 
     def _arm(self, libraries: t.Sequence[str]) -> Armed:
         """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do."""

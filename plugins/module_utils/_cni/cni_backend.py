@@ -47,12 +47,8 @@ def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
 
 def monitors() -> dict[int, str]:
     """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
-    found = {}
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        name = _text(f"/proc/{number}/comm").rstrip("\n")
-        if name in MONITORS and processes.may_share_network(number):
-            found[int(number)] = name
-    return found
+    found = processes.named(MONITORS)
+    return {int(pid): name for pid, name in found.items() if processes.may_share_network(pid)}
 
 
 def _text(path: str) -> str:

@@ -53,10 +53,7 @@ def _is_by_link(rule: Rule) -> bool:
 PRIORITIES: dict[int, tuple[Use, ...]] = {
     9: (Use("Cilium", "proxied packets by mark", _is_marked),),
     10: (Use("amazon-vpc-cni", "security groups for pods by interface", _is_by_link),),
-    20: (
-        Use("amazon-vpc-cni", "the local table", _is_local),
-        Use("Cilium", "to a pod lookup main", _is_to_pod),
-    ),
+    20: (Use("amazon-vpc-cni", "the local table", _is_local), Use("Cilium", "to a pod lookup main", _is_to_pod)),
     100: (Use("Cilium", "the local table", _is_local),),
     109: (Use("Cilium", "node port replies by mark", _is_marked),),
     110: (Use("Cilium", "from a pod lookup its interface's table", _is_from_pod),),

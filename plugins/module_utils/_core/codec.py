@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+T = t.TypeVar("T")
 Vocabulary = t.Mapping[str, t.Any]  # named tuples by name, as vocabulary() makes it
 
 
@@ -50,6 +51,13 @@ def decode(text: str, known: Vocabulary) -> t.Any:
         raise
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+
+def exactly(kind: type[T], value: t.Any) -> T:
+    """The value of a record that another program may have edited, if it is of this type. Raises Unreadable."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # bool is a subclass of int
+        raise Unreadable(f"a value of type {kind.__name__} is expected, and {value!r} was found")
+    return value
 
 
 def _plain(value: t.Any, known: Vocabulary) -> t.Any:

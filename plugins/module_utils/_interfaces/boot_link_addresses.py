@@ -10,11 +10,11 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from .._boot import boot_unit, units
+from .._boot import units
 from .._boot.enabled_unit import EnabledUnit
 from .._platform import files
 from .._platform.managed_files import HEADING
-from . import link_address
+from . import address_unit, link_address
 from .link_address import LinkAddress
 
 
@@ -35,7 +35,7 @@ class BootLinkAddresses:
 
     def _units(self) -> list[str]:
         """The names of the units on the node, and of those that a killed run left as temporary files."""
-        pattern = f"{boot_unit.ADDRESSES}*.service"
+        pattern = f"{address_unit.PREFIX}*.service"
         arriving = self._backend.left_over_in(units.FOLDER)
         return sorted({*self._systemd.named(pattern), *fnmatch.filter(arriving, pattern)})
 
@@ -43,13 +43,13 @@ class BootLinkAddresses:
         found = self._backend.read(units.path_of(unit))
         if not isinstance(found, files.Content) or not found.text.startswith(HEADING):
             return []
-        return [one for one in map(link_address.from_words, boot_unit.added_addresses(found.text)) if one]
+        return [one for one in map(link_address.from_words, address_unit.addresses(found.text)) if one]
 
     def resources(self, desired: t.Collection[LinkAddress]) -> list[EnabledUnit]:
         """The resources that make the units add ``desired``. No unit is started: its link starts it at its next appearance."""
-        links = [one.dev for one in desired] + list(map(boot_unit.addresses_link, self._units()))
+        links = [one.dev for one in desired] + list(map(address_unit.link_of, self._units()))
         return [self._unit(link, [one for one in desired if one.dev == link]) for link in dict.fromkeys(links)]
 
     def _unit(self, link: str, desired: t.Sequence[LinkAddress]) -> EnabledUnit:
-        unit = boot_unit.adding_addresses(link, [one.words for one in desired])
+        unit = address_unit.unit(link, [one.words for one in desired])
         return EnabledUnit(self._backend, self._systemd, unit, desired=bool(desired), starts=False)

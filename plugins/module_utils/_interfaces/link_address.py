@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from .._core import fields, names
+from .._core.codec import exactly
 from .._core.errors import Invalid
 from .._core.fields import BITS, IPV6, Unfit
 from .link_message import NODAD, NOPREFIXROUTE
@@ -127,11 +128,4 @@ def record_from(text: str) -> frozenset[Given]:
 
 def _given(ifindex: t.Any, dev: t.Any, address: t.Any) -> Given:
     """Parse one entry of a record. Raises ValueError for an entry of another form."""
-    if (
-        not isinstance(ifindex, int)
-        or isinstance(ifindex, bool)
-        or not isinstance(dev, str)
-        or not isinstance(address, str)
-    ):
-        raise ValueError("not written by record_text()")
-    return Given(ifindex, LinkAddress(dev, *_address(address)))
+    return Given(exactly(int, ifindex), LinkAddress(exactly(str, dev), *_address(exactly(str, address))))

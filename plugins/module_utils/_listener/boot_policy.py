@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from .._boot import boot_files, boot_unit, units
+from .._boot import boot_files, units
 from .._boot.boot_interpreter import interpreter
+from .._boot.boot_unit import BootUnit
 from .._boot.enabled_unit import EnabledUnit
 from .._boot.program_archive import archive
 from .._boot.rehearsed_unit import RehearsedUnit
@@ -25,6 +26,7 @@ from .._platform.managed_files import HEADING, Entry, text
 from .._routing import policy
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
+from . import policy_unit
 
 if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it
     from . import listener_program  # noqa: F401
@@ -39,7 +41,7 @@ class BootPolicy:
     def __init__(
         self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
     ) -> None:
-        self.unit = boot_unit.routes_unit(protocol)
+        self.unit = policy_unit.name(protocol)
         self._backend = backend
         self._systemd = systemd
         self._protocol = protocol
@@ -124,8 +126,8 @@ class BootPolicy:
 
         digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
 
-        def unit(python: str) -> boot_unit.BootUnit:
-            return boot_unit.loading_routes(self._protocol, self._path, python, boot_files.program(self._path), digest)
+        def unit(python: str) -> BootUnit:
+            return policy_unit.unit(self._protocol, self._path, python, boot_files.program(self._path), digest)
 
         chosen = unit(interpreter(self._backend, self._systemd, unit) if is_desired else "")
         enabled = EnabledUnit(self._backend, self._systemd, chosen, is_desired, starts, is_resident=True)

@@ -26,9 +26,9 @@ import time
 import traceback
 import typing as t
 
-from .._boot.boot_unit import REHEARSE, routes_unit
+from .._boot.boot_unit import REHEARSE
 from .._core.errors import Failure
-from . import sender_backend
+from . import policy_unit, sender_backend
 from .backoff import FIRST, Backoff
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
 from .metadata_poll import MetadataPoll
@@ -73,7 +73,7 @@ def main(arguments: t.Sequence[str] = ()) -> int:
     except Exception:
         traceback.print_exc()
         status = 1
-    _end_slowly(routes_unit(int(protocol)))
+    _end_slowly(policy_unit.name(int(protocol)))
     return status
 
 

@@ -25,6 +25,7 @@ import typing as t
 from .._boot.boot_unit import LACKS_LIBRARY
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._core.plan import Plan, Resource, perform
+from .._interfaces import link_state_backend
 from .._platform import library, lock
 from .._platform.files import Content, Files
 from .._routing import policy, routing_backend, rt_tables_backend
@@ -34,7 +35,7 @@ from .._routing.policy import Policy
 from .._routing.route import Route
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule
-from . import link_state_backend, readiness, watched_file_backend
+from . import readiness, watched_file_backend
 from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:

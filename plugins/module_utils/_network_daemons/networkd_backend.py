@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Uncertain
-from .._platform import files, process
+from .._platform import files, process, processes
 from . import networkd
 
 UNIT = "systemd-networkd.service"
@@ -69,9 +69,12 @@ class Networkd:
 
     def started(self) -> float | None:
         """The start time of this network namespace's networkd, in seconds since 1970; None if none runs."""
-        own = _namespace("self")
-        found = (name for name in os.listdir("/proc") if name.isdigit() and _name(name) == _PROCESS)
-        return next((start for pid in found if own and _namespace(pid) == own for start in _started(pid)), None)
+        own = processes.network_namespace()
+        found = (pid for pid in processes.named((_PROCESS,)) if any(own) and processes.network_namespace(pid) == own)
+        ticks = next(filter(None, (processes.find(int(pid))[1] for pid in found)), None)
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        # The ticks are rounded down.
+        return None if ticks is None else booted + (ticks + 1) / os.sysconf("SC_CLK_TCK")
 
     def managing(self, ifindex: int) -> str:
         """The path of the file by which networkd manages a link; empty if it does not manage the link."""
@@ -137,25 +140,3 @@ def _managing(state: Path) -> t.Iterator[Path]:
 def _text(path: Path) -> t.Iterator[str]:
     with contextlib.suppress(OSError):
         yield files.text(str(path))
-
-
-def _name(pid: str) -> str:
-    return "".join(_text(Path("/proc", pid, "comm"))).rstrip("\n")
-
-
-def _namespace(pid: str) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:  # the process has ended
-        return ""
-
-
-def _started(pid: str) -> t.Iterator[float]:
-    """The start time in seconds since 1970; nothing if the process has ended.
-
-    proc_pid_stat(5): starttime is field 22, in ticks since the boot, rounded down.
-    """
-    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    for text in _text(Path("/proc", pid, "stat")):
-        ticks = int(text.rpartition(")")[2].split()[22 - 3]) + 1
-        yield booted + ticks / os.sysconf("SC_CLK_TCK")

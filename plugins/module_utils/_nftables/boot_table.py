@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
-from .._boot import boot_files, boot_unit, units
+from .._boot import boot_files, units
+from .._boot.boot_unit import BootUnit
 from .._boot.enabled_unit import EnabledUnit
 from .._core.plan import Resource
 from .._platform import files
 from .._platform.managed_files import Entry, text
-from . import nft_backend
+from . import nft_backend, table_unit
+from .table_unit import BootCondition
 
 
 class BootTable:
@@ -27,30 +29,29 @@ class BootTable:
 
     @property
     def unit(self) -> str:
-        return boot_unit.loading_table(self._family, self._table, self._path).name
+        return self._unit().name
 
     @property
     def program(self) -> str:
         return boot_files.program(self._path)
 
-    def condition(self, kind: str, interface: str) -> boot_unit.BootCondition:
+    def condition(self, kind: str, interface: str) -> BootCondition:
         """The condition that the unit checks at boot, with its interpreter. Raises Refusal if the node has no suitable one."""
         from .._boot.boot_interpreter import interpreter  # only tables with a condition need it
 
-        def asking(python: str) -> boot_unit.BootCondition:
-            return boot_unit.BootCondition(kind, interface, python, self.program)
+        condition = BootCondition(kind, interface, "", self.program)
+        chosen = interpreter(self._backend, self._systemd, lambda python: self._unit(condition._replace(python=python)))
+        return condition._replace(python=chosen)
 
-        def unit(python: str) -> boot_unit.BootUnit:
-            return boot_unit.loading_table(self._family, self._table, self._path, asking(python))
-
-        return asking(interpreter(self._backend, self._systemd, unit))
+    def _unit(self, condition: BootCondition | None = None) -> BootUnit:
+        return table_unit.unit(self._family, self._table, self._path, condition)
 
     def resources(
         self,
         script: str | None,
         accept: nft_backend.Nft,
         starts: bool,
-        condition: boot_unit.BootCondition | None = None,
+        condition: BootCondition | None = None,
         program: str | None = None,
     ) -> list[Resource]:
         """The resources that install ``script``, or remove it if None, in the order in which they are applied.
@@ -58,7 +59,7 @@ class BootTable:
         accept: checks the script. starts: see EnabledUnit. condition: what the unit checks at boot. program: the boot
         program's archive.
         """
-        unit = boot_unit.loading_table(self._family, self._table, self._path, condition)
+        unit = self._unit(condition)
 
         def entries(path: str, is_here: bool) -> list[Entry]:
             return self._entries(path, script, program, accept) if is_here else self._entries(path, None, None, accept)

@@ -17,10 +17,11 @@ import sys
 import time
 import typing as t
 
-from .._boot.boot_unit import NO, REHEARSE
+from .._boot.boot_unit import REHEARSE
 from .._cloud import imds_backend
 from .._core.errors import DatapathError
 from .._platform import kernel
+from .table_unit import NO
 
 YES, UNKNOWN = 0, 255
 REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from .._platform import files
+from .._platform import files, processes
 
 # AKS writes KUBELET_NODE_LABELS to /etc/default/kubelet; kubeadm's drop-in and rpm distributions use the others.
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")
@@ -18,10 +18,7 @@ DROP_INS = "etc/systemd/system/kubelet.service.d"
 
 
 def has_label(label: str, root: str = "/") -> bool:
-    """True if kubelet registers the node with ``label``, a "key=value".
-
-    A node runs hundreds of processes. Reading them with pathlib would double the work of a run that changes nothing.
-    """
+    """True if kubelet registers the node with ``label``, a "key=value"."""
     word = re.compile(rf"(?<![\w./-]){re.escape(label)}(?![\w./-])")
     lines = (line for text in _sources(root) for line in text.splitlines() if not line.lstrip().startswith("#"))
     return any(word.search(line) for line in lines)
@@ -30,14 +27,8 @@ def has_label(label: str, root: str = "/") -> bool:
 def _sources(root: str) -> list[str]:
     paths = [root + name for name in CONFIGURATION]
     paths += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
-    command_lines = [_line(f"{process}/cmdline") for process in _processes(f"{root}proc")]
+    command_lines = [_line(f"{root}proc/{pid}/cmdline") for pid in processes.named(("kubelet",), f"{root}proc")]
     return [*map(_text, paths), *command_lines]
-
-
-def _processes(proc: str) -> list[str]:
-    """The /proc folders of processes named kubelet."""
-    numbers = (name for name in _names(proc) if name.isdigit())
-    return [f"{proc}/{number}" for number in numbers if _line(f"{proc}/{number}/comm") == "kubelet\n"]
 
 
 def _names(folder: str) -> list[str]:

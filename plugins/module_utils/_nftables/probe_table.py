@@ -99,25 +99,21 @@ def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:
     if not given:
         raise Invalid("probes", given, "a list of at least one probe with source and translated")
     seen: dict[ipaddress.IPv6Address, str] = {}
-    probes = []
+    probes: set[Probe] = set()
     for index, one in enumerate(given):
         addresses = {key: _address(f"probes[{index}].{key}", one[key]) for key in ("source", "translated")}
+        if Probe(**addresses) in probes:
+            continue
         for key, address in addresses.items():
             option = f"probes[{index}].{key}"
             if address in seen:
-                raise Invalid(
-                    option,
-                    one[key],
-                    f"an address that no other entry uses, or replies could not be translated; {seen[address]} has it",
-                )
+                why = f"or replies could not be translated; {seen[address]} has it"
+                raise Invalid(option, one[key], f"an address that no other entry uses, {why}")
             seen[address] = option
         if addresses["translated"].is_link_local:
-            raise Invalid(
-                f"probes[{index}].translated",
-                one["translated"],
-                "an address that routers forward, not link-local",
-            )
-        probes.append(Probe(**addresses))
+            allowed = "an address that routers forward, not link-local"
+            raise Invalid(f"probes[{index}].translated", one["translated"], allowed)
+        probes.add(Probe(**addresses))
     return tuple(sorted(probes))
 
 
@@ -127,12 +123,7 @@ def _address(option: str, given: object) -> ipaddress.IPv6Address:
         address = ipaddress.IPv6Address(str(given))
     except ValueError:
         raise Invalid(option, given, allowed) from None
-    if (
-        address.is_multicast
-        or address.is_unspecified
-        or address.is_loopback
-        or address.ipv4_mapped
-        or "%" in str(given)
-    ):
+    is_host = not (address.is_multicast or address.is_unspecified or address.is_loopback or address.ipv4_mapped)
+    if not is_host or "%" in str(given):
         raise Invalid(option, given, allowed)
     return address

@@ -136,8 +136,8 @@ class LiveReversePath:
 
     def _write(self, change: Change) -> Step:
         path = key(change.name, self._setting)
-        summary = f"write {change.wanted} to {dotted(change.name, self._setting)}"
-        return Step(summary, sysctl.Write(path, change.wanted), sysctl.Restore(path, change.found, change.wanted))
+        summary = f"write {change.desired} to {dotted(change.name, self._setting)}"
+        return Step(summary, sysctl.Write(path, change.desired), sysctl.Restore(path, change.current, change.desired))
 
     @property
     def backends(self) -> t.Sequence[Backend]:

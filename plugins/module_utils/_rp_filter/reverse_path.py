@@ -72,12 +72,7 @@ class DesiredFilter(t.NamedTuple):
             raise Invalid("interfaces", options["interfaces"], "a list of at least one link or pattern")
         words = [_word(f"interfaces[{index}]", given) for index, given in enumerate(options["interfaces"])]
         names = {word for word in words if not glob.is_glob(word)}
-        return cls(
-            MODES[options["mode"]],
-            tuple(sorted(names)),
-            tuple(sorted({*words} - names)),
-            options["raise_all"],
-        )
+        return cls(MODES[options["mode"]], tuple(sorted(names)), tuple(sorted({*words} - names)), options["raise_all"])
 
     @property
     def mode_name(self) -> str:
@@ -333,11 +328,11 @@ class Settings(t.NamedTuple):
 
 
 class Change(t.NamedTuple):
-    """One write: the value found and the value wanted. ``entry`` is the record's entry after the write, None for none."""
+    """One write: the current and the desired value. ``entry`` is the record's entry after the write, None for none."""
 
     name: str
-    found: int
-    wanted: int
+    current: int
+    desired: int
     entry: Entry | None
 
 
@@ -353,7 +348,7 @@ class Difference(t.NamedTuple):
 
     def after(self, settings: Settings) -> Settings:
         """The settings after the writes."""
-        written = {change.name: change.wanted for change in self.changes}
+        written = {change.name: change.desired for change in self.changes}
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
 
@@ -387,7 +382,7 @@ def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -
     restoring = [
         Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others
     ]
-    changes += [change for change in restoring if change.found != change.wanted]
+    changes += [change for change in restoring if change.current != change.desired]
     return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
 
 
@@ -444,9 +439,9 @@ def _claim(name: str, target: _Target, holder: str, settings: Settings, old: Ent
     return Change(name, found, target.value, entry)
 
 
-def _conflict(setting: str, wanted: int, entry: Entry) -> Refusal:
+def _conflict(setting: str, desired: int, entry: Entry) -> Refusal:
     return Refusal(
-        f"{setting} should be {wanted}, but the set whose path is {entry.holder} keeps it at {entry.value}."
+        f"{setting} should be {desired}, but the set whose path is {entry.holder} keeps it at {entry.value}."
         " Nothing was changed. Name each link in one set only, or remove the other set with state absent and that path"
     )
 
@@ -461,7 +456,7 @@ def _order(change: Change) -> tuple[int, str]:
     A write to conf/default also changes all links that are not pinned, so it comes after the links.
     """
     if change.name == ALL:
-        return (0 if change.wanted > change.found else 3, "")
+        return (0 if change.desired > change.current else 3, "")
     return (2 if change.name == DEFAULT else 1, change.name)
 
 
@@ -473,6 +468,6 @@ def lines(settings: Settings, difference: Difference, is_after: bool) -> str:
 def _line(settings: Settings, change: Change, is_after: bool) -> str:
     setting = f"{dotted(change.name, settings.setting)} = {settings.values[change.name]}"
     note = "" if change.name in (ALL, DEFAULT) else f"effective {settings.effective(change.name)}"
-    is_pinning = change.found == change.wanted and not is_after
+    is_pinning = change.current == change.desired and not is_after
     notes = ", ".join(filter(None, (note, "not pinned" if is_pinning else "")))
     return f"{setting}  # {notes}" if notes else setting

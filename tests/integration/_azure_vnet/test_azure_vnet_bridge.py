@@ -90,7 +90,7 @@ def test_checked_run_checked_run_and_the_node_is_as_before_azure_vnet(lab: Lab) 
     node: NamespaceNode = lab.node("node1")
     clean = node.snapshot()
     enslave(node)
-    done = Steps(node, "azure_vnet_bridge", {}).four()
+    done = Steps(node, "azure_vnet_bridge").four()
     assert (done["bridge"], done["interface"]) == ("azure0", "eth0")
     assert done["addresses"] == [f"{node.ipv4}/24", f"{node.address}/64"]
     assert "ip route default via 192.0.2.1 table main" in done["routes"]
@@ -103,7 +103,7 @@ def test_checked_run_checked_run_and_the_node_is_as_before_azure_vnet(lab: Lab) 
 
 def test_addresses_and_routes_of_all_tables_keep_all_that_they_have(rich: NamespaceNode) -> None:
     expected = as_if_the_nics(rich)
-    Steps(rich, "azure_vnet_bridge", {}).four()
+    Steps(rich, "azure_vnet_bridge").four()
     assert as_if_the_nics(rich) == expected
     seconds = rich.run_from_host(["ip", "-json", "address", "show", "eth0"])
     lifetimes = {
@@ -127,7 +127,7 @@ def test_a_bridge_without_anything_just_goes(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
     clean = node.snapshot()
     node.ip(["link add azure7 type bridge", "link set azure7 up"])
-    done = Steps(node, "azure_vnet_bridge", {}).four()
+    done = Steps(node, "azure_vnet_bridge").four()
     assert (done["bridge"], done["interface"]) == ("azure7", "")
     assert node.snapshot() == clean
 
@@ -267,7 +267,7 @@ def test_a_node_that_can_be_reached_keeps_what_it_got(lab: Lab, rich: NamespaceN
     assert not rich.exists("/run/kubenode-checkpoint")
 
 
-def test_a_node_that_can_not_be_reached_gets_its_bridge_back(lab: Lab, rich: NamespaceNode, tmp_path: Path) -> None:
+def test_a_node_that_cannot_be_reached_gets_its_bridge_back(lab: Lab, rich: NamespaceNode, tmp_path: Path) -> None:
     rules = "table inet guard { chain input { type filter hook input priority 0; iifname eth0 tcp dport 22 drop; }; }"
     rich.run(["nft", "-f", "-"], rules)
     controller = Controller(lab.load_balancer, tmp_path, [rich])
@@ -278,7 +278,7 @@ def test_a_node_that_can_not_be_reached_gets_its_bridge_back(lab: Lab, rich: Nam
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 
-def test_a_run_that_is_killed_between_the_links_is_taken_back_by_the_node(rich: NamespaceNode) -> None:
+def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich: NamespaceNode) -> None:
     before, links = network(rich), bridge_in_full(rich)
     _done, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)
     assert "19" in messages and "17" not in messages  # RTM_SETLINK takes the NIC out, RTM_DELLINK removes the bridge
@@ -346,13 +346,13 @@ def test_interrupted_at_any_message_all_is_undone(lab: Lab, rich: NamespaceNode)
 def test_what_the_kernel_refuses_is_named_and_all_is_undone(rich: NamespaceNode) -> None:
     rich.set_sysctls({"net.ipv6.conf.eth0.disable_ipv6": 1})
     before = rich.snapshot()
-    failed = Steps(rich, "azure_vnet_bridge", {}).call()
+    failed = Steps(rich, "azure_vnet_bridge").call()
     assert f"the kernel refused to add {rich.address}/64 to eth0: Permission denied" in failed["msg"], failed
     assert rich.snapshot() == before
 
 
 def refused(node: NamespaceNode, **options: Any) -> str:
-    return Steps(node, "azure_vnet_bridge", {}).refused(**options)
+    return Steps(node, "azure_vnet_bridge").refused(**options)
 
 
 def test_pods_in_the_bridge_are_named_and_nothing_is_changed(node: NamespaceNode) -> None:
@@ -378,7 +378,7 @@ def test_pods_in_the_bridge_are_named_and_nothing_is_changed(node: NamespaceNode
         ),
     ],
 )
-def test_what_can_not_be_done_is_refused(
+def test_what_cannot_be_done_is_refused(
     node: NamespaceNode, links: list[str], options: dict[str, str], message: str
 ) -> None:
     node.ip(links)
@@ -388,7 +388,7 @@ def test_what_can_not_be_done_is_refused(
 def test_a_bridge_that_lost_its_nic_gives_it_back_what_it_has(node: NamespaceNode) -> None:
     expected = as_if_the_nics(node)
     node.ip(["link set eth0 nomaster"])
-    failed = Steps(node, "azure_vnet_bridge", {}).call()
+    failed = Steps(node, "azure_vnet_bridge").call()
     assert "interface must be given: no link is in bridge azure0" in failed["msg"]
     assert run(node, interface="eth0")["changed"]
     assert as_if_the_nics(node) == expected

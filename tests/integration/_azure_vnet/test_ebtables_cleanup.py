@@ -68,7 +68,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 @pytest.fixture
 def steps(node: NamespaceNode) -> Steps:
-    return Steps(node, MODULE, {})
+    return Steps(node, MODULE)
 
 
 def neighbours(node: NamespaceNode) -> list[str]:
@@ -77,11 +77,7 @@ def neighbours(node: NamespaceNode) -> list[str]:
 
 def state(node: NamespaceNode) -> dict[str, Any]:
     """All that the module may change."""
-    return {
-        **node.snapshot(),
-        "ebtables": azure_vnet.listing(node),
-        "neighbours": neighbours(node),
-    }
+    return {**node.snapshot(), "ebtables": azure_vnet.listing(node), "neighbours": neighbours(node)}
 
 
 def is_about(line: str, pods: Sequence[AzurePod]) -> bool:
@@ -249,7 +245,7 @@ def check_crowd(node: NamespaceNode, flags: Sequence[bool]) -> None:
         node.write(STATE, azure_vnet.state_text(node.place.mac(), gone), 0o600)
         listed = azure_vnet.listing(node, counters=True)
         before = node.snapshot()
-        steps = Steps(node, MODULE, {})
+        steps = Steps(node, MODULE)
         predicted = steps.run(check=True)
         assert node.snapshot() == before
         done = steps.run()
@@ -283,15 +279,15 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     foreign = [line for line in azure_vnet.listing(node) if not is_about(line, [*many, *GONE])]
     addresses = [pod.address for pod in many]
     with background.shell(node, INSERTER):
-        for state_wished in ("absent", "restored", "absent"):
-            done = node.module(MODULE, {"state": state_wished, "addresses": addresses})
+        for state_given in ("absent", "restored", "absent"):
+            done = node.module(MODULE, {"state": state_given, "addresses": addresses})
             assert not done["failed"], done["msg"]
     left = azure_vnet.listing(node)
     assert not any(is_about(line, [*many, *GONE]) for line in left)
     inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
     assert [line for line in left if "10.98.0." not in line] == foreign
     assert not node.exists("/run/lost") and len(inserted) > 5
-    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end nobody saw
+    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end was not seen
 
 
 # Evidence
@@ -438,7 +434,7 @@ def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: S
         assert steps.run()["changed"]
 
 
-def test_a_backup_that_can_not_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
+def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     whole = node.read(BACKUP)
     for text, message in (
@@ -496,7 +492,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
 
 
 def test_killed_with_any_message_the_next_run_ends_it_and_all_comes_back(node: NamespaceNode) -> None:
-    before, steps = state(node), Steps(node, MODULE, {})
+    before, steps = state(node), Steps(node, MODULE)
     _done, messages = watched.run(node, MODULE, {})
     rules = 2 * len(GONE) + 2  # one transaction, its beginning and its end
     assert len(messages) == rules + len(GONE)
@@ -563,8 +559,8 @@ def test_pyroute2_is_carried_where_it_is_needed_and_goes_with_the_backup(
 def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run(["sh", "-ec", f"mv {BACKUP} {BACKUP}.moved && ln -s {BACKUP}.moved {BACKUP}"])
-    for options in ({}, {"state": "restored"}):
-        assert "it is not a regular file" in steps.refused(**options)
+    for state in ("absent", "restored"):
+        assert "it is not a regular file" in steps.refused(state=state)
 
 
 @pytest.mark.parametrize("path", [STATE, CONFLIST])

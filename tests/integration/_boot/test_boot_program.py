@@ -146,7 +146,7 @@ def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> No
 
 
 @pytest.mark.parametrize("harm", ["broken", "gone"])
-def test_a_program_that_can_not_tell_is_no_program_that_says_no(node: NamespaceNode, harm: str) -> None:
+def test_a_program_that_cannot_tell_is_no_program_that_says_no(node: NamespaceNode, harm: str) -> None:
     place(node, "address")
     if harm == "broken":
         node.write(PROGRAM, "syntax error (\n")

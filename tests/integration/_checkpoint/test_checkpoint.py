@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change under a checkpoint, by ssh over the very network that is changed: taken back or confirmed, whatever goes wrong."""
+"""A change under a checkpoint, by ssh over the very network that is changed: rolled back or confirmed, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
 
 
 @pytest.mark.alone
-def test_twenty_changes_that_cut_the_controller_off_are_taken_back_in_time(tmp_path: Path) -> None:
+def test_twenty_changes_that_cut_the_controller_off_are_rolled_back_in_time(tmp_path: Path) -> None:
     with fleet(tmp_path, 20) as controller:
         before = [state(node) for node in controller.nodes]
         play = controller.start([task(**CUTTING, checkpoint=10)], strategy="free")
@@ -208,7 +208,7 @@ def test_a_play_ends_soon_after_the_deadline_where_the_module_s_own_connection_d
     assert state(node) == before
 
 
-def test_strict_filtering_where_the_controller_arrives_is_taken_back(controller: Controller) -> None:
+def test_strict_filtering_where_the_controller_arrives_is_rolled_back(controller: Controller) -> None:
     """What it sends comes in by eth0, and the node answers by eth1; the master connection of ssh is given up in between."""
     (node,) = controller.nodes
     front = controller.machine
@@ -521,7 +521,7 @@ exec @REAL@ "$@"
 
 @pytest.mark.alone
 @pytest.mark.parametrize("is_deaf", [False, True], ids=["ends when told", "is killed"])
-def test_a_run_that_hangs_is_ended_at_the_deadline_and_taken_back(node: NamespaceNode, is_deaf: bool) -> None:
+def test_a_run_that_hangs_is_ended_at_the_deadline_and_rolled_back(node: NamespaceNode, is_deaf: bool) -> None:
     desired = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True, "checkpoint": 5}
     before = state(node)
     with node.replace_program("/usr/sbin/nft", HANGS):
@@ -537,7 +537,7 @@ def test_a_run_that_hangs_is_ended_at_the_deadline_and_taken_back(node: Namespac
 WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher" "$log" "$last" SIGKILL "$@"'
 
 
-def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
+def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
     """All at once: the way back is the same for each, and takes its five seconds."""
     way = {"table": 1003, "dev": "eth0"}
     desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
@@ -556,7 +556,7 @@ def test_a_run_killed_at_any_message_is_taken_back_by_the_node() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"X": {}}', "{}", "[]", "null"])
-def test_a_checkpoint_that_can_not_be_read_is_refused_in_a_sentence(lab: Lab, text: str) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_refused_in_a_sentence(lab: Lab, text: str) -> None:
     node: NamespaceNode = lab.node("node1")
     node.write(ARMED, text)
     for options in ({}, {"checkpoint": 10}):

@@ -296,7 +296,7 @@ def test_a_service_that_dribbles_is_silent_after_the_time_limit(pieces: bytes) -
         assert 0.4 <= time.monotonic() - start < 0.6
 
 
-def test_a_connection_that_nobody_accepts_is_silent_after_the_time_limit(node: NamespaceNode) -> None:
+def test_a_connection_that_no_server_accepts_is_silent_after_the_time_limit(node: NamespaceNode) -> None:
     chain = "type filter hook output priority 0; ip daddr 169.254.169.254 drop;"
     node.run(["nft", "-f", "-"], f"table ip firewall {{ chain output {{ {chain} }}; }}")
     result = node.module("imds_info", {"cloud": "azure", "timeout": 1, "retries": 0})

@@ -27,7 +27,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 def look(node: NamespaceNode) -> dict[str, Any]:
     before = node.snapshot()
-    found = Steps(node, "cni_info", {}).run()
+    found = Steps(node, "cni_info").run()
     assert not found["changed"] and node.snapshot() == before
     return found
 

@@ -46,7 +46,7 @@ def node(lab: Lab) -> NamespaceNode:
 @pytest.fixture
 def steps(node: NamespaceNode) -> Iterator[Steps]:
     clean = node.snapshot()
-    steps = Steps(node, "link_addresses", {})
+    steps = Steps(node, "link_addresses")
     yield steps
     steps.run(state="absent")
     assert node.snapshot() == clean
@@ -144,14 +144,14 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     units = "/etc/systemd/system"
     node.run(["mount", "--bind", units, units])
     node.run(["mount", "-o", "remount,bind,ro", units])
-    failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is taken back
+    failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is rolled back
     node.run(["umount", units])
     assert failed["failed"] and "What was done was undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
 
 
-def test_a_change_under_a_checkpoint_is_taken_back_with_the_routes_that_went_with_it(
+def test_a_change_under_a_checkpoint_is_rolled_back_with_the_routes_that_went_with_it(
     node: NamespaceNode, steps: Steps
 ) -> None:
     node.ip(["route add default via 10.0.1.1 dev eth1 onlink table 1003"])
@@ -165,7 +165,7 @@ def test_a_change_under_a_checkpoint_is_taken_back_with_the_routes_that_went_wit
     node.ip(["route delete default table 1003"])
 
 
-def test_what_somebody_has_removed_comes_again_and_what_he_put_in_its_place_is_his(
+def test_an_address_that_was_removed_comes_again_and_a_foreign_one_in_its_place_stays(
     node: NamespaceNode, steps: Steps
 ) -> None:
     steps.run(addresses=one("10.0.1.10"))

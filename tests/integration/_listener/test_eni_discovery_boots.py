@@ -198,7 +198,7 @@ def test_an_eni_that_is_plugged_in_gets_its_table_and_loses_it_when_it_goes(boot
         booted.node.enis = enis
 
 
-def test_pods_that_come_and_go_ask_nobody(booted: Site) -> None:
+def test_pods_that_come_and_go_send_no_request(booted: Site) -> None:
     assert eventually(lambda: booted.misses() == "nothing any more", LIMIT), booted.journal()
     asked = booted.asked()
     for number in range(10):

@@ -17,15 +17,12 @@ LOOKS = f"""\
 [Service]
 ExecStartPre=/bin/sh -c '{{ ip rule; ip -6 rule; ip route show table 1003; }} > {SEEN}'
 """
-WISH = {
+DESIRED = {
     "rules": [
         {"priority": 700, "to": "10.0.1.5", "table": "main"},
         {"priority": 701, "fwmark": "0x100000/0x100000", "table": "main", "family": "ipv6"},
     ],
-    "routes": [
-        {"table": 1003, "to": "10.0.1.1", "dev": "eth0"},
-        {"table": 1003, "to": "default", "via": "10.0.1.1"},
-    ],
+    "routes": [{"table": 1003, "to": "10.0.1.1", "dev": "eth0"}, {"table": 1003, "to": "default", "via": "10.0.1.1"}],
 }
 THERE = (
     "700:\tfrom all to 10.0.1.5 lookup main proto 75",
@@ -45,12 +42,12 @@ def test_rules_and_routes_are_there_before_kubelet_after_a_reboot(node: SystemdN
     node.place_kubelet_stand_in()
     node.write("/etc/systemd/system/kubelet.service.d/looks.conf", LOOKS)
     clean = node.snapshot()
-    done = node.module("policy_routes", WISH)
+    done = node.module("policy_routes", DESIRED)
     assert done["changed"], done
     node.reboot()
     found = [line.strip() for line in node.read(SEEN).splitlines()]
     assert all(line in found for line in THERE), found
-    again = node.module("policy_routes", WISH)
+    again = node.module("policy_routes", DESIRED)
     assert not again["failed"] and not again["changed"], again
     assert node.module("policy_routes", {"state": "absent"})["changed"]
     node.run(["rm", SEEN])

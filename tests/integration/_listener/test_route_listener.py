@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, entering
+from lab import Lab, Node, entering, steps
 from lab.node import NamespaceNode
-from lab.steps import Steps
 from lab.waiting import eventually
 
 PATH = "/etc/kubenode/policy-routes-75.json"
@@ -50,7 +49,7 @@ ROUTES: list[dict[str, Any]] = [
     {"table": 1003, "to": "10.8.0.0/16", "via": "10.0.1.9", "dev": "eth1"},
     {"table": 1003, "to": "10.9.0.0/16", "type": "blackhole"},
 ]
-WISH: dict[str, Any] = {"rules": RULES, "routes": ROUTES}
+DESIRED: dict[str, Any] = {"rules": RULES, "routes": ROUTES}
 
 
 class Listener:
@@ -112,19 +111,12 @@ def listening(node: NamespaceNode, folder: Path) -> Iterator[Listener]:
 
 @pytest.fixture
 def listener(node: NamespaceNode, tmp_path: Path) -> Iterator[Listener]:
-    run(node, **WISH)
+    run(node, **DESIRED)
     with listening(node, tmp_path) as listener:
         yield listener
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("policy_routes", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    return Steps(node, "policy_routes", {}).four(**options)
+run, _, four_steps = steps.of("policy_routes")
 
 
 def ours(node: NamespaceNode) -> list[str]:
@@ -139,9 +131,9 @@ def ours(node: NamespaceNode) -> list[str]:
 
 def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: NamespaceNode, tmp_path: Path) -> None:
     """Such a run holds the lock until the listener is ready."""
-    run(node, **WISH)
+    run(node, **DESIRED)
     before = ours(node)
-    node.ip([f"rule delete priority {WISH['rules'][0]['priority']}"])
+    node.ip([f"rule delete priority {DESIRED['rules'][0]['priority']}"])
     current = subprocess.Popen(
         entering.command(node.pid, node.namespaces, ["flock", "--no-fork", "/run/kubenode.lock", "sleep", "60"])
     )
@@ -188,7 +180,7 @@ def test_whatever_is_lost_is_back_and_a_later_run_finds_nothing_to_do(
         if number < len(commands):
             assert eventually(lambda: "Waiting: ip" in listener.log, LIMIT), listener.log
     assert eventually(lambda: ours(node) == good, LIMIT), f"{set(good) ^ set(ours(node))}\n{listener.log}"
-    assert not run(node, **WISH)["changed"]
+    assert not run(node, **DESIRED)["changed"]
 
 
 # Who did it, and what follows
@@ -244,7 +236,7 @@ def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
 
 @pytest.mark.alone
 def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
-    """It is nobody's doing: a pause would only keep pods without their way."""
+    """No program did it: a pause would only keep pods without their routes."""
     good = ours(node)
     seconds = []
     for _flap in range(10):
@@ -324,7 +316,7 @@ def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
         assert len([line for line in ours(node) if "lookup" in line]) == 3
         four_steps(node, state="absent", routes=ROUTES[:1], permanent=False)
         assert not run(node, rules=RULES[:3], routes=ROUTES[1:], permanent=False)["changed"]
-        assert run(node, **WISH)["changed"] and not run(node, **WISH)["changed"]
+        assert run(node, **DESIRED)["changed"] and not run(node, **DESIRED)["changed"]
 
 
 def assert_held(node: NamespaceNode, listener: Listener) -> None:
@@ -349,11 +341,11 @@ def test_a_node_without_our_unit_gets_no_record(node: NamespaceNode) -> None:
 def test_absent_leaves_nothing(node: NamespaceNode) -> None:
     run(node, state="absent")
     clean = node.snapshot()
-    four_steps(node, **WISH)
+    four_steps(node, **DESIRED)
     assert node.exists(RECORD)
     four_steps(node, state="absent")
     assert node.snapshot() == clean
-    run(node, **WISH)
+    run(node, **DESIRED)
     run(node, state="absent", immediate=False)
     run(node, state="absent", permanent=False)
     assert node.snapshot() == clean
@@ -362,7 +354,7 @@ def test_absent_leaves_nothing(node: NamespaceNode) -> None:
 @pytest.mark.parametrize(
     "nothing", [{"state": "absent"}, {"rules": [], "routes": []}], ids=["absent", "present with nothing"]
 )
-def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_taken_back(
+def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_rolled_back(
     node: NamespaceNode, listener: Listener, nothing: dict[str, Any]
 ) -> None:
     """Between the run and its confirmation the next boot's set and the listener are still there."""
@@ -376,7 +368,7 @@ def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_taken_ba
     assert ours(node) == [], listener.log
     assert answer("rollback") == "rolled back"
     time.sleep(1)
-    assert ours(node) == good and not run(node, **WISH)["changed"]
+    assert ours(node) == good and not run(node, **DESIRED)["changed"]
     assert_held(node, listener)
     run(node, **nothing, checkpoint=60)
     assert answer("confirm") == "confirmed"
@@ -386,7 +378,7 @@ def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_taken_ba
     assert not run(node, **nothing, checkpoint=60)["changed"]
 
 
-def test_a_wish_that_another_program_fulfils_is_known_to_it_although_the_run_changed_no_rule(
+def test_a_set_that_foreign_objects_satisfy_is_known_to_it_although_the_run_changed_no_rule(
     node: NamespaceNode, listener: Listener
 ) -> None:
     rule = {"priority": 702, "from": "10.0.1.7", "table": 1003}

@@ -31,7 +31,7 @@ NETWORKS = {
 }
 MANAGE_NOTHING = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
 DROP_IN = "/etc/systemd/networkd.conf.d/10-foreign.conf"
-WISH = {
+DESIRED = {
     "rules": [
         {"priority": 1200, "fwmark": "0x80/0x80", "table": "main"},
         {"priority": 2000, "from": "10.0.1.10", "table": 1001},
@@ -74,7 +74,7 @@ def bare(front: Machine, podman: Podman) -> SystemdNode:
 
 @pytest.fixture
 def node(bare: SystemdNode) -> SystemdNode:
-    run(bare, **WISH)
+    run(bare, **DESIRED)
     assert eventually(lambda: state_of(bare) == "active" and len(ours(bare)) == 5, LIMIT), journal(bare)
     return bare
 
@@ -140,7 +140,7 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
     try:
         node.ip(["link add eth1 type veth peer name eni1", "link set eni1 up", "link set eth1 up"])
         node.ip(["address add 10.0.1.10/24 dev eth1"])
-        assert run(node, **WISH)
+        assert run(node, **DESIRED)
         assert eventually(lambda: state_of(node) == "active" and len(ours(node)) == 5, LIMIT), journal(node)
         seconds = []
         for _kill in range(6):  # systemd's own limit is five starts within ten seconds
@@ -170,11 +170,11 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
 
 def test_a_run_starts_it_and_absent_leaves_nothing(bare: SystemdNode) -> None:
     before = bare.snapshot()
-    assert run(bare, **WISH)
+    assert run(bare, **DESIRED)
     assert eventually(lambda: state_of(bare) == "active", LIMIT), journal(bare)
-    assert not run(bare, **WISH)
+    assert not run(bare, **DESIRED)
     bare.run(["systemctl", "stop", UNIT])
-    assert run(bare, **WISH) and not run(bare, **WISH)
+    assert run(bare, **DESIRED) and not run(bare, **DESIRED)
     assert run(bare, state="absent")
     assert state_of(bare) == "inactive" and not bare.exists("/run/kubenode")
     assert bare.run(["systemctl", "--failed", "--no-legend"]).stdout == ""
@@ -204,7 +204,7 @@ def test_whatever_happens_to_a_node_the_declared_state_is_back(front: Machine, n
     node.run(["systemctl", "restart", UNIT])  # the pauses begin anew
     comes_back(node, lambda: node.run(["ip", "rule", "flush", "protocol", "75"]))
     comes_back(node, lambda: node.run(["sh", "-c", "ip link set eth1 down; ip link set eth1 up"]))
-    assert not run(node, **WISH)
+    assert not run(node, **DESIRED)
 
 
 def test_with_its_foreign_rules_left_alone_networkd_removes_none(front: Machine, node: SystemdNode) -> None:
@@ -221,14 +221,14 @@ def test_with_its_foreign_rules_left_alone_networkd_removes_none(front: Machine,
 def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
     run(node, state="absent")
     node.run(["sh", "-c", CNI % "add"])
-    assert run(node, **WISH)
+    assert run(node, **DESIRED)
     assert eventually(lambda: state_of(node) == "active", LIMIT), journal(node)
     assert len(ours(node)) == 4
     node.run(["sh", "-c", CNI % "del"])
     assert eventually(lambda: len(ours(node)) == 5, LIMIT), journal(node)
     assert eventually(lambda: "a rule of another program was removed" in journal(node), LIMIT), journal(node)
     node.run(["sh", "-c", CNI % "add"])
-    assert not run(node, **WISH)
+    assert not run(node, **DESIRED)
     node.run(["sh", "-c", f"while {CNI % 'del'} 2>/dev/null; do :; done"])  # the first of two is ours
 
 
@@ -237,7 +237,7 @@ def test_a_boot_loads_before_kubelet_and_without_a_link_what_it_can(front: Machi
     node.reboot()
     seen = node.read(AT_KUBELET)
     assert "lookup 1001" in seen and "default via 10.0.1.1" in seen
-    assert ours(node) == good and not run(node, **WISH)
+    assert ours(node) == good and not run(node, **DESIRED)
 
 
 def test_a_link_that_comes_later_finds_its_reverse_path_filter_set(front: Machine, node: SystemdNode) -> None:

@@ -33,7 +33,7 @@ LINES = "ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no"
 
 @pytest.fixture
 def steps(lab: Lab) -> Steps:
-    return Steps(lab.node("node1"), "network_daemons", {})
+    return Steps(lab.node("node1"), "network_daemons")
 
 
 def networkd(result: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_later_file_that_says_otherwise_is_refused(steps: Steps) -> None:
     assert f"{later} sets ManageForeignRoutes to yes" in told and PATH in told and "Nothing was changed" in told
 
 
-def test_a_strangers_file_in_our_place_is_refused_and_left_by_absent(steps: Steps) -> None:
+def test_a_foreign_file_in_our_place_is_refused_and_left_by_absent(steps: Steps) -> None:
     steps.node.write(PATH, "# mine\n")
     assert f"{PATH} may not be replaced by this run" in steps.refused()
     assert not steps.run(state="absent")["changed"]
@@ -281,7 +281,7 @@ def test_without_it_a_hotplug_costs_the_rules(podman: Podman, router: Machine) -
     assert not [line for line in site.state()["rules -4"] if re.match("100[01]:", line)]
 
 
-def test_a_restart_that_was_not_wished_is_caught_up_with(podman: Podman, router: Machine) -> None:
+def test_a_restart_that_was_not_asked_for_is_caught_up_with(podman: Podman, router: Machine) -> None:
     site = Site(podman, router, "bookworm")
     first = site.networkd()
     written = site.run(restart=False)

@@ -120,7 +120,7 @@ def test_every_version_finds_unchanged_what_another_loaded(node: NamespaceNode, 
 
 
 def test_a_probe_is_answered(lab: Lab, node: NamespaceNode) -> None:
-    changed(Steps(node, "nftables_probe_snat", {}))
+    changed(Steps(node, "nftables_probe_snat"))
     assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
 
 

@@ -192,7 +192,7 @@ def test_options_may_come_as_strings(connmark: Steps) -> None:
 def test_absent_needs_no_other_option(node: NamespaceNode, connmark: Steps) -> None:
     clean = node.snapshot()
     connmark.run(strict=True)
-    Steps(node, "nftables_connmark", {}).four(state="absent")
+    Steps(node, "nftables_connmark").four(state="absent")
     assert node.snapshot() == clean
 
 
@@ -450,7 +450,7 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(connmark: Steps, message
     assert message in connmark.refused(**options)
 
 
-def test_a_setting_file_that_is_somebody_elses_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
+def test_a_foreign_setting_file_is_refused_and_left(node: NamespaceNode, connmark: Steps) -> None:
     node.write(SYSCTL, "net.ipv4.conf.eth0.src_valid_mark = 0\n")
     assert f"{SYSCTL} may not be replaced by this run" in connmark.refused(strict=True)
     connmark.run()
@@ -493,7 +493,7 @@ def test_the_rule_that_the_warning_names_silences_it(node: NamespaceNode, connma
     (warning,) = warnings(connmark.run())
     rule = dict(re.findall(r"(\w+): ([^,}]+)[,}]", warning.partition("rules: ")[2]))
     assert rule == {"priority": "511", "family": "ipv4", "fwmark": "0x80/0x80", "table": "main"}
-    Steps(node, "policy_routes", {}).run(rules=[rule])
+    Steps(node, "policy_routes").run(rules=[rule])
     assert not warnings(connmark.run())
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nftables_package on nodes that run systemd, with Debian's own packages: whatever it does, nobody loses a table."""
+"""nftables_package on nodes that run systemd, with Debian's own packages: whatever it does, no program loses a table."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def installed(node: SystemdNode) -> str:
 
 
 def start_service(node: SystemdNode) -> None:
-    """Somebody enables and starts nftables.service; others load their tables afterwards."""
+    """An operator enables and starts nftables.service; others load their tables afterwards."""
     node.run(["systemctl", "enable", "--quiet", "--now", "nftables.service"])
     node.run_from_host(["nft", "-f", "-"], TABLES)
 
@@ -226,7 +226,7 @@ def test_create_modify_delete_delete_again(node: SystemdNode, suite: str, tmp_pa
     assert not run(node, state="absent")["changed"]
 
 
-# Nobody's tables are flushed
+# No tables are flushed
 
 
 @pytest.mark.parametrize("suite", RESTARTING)
@@ -308,7 +308,7 @@ def test_a_masked_service_is_left_active_and_stopping_it_flushes_nothing(node: S
     assert not node.exists(MASK)
 
 
-def test_a_mask_of_somebody_else_stays(node: SystemdNode) -> None:
+def test_a_foreign_mask_stays(node: SystemdNode) -> None:
     node.run(["systemctl", "mask", "--quiet", "nftables.service"])
     run(node, service="masked")
     run(node, state="absent")
@@ -389,7 +389,7 @@ def test_no_sufficient_version_is_an_error_that_names_it_and_nothing_changes(nod
     assert state(node) == before
 
 
-def test_a_package_that_fails_to_configure_is_taken_back(node: SystemdNode) -> None:
+def test_a_package_that_fails_to_configure_is_rolled_back(node: SystemdNode) -> None:
     before = state(node)
     node.write("/usr/bin/deb-systemd-helper", "#!/bin/sh\nexit 0\n", 0o755)
     node.write("/etc/dpkg/dpkg.cfg.d/lab", "post-invoke=false\n")

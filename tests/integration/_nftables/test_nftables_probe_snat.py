@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, playbook
+from lab import Lab, playbook, steps
 from lab.node import NamespaceNode
-from lab.steps import Steps
 from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
@@ -33,15 +32,7 @@ def node(lab: Lab) -> NamespaceNode:
     return lab.node("node1")
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("nftables_probe_snat", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def refused(node: NamespaceNode, **options: Any) -> str:
-    """The error, in check mode and for real the same; the node is as before."""
-    return Steps(node, "nftables_probe_snat", {}).refused(**options)
+run, refused, four_steps = steps.of("nftables_probe_snat")
 
 
 def warnings(result: dict[str, Any]) -> str:
@@ -49,11 +40,6 @@ def warnings(result: dict[str, Any]) -> str:
 
 
 # The twelve steps
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the diff of the run."""
-    return Steps(node, "nftables_probe_snat", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
@@ -282,15 +268,15 @@ def test_two_runs_at_once_end_right(node: NamespaceNode) -> None:
     assert LOCK not in clean_after
 
 
-def test_two_runs_with_different_wishes_leave_one_of_them_whole(node: NamespaceNode) -> None:
-    wishes: list[dict[str, Any]] = [{"priority": -290}, {"priority": -280}]
+def test_two_runs_with_different_options_leave_one_of_them_whole(node: NamespaceNode) -> None:
+    desired_states: list[dict[str, Any]] = [{"priority": -290}, {"priority": -280}]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda desired: node.module("nftables_probe_snat", desired), wishes * 2))
+        results = list(pool.map(lambda desired: node.module("nftables_probe_snat", desired), desired_states * 2))
     assert not [result["msg"] for result in results if result["failed"]]
-    assert [run(node, check=True, **desired)["changed"] for desired in wishes].count(False) == 1
+    assert [run(node, check=True, **desired)["changed"] for desired in desired_states].count(False) == 1
 
 
-def test_an_nft_that_dies_after_its_work_is_taken_back(node: NamespaceNode) -> None:
+def test_an_nft_that_dies_after_its_work_is_rolled_back(node: NamespaceNode) -> None:
     run(node)
     before = node.snapshot()
     script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && mkdir /run/died 2>/dev/null && kill -KILL $$\nexit $status\n'
@@ -301,7 +287,7 @@ def test_an_nft_that_dies_after_its_work_is_taken_back(node: NamespaceNode) -> N
     assert node.snapshot() == before
 
 
-def test_a_run_that_is_told_to_end_takes_back_what_it_did(node: NamespaceNode) -> None:
+def test_a_run_that_is_told_to_end_rolls_back_what_it_did(node: NamespaceNode) -> None:
     before = node.snapshot()
     script = '#!/bin/bash\n@REAL@ "$@"; status=$?\n[ "$1" = -f ] && kill -TERM $PPID && sleep 0.3\nexit $status\n'
     with node.replace_program("/usr/sbin/nft", script):
@@ -491,7 +477,7 @@ def test_microsofts_filters_on_the_interface_refuse_present_but_not_absent(node:
     # An empty program ("return 0") under the name that Microsoft's loader gives its own.
     bytecode = "1,6 0 0 0"
     node.run(["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", bytecode])
-    assert not run(node)["changed"]  # somebody else's program is no reason
+    assert not run(node)["changed"]  # a foreign program is no reason
     attach_named_filter(node, "ipv6_hp_egress")
     for plane in ("immediate", "permanent"):
         assert "ipv6_hp_egress of ipv6-hp-bpf" in refused(node, **{plane: False})
@@ -532,7 +518,7 @@ def test_an_ebpf_host_routing_node_refuses_present_but_not_absent(node: Namespac
     assert run(node, state="absent")["changed"]
 
 
-def test_a_unit_of_the_image_that_can_not_start_owns_nothing(node: NamespaceNode) -> None:
+def test_a_unit_of_the_image_that_cannot_start_owns_nothing(node: NamespaceNode) -> None:
     bring_agentbaker(node)
     node.remove(AGENTBAKER)
     assert run(node, check=True)["managed_by"] is None
@@ -542,7 +528,7 @@ def test_a_unit_of_the_image_that_can_not_start_owns_nothing(node: NamespaceNode
 
 @pytest.mark.parametrize("path", [PATH, UNIT, LINK, DROP_IN])
 @pytest.mark.parametrize("kind", ["folder", "link", "file"])
-def test_absent_leaves_what_is_somebody_elses_and_takes_the_table(node: NamespaceNode, path: str, kind: str) -> None:
+def test_absent_leaves_foreign_files_and_removes_the_table(node: NamespaceNode, path: str, kind: str) -> None:
     run(node, permanent=False)
     node.run(["mkdir", "-p", path.rpartition("/")[0]])
     made = {
@@ -595,7 +581,7 @@ def test_what_we_placed_goes_where_agentbakers_unit_has_come(node: NamespaceNode
     assert "azureSLBProbe" in node.run(["nft", "list", "tables"]).stdout
 
 
-def test_a_masked_unit_is_somebodys_wish(node: NamespaceNode) -> None:
+def test_a_masked_unit_stays_masked(node: NamespaceNode) -> None:
     node.run(["ln", "-s", "/dev/null", UNIT])
     assert "it is a link to /dev/null and so masks a unit" in refused(node)
     assert run(node, permanent=False)["changed"]

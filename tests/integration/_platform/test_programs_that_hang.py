@@ -150,7 +150,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("make", "answer"), BROKEN.values(), ids=BROKEN)
-def test_an_nft_that_can_not_be_started_is_named(node: NamespaceNode, make: list[str], answer: str) -> None:
+def test_an_nft_that_cannot_be_started_is_named(node: NamespaceNode, make: list[str], answer: str) -> None:
     node.run(make)
     node.run(["chmod", "0755", "/run/nft"])
     node.run(["mount", "--bind", "/run/nft", NFT])
@@ -164,7 +164,7 @@ GARBAGE = {"nothing": "", "words": "hello", "another shape": '{"nftables": [{"ta
 
 
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
-def test_an_nft_that_answers_garbage_is_an_error_and_in_nobodys_way_back(node: NamespaceNode, answer: str) -> None:
+def test_an_nft_that_answers_garbage_is_an_error_and_stops_no_absent(node: NamespaceNode, answer: str) -> None:
     clean = node.snapshot()
     run(node)
     before = node.snapshot()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""policy_routes on a real kernel: the twelve steps, other programs, kills, any wish, and pyroute2 old, new and absent."""
+"""policy_routes on a real kernel: the twelve steps, other programs, kills, any desired state, pyroute2 old, new and absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
-from lab import Lab, Node, playbook, watched
+from lab import Lab, Node, playbook, steps, watched
 from lab.node import NamespaceNode
 from lab.steps import Steps
 from lab.waiting import eventually
@@ -102,25 +102,7 @@ def node(lab: Lab) -> NamespaceNode:
     return with_eni(lab)
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("policy_routes", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
-
-
-def refused(node: NamespaceNode, check_fails: bool = True, **options: Any) -> str:
-    """The error, in check mode the same where that can know; the node is as before."""
-    before = node.snapshot()
-    errors = [node.module("policy_routes", options, check=check) for check in (True, False)]
-    assert [error["failed"] for error in errors] == [check_fails, True], errors
-    assert not check_fails or errors[0]["msg"] == errors[1]["msg"]
-    assert node.snapshot() == before
-    return str(errors[1]["msg"])
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the result of the run."""
-    return Steps(node, "policy_routes", {}).four(**options)
+run, refused, four_steps = steps.of("policy_routes")
 
 
 def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
@@ -145,7 +127,7 @@ def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
     assert not run(node, state="absent")["changed"]
 
 
-def test_the_kernel_shows_what_was_wished(node: NamespaceNode) -> None:
+def test_the_kernel_shows_the_desired_state(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES, permanent=False)
     assert "702:\tnot from 10.0.0.0/8 iif eth9 [detached] goto 32766 proto 75" in shown(node)
     assert (
@@ -427,10 +409,10 @@ def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishe
 
     one, other = way(1003, "10.0.1.1", 700), way(1004, "10.0.1.2", 710)
     run(node, **one)
-    wishes = [one, other]
+    desired_states = [one, other]
     kill, was_killed = 1, True
     while was_killed:
-        desired = wishes[kill % 2]
+        desired = desired_states[kill % 2]
         done, messages = watched_run(node, kill, **desired)
         was_killed = done["rc"] == -9
         assert was_killed == (len(messages) == kill)
@@ -600,7 +582,7 @@ UNREAD = {
 
 @pytest.mark.parametrize("owner", ["static", "75"])
 @pytest.mark.parametrize("name", UNREAD)
-def test_a_route_that_can_not_be_read_is_refused_by_name_and_never_replaced(
+def test_a_route_that_cannot_be_read_is_refused_by_name_and_never_replaced(
     node: NamespaceNode, name: str, owner: str
 ) -> None:
     """It came to our key after ours had."""
@@ -770,7 +752,7 @@ def test_a_cni_that_adds_and_deletes_its_own_meanwhile(node: NamespaceNode) -> N
     assert node.snapshot() == before
 
 
-# Any state, any wish
+# Any current and any desired state
 
 
 @pytest.fixture(scope="module")
@@ -805,14 +787,14 @@ def ip_lines(rules: list[dict[str, Any]], routes: list[dict[str, Any]], owner: i
     st.lists(st.tuples(strategies.rules, st.sampled_from((4, 75, 99))), max_size=6),
     st.lists(st.tuples(strategies.routes, st.sampled_from((4, 75, 99))), max_size=6),
     st.lists(strategies.rules, max_size=6),
-    st.lists(strategies.wished_routes, max_size=6),
+    st.lists(strategies.desired_routes, max_size=6),
 )
-def test_any_wish_holds_on_any_state(
+def test_any_desired_state_holds_on_any_current_state(
     lasting: NamespaceNode,
     rules: list[tuple[dict[str, Any], int]],
     routes: list[tuple[dict[str, Any], int]],
-    wished_rules: list[dict[str, Any]],
-    wished_routes: list[dict[str, Any]],
+    desired_rules: list[dict[str, Any]],
+    desired_routes: list[dict[str, Any]],
 ) -> None:
     node = lasting
     lines = [line for rule, owner in rules for line in ip_lines([rule], [], owner)]
@@ -823,7 +805,7 @@ def test_any_wish_holds_on_any_state(
     try:
         foreign = not_ours(node)
         before = node.snapshot()
-        done = node.module("policy_routes", {"rules": wished_rules, "routes": wished_routes, "permanent": False})
+        done = node.module("policy_routes", {"rules": desired_rules, "routes": desired_routes, "permanent": False})
         if done["failed"]:
             assert {**node.snapshot(), "rules -4": 0, "rules -6": 0} == {**before, "rules -4": 0, "rules -6": 0}, done[
                 "msg"
@@ -831,8 +813,8 @@ def test_any_wish_holds_on_any_state(
             assert sorted(not_ours(node)) == sorted(foreign), done["msg"]
             return
         assert not_ours(node) == foreign
-        assert not run(node, rules=wished_rules, routes=wished_routes, permanent=False)["changed"]
-        assert in_the_order_given(node, wished_rules, done)
+        assert not run(node, rules=desired_rules, routes=desired_routes, permanent=False)["changed"]
+        assert in_the_order_given(node, desired_rules, done)
         run(node, state="absent", permanent=False)
         assert not_ours(node) == foreign and ours(node) == []
     finally:
@@ -1016,7 +998,7 @@ def test_a_library_that_others_could_have_written_is_not_used(node: NamespaceNod
 def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
     """The record has outlived the listener, so that two planes could each take it away."""
     node: NamespaceNode = lab.node("node1")
-    before, steps = node.snapshot(), Steps(node, "policy_routes", {})
+    before, steps = node.snapshot(), Steps(node, "policy_routes")
     steps.run(rules=RULES[:1])
     steps.run(state="absent", immediate=False)
     assert node.exists(RECORD)
@@ -1026,15 +1008,15 @@ def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
 
 @pytest.mark.parametrize("damaged", [PATH, RECORD])
 @pytest.mark.parametrize("left", [-20, 0], ids=["cut off", "empty"])
-def test_a_list_that_can_not_be_read_is_not_forgotten(lab: Lab, damaged: str, left: int) -> None:
+def test_a_list_that_cannot_be_read_is_not_forgotten(lab: Lab, damaged: str, left: int) -> None:
     node: NamespaceNode = lab.node("node1")
     before, steps = node.snapshot(), Steps(node, "policy_routes", {"rules": RULES[:1]})
     blackhole = {"table": 1003, "to": "10.8.0.0/16", "type": "blackhole"}
     steps.run(routes=[blackhole])
     whole = node.read(damaged)
     node.write(damaged, whole[:left])
-    for options in ({}, {"state": "absent"}):
-        assert f"{damaged}, which keeps " in steps.refused(**options)
+    for state in ("present", "absent"):
+        assert f"{damaged}, which keeps " in steps.refused(state=state)
     steps.run(routes=[blackhole])
     assert node.read(damaged) == whole
     node.write(damaged, whole[:left])
@@ -1044,6 +1026,4 @@ def test_a_list_that_can_not_be_read_is_not_forgotten(lab: Lab, damaged: str, le
 
 @pytest.mark.parametrize("path", [RECORD, "/run/kubenode/set.json", "/var/run/set.json"])
 def test_what_the_next_boot_loads_is_not_kept_where_a_boot_empties(lab: Lab, path: str) -> None:
-    assert "path must be outside /run" in Steps(lab.node("node1"), "policy_routes", {}).refused(
-        rules=RULES[:1], path=path
-    )
+    assert "path must be outside /run" in Steps(lab.node("node1"), "policy_routes").refused(rules=RULES[:1], path=path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, steps
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
 from lab.surroundings import ANOTHER_ROOT, BOOTED_NOW
@@ -33,19 +33,11 @@ def node(lab: Lab) -> NamespaceNode:
     return node
 
 
-def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-    result = node.module("rp_filter", options, check=check)
-    assert not result["failed"], result.get("msg", result)
-    return result
+run, refused, four_steps = steps.of("rp_filter")
 
 
 def loose(node: NamespaceNode, *interfaces: str, **options: Any) -> dict[str, Any]:
     return run(node, interfaces=list(interfaces), mode="loose", **options)
-
-
-def refused(node: NamespaceNode, **options: Any) -> str:
-    """The error, in check mode and for real the same; the node is as before."""
-    return Steps(node, "rp_filter", {}).refused(**options)
 
 
 def value(node: NamespaceNode, name: str) -> int:
@@ -63,11 +55,6 @@ def effective(node: NamespaceNode) -> dict[str, int]:
 
 
 # The twelve steps
-
-
-def four_steps(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the result of the run."""
-    return Steps(node, "rp_filter", {}).four(**options)
 
 
 def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
@@ -159,7 +146,7 @@ def test_nothing_is_started_whatever_is_to_do(node: NamespaceNode) -> None:
 
 
 @pytest.mark.parametrize(("all_", "mode", "wanted"), [(1, "off", 0), (2, "off", 0), (2, "strict", 1)])
-def test_a_wish_that_all_makes_impossible(node: NamespaceNode, all_: int, mode: str, wanted: int) -> None:
+def test_a_desired_state_that_all_makes_impossible(node: NamespaceNode, all_: int, mode: str, wanted: int) -> None:
     write(node, all=all_)
     clean, before = node.snapshot(), effective(node)
     error = refused(node, interfaces=["eth0"], mode=mode)
@@ -186,7 +173,7 @@ def test_loose_is_possible_whatever_all_is(node: NamespaceNode) -> None:
 # Others
 
 
-def test_what_somebody_changed_since_stays(node: NamespaceNode) -> None:
+def test_a_foreign_change_stays(node: NamespaceNode) -> None:
     loose(node, "eth0", "eth1")
     write(node, eth0=1)
     run(node, state="absent")
@@ -207,7 +194,7 @@ def test_two_sets_live_side_by_side(node: NamespaceNode) -> None:
     assert node.snapshot() == clean
 
 
-def test_a_strangers_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
+def test_a_foreign_file_is_refused_and_left_by_absent(node: NamespaceNode) -> None:
     node.write(PATH, "net.ipv4.conf.eth0.rp_filter = 1\n")
     before = node.snapshot()
     assert f"{PATH} may not be replaced by this run" in refused(node, interfaces=["eth0"], mode="loose")
@@ -233,7 +220,7 @@ def test_runs_at_once_end_right(node: NamespaceNode) -> None:
 
 
 @pytest.mark.parametrize("tool", [SYSTEMD_SYSCTL, "sysctl -q --system"])
-def test_what_the_boot_loads_is_what_was_wished(node: NamespaceNode, tool: str) -> None:
+def test_what_the_boot_loads_is_the_desired_state(node: NamespaceNode, tool: str) -> None:
     node.write("/etc/sysctl.d/99-hard.conf", "net.ipv4.conf.*.rp_filter = 1\n-net.ipv4.conf.all.rp_filter\n")
     loose(node, "eth0", VLAN, "nolink")
     good = node.snapshot()["files"]
@@ -456,7 +443,7 @@ def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any])
     return bool(result["failed"])
 
 
-def test_an_odd_record_is_warned_of_and_locks_nobody_out(node: NamespaceNode) -> None:
+def test_an_odd_record_is_warned_of_and_stops_no_run(node: NamespaceNode) -> None:
     clean = node.snapshot()
     loose(node, "eth0")
     node.write(

@@ -111,9 +111,7 @@ BUILDS = {
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 @pytest.mark.parametrize("program", BUILDS)
-def test_what_builds_an_image_ends_with_the_one_who_wanted_it(
-    tmp_path: Path, program: str, number: signal.Signals
-) -> None:
+def test_what_builds_an_image_ends_with_its_caller(tmp_path: Path, program: str, number: signal.Signals) -> None:
     """A stand-in that would build for an hour."""
     stand_in, begun = tmp_path / program, tmp_path / "begun"
     stand_in.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 3600\n")
@@ -248,10 +246,7 @@ CHANGES = {
         ["ip", "address", "add", "2001:db8::9", "dev", "lo", "nodad"],
         ["ip", "address", "del", "2001:db8::9", "dev", "lo"],
     ),
-    "sysctls": (
-        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=2"],
-        ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=0"],
-    ),
+    "sysctls": (["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=2"], ["sysctl", "-w", "net.ipv4.conf.eth0.rp_filter=0"]),
     "files": (["touch", "/etc/new"], ["rm", "/etc/new"]),
 }
 

@@ -106,7 +106,7 @@ def test_a_reboot_loses_tables_and_listeners_and_brings_the_network_back(
     node.ip(["rule add priority 77 table 77"])
     node.service(30080, endpoints, health_check_node_port=32000)
     assert node.snapshot() != before
-    with node.socket(socket.AF_INET6, socket.SOCK_DGRAM):  # somebody still holds the network of the boot before
+    with node.socket(socket.AF_INET6, socket.SOCK_DGRAM):  # a process still holds the network of the boot before
         reboot(node)
     assert node.snapshot() == before
     assert not is_answered(running)

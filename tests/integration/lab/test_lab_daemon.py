@@ -180,9 +180,9 @@ def test_it_ends_with_its_folder(tool: Tool) -> None:
     assert eventually(lambda: not tool.processes() and not node.exists(), END_LIMIT)
 
 
-def test_it_ends_when_nobody_asks(tool: Tool) -> None:
+def test_it_ends_without_requests(tool: Tool) -> None:
     tool.up(NAMESPACES, "--idle", "2")
-    for _number in range(4):  # as long as somebody asks, it stays
+    for _number in range(4):  # as long as requests come, it stays
         time.sleep(0.7)
         tool.ask("probe", "pod1")
     assert eventually(lambda: not tool.processes(), END_LIMIT)

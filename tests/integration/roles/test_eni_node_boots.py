@@ -122,13 +122,13 @@ def test_a_boot_brings_all_before_kubelet_and_a_later_run_has_nothing_to_do(boot
     (entry,) = booted.run("rp_filter", **RP_FILTER)["diff"]
     assert entry["after_header"].startswith("permanent: ")  # a line by name, for the boots to come
     assert not booted.run("rp_filter", **RP_FILTER)["changed"]
-    take_back(booted, bare)
+    remove_all(booted, bare)
 
 
 def test_absent_after_a_boot_leaves_what_a_node_without_us_has(booted: Rack, bare: dict[str, int]) -> None:
     booted.plug("eth1")
     booted.plug("eni1")
-    take_back(booted, bare)
+    remove_all(booted, bare)
 
 
 INIT = """#!/bin/sh
@@ -172,7 +172,7 @@ def test_a_link_gets_its_address_at_boot_when_it_comes_and_when_it_comes_again(r
     assert not rack.node.exists("/run/kubenode")
 
 
-def take_back(rack: Rack, bare: dict[str, int]) -> None:
+def remove_all(rack: Rack, bare: dict[str, int]) -> None:
     for changed in (True, False):
         for module in ("rp_filter", "nftables_connmark"):
             assert rack.run(module, state="absent")["changed"] is changed

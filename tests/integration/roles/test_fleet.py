@@ -98,7 +98,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 def occupy(node: NamespaceNode) -> None:
     """An operator's file is in the way: the module refuses."""
-    node.write(TABLE_FILE, "# somebody else's\n")
+    node.write(TABLE_FILE, "# foreign\n")
 
 
 @contextlib.contextmanager
@@ -233,8 +233,7 @@ RESCUE = "rescue: [{ansible.builtin.debug: {msg: cured}}]"
 
 
 @pytest.mark.parametrize(
-    ("how", "states"),
-    [(CLEANUP, {"node1": "failed", "node2": "stopped"}), (RESCUE, {"node1": "ok", "node2": "ok"})],
+    ("how", "states"), [(CLEANUP, {"node1": "failed", "node2": "stopped"}), (RESCUE, {"node1": "ok", "node2": "ok"})]
 )
 def test_a_node_that_cleans_up_has_failed_all_the_same(tmp_path: Path, how: str, states: dict[str, str]) -> None:
     report = run_own(tmp_path, PLAY.replace("HOW", how), "node1,node2,")
@@ -250,7 +249,7 @@ def test_of_a_loop_the_items_that_failed_say_why(tmp_path: Path) -> None:
 
 
 def test_a_run_that_matches_no_node_ends_its_report(tmp_path: Path) -> None:
-    report = run_own(tmp_path, PLAY.replace("HOW", CLEANUP).replace("hosts: all", "hosts: nobody"), "node1,")
+    report = run_own(tmp_path, PLAY.replace("HOW", CLEANUP).replace("hosts: all", "hosts: absent"), "node1,")
     assert report["nodes"] == {} and report["ended"]
 
 

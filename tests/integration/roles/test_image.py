@@ -260,11 +260,7 @@ def plug_in(lab: Lab) -> None:
     node: SystemdNode = lab.node("node1")
     lab.load_balancer.ip([f"link add eni1 type veth peer name eth1 netns {node.pid}", "link set eni1 up"])
     node.ip(
-        [
-            "link add cilium_host type veth peer name cilium_net",
-            "address add 10.0.1.10/24 dev eth1",
-            "link set eth1 up",
-        ]
+        ["link add cilium_host type veth peer name cilium_net", "address add 10.0.1.10/24 dev eth1", "link set eth1 up"]
     )
 
 

@@ -105,7 +105,7 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
     assert pool.calls() == []
 
 
-def test_a_node_that_somebody_has_cordoned_stays_so(pool: Pool) -> None:
+def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
     (pool.folder / "cordoned").touch()
     pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
     assert [call.split()[0] for call in pool.calls()] == ["get"]
@@ -158,7 +158,7 @@ def test_where_cilium_does_not_serve_nothing_is_changed(pool: Pool) -> None:
 
 def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
     rule = f"ebtables-nft {DEAD[0].rules[0]}"
-    lock = "/run/kubenode.lock"  # held until the run has proved itself, or has taken back what it did
+    lock = "/run/kubenode.lock"  # held until the run has proved itself, or has rolled back
     gone = f"! test -e {lock} && ! ebtables-nft-save | grep -q {DEAD[0].mac}"
     restore = f"until {gone}; do sleep 0.1; done; {rule}"
     pool.node.run(["sh", "-c", f"({restore}) > /dev/null 2>&1 &"])

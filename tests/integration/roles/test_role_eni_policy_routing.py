@@ -235,7 +235,7 @@ def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_a
         ),
     ],
 )
-def test_an_image_says_what_it_can_not_find_out_at_boot(aws: Site, variables: dict[str, Any], told: str) -> None:
+def test_an_image_says_what_it_cannot_find_out_at_boot(aws: Site, variables: dict[str, Any], told: str) -> None:
     before = aws.node.snapshot()
     failed = aws.play(mode="image", **AWS, **variables)
     assert failed.failed and told in failed.output

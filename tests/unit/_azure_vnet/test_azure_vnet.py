@@ -290,7 +290,7 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
         evidence(LINK._replace(link="azvaaaaaaaaaaa"), states=(WRITTEN,)), DOUBTFUL, "not all network namespaces",
     ),
     "its neighbour is left": (evidence(neighbours=(BRIDGED,)), REMOVE, "azure-vnet set up a pod with the MAC"),
-    "a neighbour that somebody learned": (
+    "a neighbour that the kernel learned": (
         evidence(neighbours=(BRIDGED._replace(state=4),)), DOUBTFUL, "the owner of the address is unknown",
     ),
     "nothing is known": (evidence(), DOUBTFUL, "no interface has the MAC"),
@@ -374,7 +374,7 @@ def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
     assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
 
 
-def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_nobody_is() -> None:
+def test_rules_for_the_whole_node_do_not_wait_for_a_pod_that_does_not_exist() -> None:
     gone = evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     judge = Judge(gone, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], DNAT)})
     verdicts = [judge.rule(PREROUTING, rule) for rule in (*NODE_RULES[PREROUTING], DNAT)]
@@ -508,7 +508,7 @@ NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
 
 
 @pytest.mark.parametrize(("neighbour", "found", "chains", "goes"), NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
-def test_a_neighbour_goes_when_its_address_is_nobodys_or_anothers(
+def test_a_neighbour_goes_when_no_pod_or_another_pod_has_its_address(
     neighbour: Neighbour, found: Evidence, chains: ebtables.Chains, goes: bool
 ) -> None:
     assert Judge(found, chains).neighbour(neighbour).is_leftover == goes
@@ -526,7 +526,7 @@ ROUTES: dict[str, tuple[str, Evidence, bool]] = {
 
 
 @pytest.mark.parametrize(("link", "found", "goes"), ROUTES.values(), ids=ROUTES.keys())
-def test_a_route_goes_when_its_address_is_nobodys_or_anothers(link: str, found: Evidence, goes: bool) -> None:
+def test_a_route_goes_when_no_pod_or_another_pod_has_its_address(link: str, found: Evidence, goes: bool) -> None:
     assert Judge(found, {}).route(POD, link).is_leftover == goes
 
 

@@ -79,7 +79,7 @@ EDITS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
 
 
 @pytest.mark.parametrize(("told", "edit"), EDITS, ids=[told for told, _edit in EDITS])
-def test_what_somebody_has_edited_is_damaged(told: str, edit: Callable[[dict[str, Any]], None]) -> None:
+def test_an_edited_backup_is_damaged(told: str, edit: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads(backup.to_text(RUNS))
     edit(content["runs"][0])
     with pytest.raises(backup.Damaged) as error:

@@ -138,10 +138,7 @@ def test_a_save_of_the_nft_backend_is_read() -> None:
 def test_what_the_legacy_tools_print_is_read(text: str) -> None:
     arp = "-p ARP --arp-op Request --arp-ip-dst 10.240.0.4 -j arpreply --arpreply-mac 00:0d:3a:01:02:03"
     assert ebtables.from_save("legacy", text) == {
-        Place("legacy", "nat", "PREROUTING"): (
-            Rule(arp, (5, 6)),
-            Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect"),
-        ),
+        Place("legacy", "nat", "PREROUTING"): (Rule(arp, (5, 6)), Rule("-p IPv4 --ip-dst 169.254.20.10 -j redirect")),
         Place("legacy", "nat", "OUTPUT"): (),
     }
 
@@ -158,7 +155,7 @@ def current(handle: int, number: int) -> Owned:
 
 
 PAIRS = {
-    "nobody is about": ([1, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, 8, 9]),
+    "no other process is about": ([1, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, 8, 9]),
     "one was listed that has gone": ([1, 4, 2, 3], [(7, 1), (8, 2), (9, 3)], [7, None, 8, 9]),
     "equal rules": ([1, 1, 2], [(7, 1), (8, 1), (9, 2)], [7, 8, 9]),
     "one of three equal rules has gone": ([1, 1, 1, 2], [(7, 1), (8, 1), (9, 2)], [None, None, None, 9]),

@@ -14,17 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
-    boot_files,
-    boot_unit,
-    units,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, units
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend, table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
@@ -62,7 +58,7 @@ def table(root: Path, path: str, is_present: bool, script: str = "one", is_askin
     """A table of the module that has a boot program as well. is_asking: whether that decides at boot."""
     systemd = t.cast(units.Units, FakeUnits(root, is_running=False))
     boot = BootTable(RootedFiles(root), systemd, "ip6", "probe", path)
-    asks = boot_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
+    asks = table_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
     text = f"table ip6 probe {{}}\n# {script}\n" if is_present else None
     accepting = t.cast(nft_backend.Nft, Accepting())
     condition, program = (asks, "program") if is_present and is_asking else (None, None)
@@ -153,21 +149,21 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
     """The next run is the same one, absent with any path or none, or present with a third path."""
     former, path = CHANGES[change]
     goals: dict[str | None, dict[str, tuple[int, str]]] = {}
-    for wish in dict.fromkeys((None, path, THIRD)):
+    for target in dict.fromkeys((None, path, THIRD)):
         machine = Machine(tmp_path / f"goal {len(goals)}", build).prepare(former)
-        machine.hold(wish)
-        goals[wish] = tree(machine.root)
+        machine.hold(target)
+        goals[target] = tree(machine.root)
     given = [*former[-1:], *([path] if path else []), THIRD]
     ways: list[tuple[str | None, str]] = [(path, given[0]), (THIRD, given[0]), *((None, at) for at in given)]
     last, lived = 0, False
     while not lived:
         last += 1
-        for number, (wish, at) in enumerate(ways if change in THOROUGH else [ways[last % len(ways)]]):
+        for number, (target, at) in enumerate(ways if change in THOROUGH else [ways[last % len(ways)]]):
             machine = Machine(tmp_path / f"{last} {number}", build).prepare(former)
             lived = Mortal(monkeypatch, last).lives(run, machine.resources(path, given[0]))
-            machine.hold(wish, at)
-            assert tree(machine.root) == goals[wish], f"killed at call {last}, then {wish} with {at}"
-            assert not machine.hold(wish, at)
+            machine.hold(target, at)
+            assert tree(machine.root) == goals[target], f"killed at call {last}, then {target} with {at}"
+            assert not machine.hold(target, at)
             shutil.rmtree(machine.root)
     assert last > 10
 
@@ -242,14 +238,14 @@ def test_what_the_unit_loads_goes_whatever_is_in_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\0", "nonsense\n/etc/../x\n/run/x\n/etc/systemd/system/x\n", '{"a": 1}'])
-def test_a_record_that_can_not_be_read_is_in_nobodys_way(tmp_path: Path, text: str) -> None:
+def test_a_record_that_cannot_be_read_stops_no_run(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path, table)
     clean = tree(tmp_path)
     record = tmp_path / boot_files.record(TABLE_UNIT)[1:]
-    for wish in (ONE, None):
+    for target in (ONE, None):
         record.write_text(text)
-        assert machine.hold(wish) and not record.exists()
-        assert not machine.hold(wish)
+        assert machine.hold(target) and not record.exists()
+        assert not machine.hold(target)
     assert tree(tmp_path) == clean
 
 
@@ -347,7 +343,7 @@ def test_a_run_killed_while_it_undoes_what_it_did_is_completed_or_undone_by_the_
     """It fails at each operation, and is killed at each one that would undo an earlier one."""
     former, path = CHANGES[change]
     clean = tree(Machine(tmp_path / "clean", table).root)
-    fails, has_failed = 0 if path else 1, True  # absent goes on when its record can not be written
+    fails, has_failed = 0 if path else 1, True  # absent goes on when its record cannot be written
     while has_failed:
         fails, dies, has_died = fails + 1, 0, True
         while has_died and has_failed:

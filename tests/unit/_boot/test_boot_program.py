@@ -18,11 +18,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, interpreters
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_interpreter import interpreter
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
-    BootCondition,
-    BootUnit,
-    loading_table,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import BootUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
@@ -35,6 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
 from unit.fakes import FakeUnits, RootedFiles
@@ -70,14 +67,14 @@ def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", [("imds", "eth0", "60"), ("address", "eth0", "30")])
-def test_a_rehearsal_of_the_question_asks_nobody(tmp_path: Path, question: tuple[str, ...]) -> None:
+def test_a_rehearsal_of_the_question_sends_no_request(tmp_path: Path, question: tuple[str, ...]) -> None:
     program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
     done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("question", [("smoke", "eth0", "60"), ("imds", "eth0", "soon")])
-def test_a_question_that_nobody_knows_fails_the_rehearsal(tmp_path: Path, question: tuple[str, ...]) -> None:
+def test_an_unknown_question_fails_the_rehearsal(tmp_path: Path, question: tuple[str, ...]) -> None:
     program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
     assert started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question).returncode != 0
 
@@ -127,7 +124,7 @@ def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_set_that_can_not_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
+def test_a_set_that_cannot_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
     program, given = placed(tmp_path / "x.pyz", archive("_listener.listener_program")), tmp_path / "x.json"
     for content in (None, "{", "[]", '{"protocol": 75, "rules": [{"priority": "x"}]}'):
         if content is not None:
@@ -256,7 +253,7 @@ def test_the_distributions_python_is_named_without_its_version(
 
 
 def asking(python: str) -> BootUnit:
-    return loading_table("ip6", "t", "/etc/t", BootCondition("imds", "eth0", python, "/etc/t.pyz"))
+    return table_unit.unit("ip6", "t", "/etc/t", table_unit.BootCondition("imds", "eth0", python, "/etc/t.pyz"))
 
 
 def test_a_unit_keeps_its_interpreter_while_that_lasts_and_nothing_else_changes(

@@ -13,24 +13,23 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
-    BootCondition,
     BootUnit,
     interpreter,
     loaded_path,
-    loading_routes,
-    loading_table,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState, Verdict
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener import policy_unit
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from unit.fakes import FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
-TABLE = loading_table("ip6", "t", "/etc/t")
-ASKING = loading_table("ip6", "t", "/etc/t", BootCondition("imds", "eth0", PYTHON, "/etc/t.pyz"))
-ROUTES = loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "1")
+TABLE = table_unit.unit("ip6", "t", "/etc/t")
+ASKING = table_unit.unit("ip6", "t", "/etc/t", table_unit.BootCondition("imds", "eth0", PYTHON, "/etc/t.pyz"))
+ROUTES = policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "1")
 RESET = "[Service]\nExecStart=\nExecStart={}\n"
 
 
@@ -195,11 +194,11 @@ def test_without_systemd_a_unit_is_placed_alone(tmp_path: Path) -> None:
 
 
 def test_a_resident_is_restarted_with_another_program_and_stopped(node: Node) -> None:
-    other = loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "2")
+    other = policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "2")
     node.hold(ROUTES)
     assert node.hold(other, starts=False).changed
     assert node.asked == ["daemon-reload"]  # the running kernel is left alone
-    other = loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "3")
+    other = policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "3")
     assert node.hold(other).changed
     assert node.asked == ["daemon-reload", f"restart {other.name}"]
     assert node.hold(other, desired=False).changed
@@ -221,7 +220,7 @@ def test_a_run_that_fails_later_leaves_systemd_as_it_was(node: Node) -> None:
         node.hold(ROUTES, fails=True)
     assert node.units.systemd.states == {} and not node.files()
     node.hold(ROUTES)
-    for change in (loading_routes(75, "/etc/x", PYTHON, "/etc/x.pyz", "2"), ROUTES):
+    for change in (policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "2"), ROUTES):
         with pytest.raises(Failure):
             node.hold(change, desired=change is not ROUTES, fails=True)
         assert node.units.verdict(ROUTES.name) is Verdict.ACTIVE
@@ -240,8 +239,8 @@ def test_what_is_no_operation_on_units_is_refused(node: Node) -> None:
         with pytest.raises(TypeError, match="is no operation on units"):
             node.units.perform(nonsense)  # type: ignore[arg-type]
     with pytest.raises(Failure, match="not found"):
-        node.units.perform(units.Start("nobody.service"))
-    node.units.perform(units.Forget("nobody.service"))
+        node.units.perform(units.Start("unknown.service"))
+    node.units.perform(units.Forget("unknown.service"))
 
 
 STATES = {
@@ -278,8 +277,10 @@ def test_units_tell_what_they_load_and_by_which_python() -> None:
 
 def test_the_shell_of_a_condition_gets_the_question_as_words() -> None:
     """~root is a link's name that a shell would take for a folder."""
-    condition = BootCondition("address", "~root", PYTHON, "/etc/~root.pyz")
-    (line,) = [line for line in loading_table("ip6", "t", "/etc/t", condition).text.splitlines() if "Condition" in line]
+    condition = table_unit.BootCondition("address", "~root", PYTHON, "/etc/~root.pyz")
+    (line,) = [
+        line for line in table_unit.unit("ip6", "t", "/etc/t", condition).text.splitlines() if "Condition" in line
+    ]
     script, _quote, words = line.removeprefix("ExecCondition=/bin/sh -c '").rpartition("'")
     assert "root" not in script and PYTHON not in script
     assert words == f" sh {PYTHON} -I -S -B /etc/~root.pyz address ~root 30"

@@ -93,7 +93,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_can_not_be_read_is_said_and_systemctl_is_asked(serve: Serve, answer: bytes) -> None:
+def test_what_cannot_be_read_is_said_and_systemctl_is_asked(serve: Serve, answer: bytes) -> None:
     serve(answer)
     with pytest.raises((OSError, ValueError)):
         manager.get(["ActiveState"], "x.service")

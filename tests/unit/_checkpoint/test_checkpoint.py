@@ -351,7 +351,7 @@ def test_the_checkpoint_of_another_task_is_none_of_ours(log: Path) -> None:
 
 
 @pytest.mark.parametrize("uptime", ["12.50", "5012.50", "", "?"])
-def test_a_node_whose_uptime_can_not_be_is_not_taken_for_restarted(log: Path, uptime: str) -> None:
+def test_a_node_whose_uptime_cannot_be_is_not_taken_for_restarted(log: Path, uptime: str) -> None:
     """lxcfs counts a container's uptime from its own start, while the kernel counts the start of process 1 from the host's."""
     answer = _lookout.parse(f"6d5b\nnet:[4026531840]\n500000\n{uptime}\n")
     lookout = Lookout(t.cast(t.Any, SshHost(log, [], [])), 30)

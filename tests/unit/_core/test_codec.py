@@ -38,8 +38,7 @@ def _named(values: st.SearchStrategy[t.Any]) -> st.SearchStrategy[t.Any]:
     def of(kind: t.Any) -> st.SearchStrategy[t.Any]:
         usual = kind._field_defaults
         return st.fixed_dictionaries(
-            {field: values for field in kind._fields if field not in usual},
-            optional={field: values for field in usual},
+            {field: values for field in kind._fields if field not in usual}, optional={field: values for field in usual}
         ).map(lambda fields: kind(**fields))
 
     return st.sampled_from(list(rollback_program.KNOWN.values())).flatmap(of)
@@ -133,7 +132,7 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
         "{}",
     ],
 )
-def test_what_nobody_has_written_so_is_not_read(line: str) -> None:
+def test_what_no_version_has_written_is_not_read(line: str) -> None:
     with pytest.raises(codec.Unreadable):
         codec.decode(line, rollback_program.KNOWN)
 

@@ -149,7 +149,7 @@ def test_a_result_that_does_not_read_back_is_a_failure_and_undone(index: int, pu
 
 
 @pytest.mark.parametrize(("stuck", "failing"), list(itertools.combinations(range(4), 2)), ids=str)
-def test_what_can_not_be_undone_is_said_and_the_rest_is_undone(stuck: int, failing: int) -> None:
+def test_what_cannot_be_undone_is_said_and_the_rest_is_undone(stuck: int, failing: int) -> None:
     shelves = two_shelves()
     shelves[EVERY_STEP[failing][0]].says_no.add(EVERY_STEP[failing][1])
     stuck_key = EVERY_STEP[stuck][1].key
@@ -196,14 +196,14 @@ def test_warnings_are_reported_also_when_nothing_changes() -> None:
     assert converge([], BOTH, guards=[Warns()]).warnings == ("the road is wet",)
 
 
-def test_a_plan_that_can_not_be_made_changes_nothing() -> None:
+def test_a_plan_that_cannot_be_made_changes_nothing() -> None:
     shelves = two_shelves()
 
     def no_plan(observed: dict[str, str]) -> Plan:
-        raise DatapathError("this can not be")
+        raise DatapathError("this cannot be")
 
     shelves[1].plan = no_plan  # type: ignore[method-assign]
-    with pytest.raises(DatapathError, match="this can not be"):
+    with pytest.raises(DatapathError, match="this cannot be"):
         converge(shelves, BOTH)
     assert shelves[0].performed == []
 
@@ -241,7 +241,7 @@ def test_under_a_checkpoint_the_permanent_plane_waits_and_each_step_is_noted_bef
     assert shelves[1].performed == []
 
 
-def test_with_the_immediate_plane_as_wished_nothing_is_armed_and_the_permanent_plane_written() -> None:
+def test_with_the_immediate_plane_as_desired_nothing_is_armed_and_the_permanent_plane_written() -> None:
     shelves = two_shelves()
     first, second = Watched(shelves), Watched(shelves)
     planned = converge(shelves, BOTH, check=True, checkpoint=first)
@@ -253,7 +253,7 @@ def test_with_the_immediate_plane_as_wished_nothing_is_armed_and_the_permanent_p
 
 
 @pytest.mark.parametrize("how", ["says_no", "loses", "interrupts"])
-def test_a_run_that_takes_back_itself_leaves_nothing_armed(how: str) -> None:
+def test_a_run_that_rolls_back_itself_leaves_nothing_armed(how: str) -> None:
     shelves = two_shelves()
     getattr(shelves[0], how).add(Put("b", "2"))
     checkpoint = Watched(shelves)
@@ -262,7 +262,7 @@ def test_a_run_that_takes_back_itself_leaves_nothing_armed(how: str) -> None:
     assert (checkpoint.state, shelves[0].values) == ("disarmed", {"a": "old", "b": "old"})
 
 
-def test_what_can_not_be_undone_waits_as_well() -> None:
+def test_what_cannot_be_undone_waits_as_well() -> None:
     """As the removal of a library, which the way back may need."""
     shelves = [Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     plan = shelves[1].plan
@@ -312,7 +312,7 @@ def test_an_undo_that_does_not_read_back_is_said_with_what_differs() -> None:
         converge(shelves, BOTH)
 
 
-def test_an_undo_that_can_not_be_looked_at_is_not_called_done() -> None:
+def test_an_undo_that_cannot_be_looked_at_is_not_called_done() -> None:
     shelves = two_shelves()
     shelves[1].says_no.add(Put("d", "4"))
     observe = shelves[0].observe
@@ -320,11 +320,11 @@ def test_an_undo_that_can_not_be_looked_at_is_not_called_done() -> None:
 
     def blind() -> dict[str, str]:
         if next(looks) >= 2:  # the survey, the survey under the lock, and then those after the undo
-            raise Failure("first can not be read")
+            raise Failure("first cannot be read")
         return observe()
 
     shelves[0].observe = blind  # type: ignore[method-assign]
-    with pytest.raises(Failure, match="The node could not be observed: first can not be read"):
+    with pytest.raises(Failure, match="The node could not be observed: first cannot be read"):
         converge(shelves, BOTH)
 
 
@@ -383,7 +383,7 @@ def test_a_step_that_was_done_although_it_was_refused_is_undone_too(before: int)
     assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
 
 
-def test_a_record_that_can_not_be_undone_keeps_what_it_records() -> None:
+def test_a_record_that_cannot_be_undone_keeps_what_it_records() -> None:
     class Recorded(Shelf):
         """Its last value is a record of the others, on a disk that is full by then."""
 

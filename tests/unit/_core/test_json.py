@@ -53,10 +53,7 @@ RULES = [{"priority": 700, "from": "10.0.1.5", "table": "1005"}]
 AZURE = [
     {
         "macAddress": "000D3AF806EC",
-        "ipv4": {
-            "ipAddress": [{"privateIpAddress": "10.0.0.4"}],
-            "subnet": [{"address": "10.0.0.0", "prefix": "16"}],
-        },
+        "ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}], "subnet": [{"address": "10.0.0.0", "prefix": "16"}]},
     }
 ]
 CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_unit
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import address_unit, link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_address import Given, LinkAddress
 
 LINKS = st.text(string.ascii_letters + string.digits + "_.=+@~-", min_size=1, max_size=15).filter(
@@ -42,9 +41,9 @@ def test_what_is_no_record_makes_nothing_ours(text: str) -> None:
 
 @given(LINKS, st.lists(ADDRESSES, min_size=1))
 def test_a_unit_tells_its_link_and_its_addresses(link: str, addresses: list[LinkAddress]) -> None:
-    unit = boot_unit.adding_addresses(link, [one.words for one in addresses])
-    assert boot_unit.addresses_link(unit.name) == link
-    assert [link_address.from_words(words) for words in boot_unit.added_addresses(unit.text)] == addresses
+    unit = address_unit.unit(link, [one.words for one in addresses])
+    assert address_unit.link_of(unit.name) == link
+    assert [link_address.from_words(words) for words in address_unit.addresses(unit.text)] == addresses
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_a_unit_tells_its_link_and_its_addresses(link: str, addresses: list[Link
 )
 def test_units_are_named_as_systemd_escapes(link: str, escaped: str) -> None:
     """As systemd-escape(1) of systemd 252 prints it."""
-    unit = boot_unit.adding_addresses(link, ["10.0.0.1/32"])
+    unit = address_unit.unit(link, ["10.0.0.1/32"])
     assert unit.name == f"kubenode-addresses-{escaped}.service"
     assert unit.wanted_by == f"sys-subsystem-net-devices-{escaped}.device"
     assert f"BindsTo={unit.wanted_by}\nAfter={unit.wanted_by}\n" in unit.text

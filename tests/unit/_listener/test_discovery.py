@@ -131,7 +131,7 @@ def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str,
     policy.from_options(75, found.rules, found.routes, TABLES)
 
 
-def test_without_a_primary_one_there_is_no_wish() -> None:
+def test_without_a_primary_one_there_is_no_desired_state() -> None:
     with pytest.raises(Invalid):
         discovery.found(AWS, NODE[1:])
 
@@ -206,7 +206,7 @@ ONE, BOTH = frozenset([ETH0]), frozenset([ETH0, ETH1])
 SETTLED = MetadataPoll().asked(ONE, 100.0, is_answered=True, is_complete=True)
 
 
-def test_an_idle_node_asks_nobody() -> None:
+def test_an_idle_node_sends_no_request() -> None:
     assert SETTLED.due is None
     assert SETTLED.seen(ONE, 5000.0).due is None
 

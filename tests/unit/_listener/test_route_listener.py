@@ -196,7 +196,7 @@ def test_quiet_ends_the_row() -> None:
     assert after([*range(FREE + 4), start + QUIET - 1]).pause > 0
 
 
-def test_whoever_keeps_on_never_ends_the_row_by_our_own_pause() -> None:
+def test_a_program_that_keeps_on_never_ends_the_row_by_our_own_pause() -> None:
     backoff, now = Backoff(), 0.0
     pauses = []
     for _round in range(40):
@@ -229,16 +229,16 @@ def current(items: t.Iterable[t.Any] | None, protocol: int) -> list[readiness.Ow
 
 
 def waits(
-    wished: policy.Policy,
+    full: policy.Policy,
     there: policy.Policy | None = None,
     links: dict[str, bool] | None = None,
     protocol: int = THEIRS,
 ) -> list[str]:
     found = there or policy.Policy()
     surroundings = readiness.Surroundings(current(found.rules, protocol), current(found.routes, protocol), links or {})
-    ready = readiness.split(wished, surroundings)
+    ready = readiness.split(full, surroundings)
     assert len(ready.waiting) + len(ready.policy.rules or ()) + len(ready.policy.routes or ()) == len(
-        [*(wished.rules or ()), *(wished.routes or ())]
+        [*(full.rules or ()), *(full.routes or ())]
     )
     return [reason for _item, reason in ready.waiting]
 
@@ -326,7 +326,7 @@ def test_links_are_those_of_all_hops() -> None:
     assert readiness.links(desired(None, [several, BLACKHOLE]), readiness.Surroundings((), (), {})) == {"eth1", "eth2"}
 
 
-def test_a_listener_that_can_not_ask_systemd_how_often_it_failed_ends_all_the_same(
+def test_a_listener_that_cannot_ask_systemd_how_often_it_failed_ends_all_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process

@@ -131,11 +131,7 @@ AGENTS: dict[str, tuple[dict[str, str], set[str], dict[str, tuple[bool, str]]]] 
     ),
     "nm-cloud-setup": (NM_CLOUD_SETUP, {"nm-cloud-setup.timer"}, {"nm-cloud-setup": (True, HOSTILE)}),
     "nm-cloud-setup, disabled": (NM_CLOUD_SETUP, set(), {"nm-cloud-setup": (False, HARMLESS)}),
-    "netplan": (
-        {"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""},
-        set(),
-        {"netplan": (True, HARMLESS)},
-    ),
+    "netplan": ({"usr/sbin/netplan": "", "etc/netplan/01.yaml": ""}, set(), {"netplan": (True, HARMLESS)}),
     "cloud-init": (CLOUD_INIT, set(), {"cloud-init": (True, HARMLESS)}),
     "cloud-init that routes": (
         {**CLOUD_INIT, "etc/netplan/50-cloud-init.yaml": "    routing-policy:\n    - from: 10.0.1.10\n"},

@@ -69,7 +69,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("listing", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_can_not_be_read_is_an_error_and_no_difference(listing: str) -> None:
+def test_what_cannot_be_read_is_an_error_and_no_difference(listing: str) -> None:
     unparsed = r"cannot parse what .* lists for table ip6 mine: .* found .*or install nftables again"
     with pytest.raises(Failure, match=rf"{unparsed}|table ip6 mine.*no error message"):
         read(Completed(0, listing, ""))
@@ -89,7 +89,7 @@ class Kernel:
     [*(Completed(0, listing, "") for listing in UNREADABLE.values()), Completed(-11, "", ""), Completed(1, "", "No")],
     ids=[*UNREADABLE.keys(), "died", "an error"],
 )
-def test_a_table_goes_although_nft_can_not_read_it(monkeypatch: pytest.MonkeyPatch, answer: Completed) -> None:
+def test_a_table_goes_although_nft_cannot_read_it(monkeypatch: pytest.MonkeyPatch, answer: Completed) -> None:
     found, warnings = Kernel(monkeypatch, "mine", "other"), list[str]()
     live = LiveTable(Nft(lambda argv, stdin: answer, warnings.append), "ip6", "mine", None)
     assert converge([live], {Plane.IMMEDIATE}, check=True).changed and found.tables == {"mine", "other"}
@@ -103,7 +103,7 @@ def test_a_table_goes_although_nft_can_not_read_it(monkeypatch: pytest.MonkeyPat
     assert not converge([live], {Plane.IMMEDIATE}).changed and not warnings
 
 
-def test_what_can_not_be_told_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_told_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user who is not root."""
     for answer, expected in ((0, True), (errno.ENOENT, False)):
         monkeypatch.setattr(nfnetlink, "_ask", lambda messages, code=answer: code)

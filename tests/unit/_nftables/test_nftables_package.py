@@ -115,7 +115,7 @@ def unstartable(argv: t.Sequence[str], stdin: str | None = None) -> t.NoReturn:
     raise Failure(f"{argv[0]} cannot be started: Exec format error")
 
 
-def test_an_nft_that_can_not_be_started_is_told_and_keeps_nobody_from_absent(node: Node) -> None:
+def test_an_nft_that_cannot_be_started_is_told_and_stops_no_absent(node: Node) -> None:
     node.run(node.package())
     node.manager.nft = unstartable  # type: ignore[method-assign]
     with pytest.raises(
@@ -196,7 +196,7 @@ def test_without_systemd_nothing_is_held(tmp_path: Path, manager: FakePackages) 
     assert node.run(node.package()).changed
 
 
-def test_an_installation_that_fails_is_taken_back_with_the_service_held(node: Node) -> None:
+def test_an_installation_that_fails_is_rolled_back_with_the_service_held(node: Node) -> None:
     before, current = node.tree(), []
     node.manager.changing = lambda: current.append(HOLD in node.units.loaded)
     node.manager.fails = (packages.Install,)
@@ -250,7 +250,7 @@ def test_mask_and_unmask(node: Node) -> None:
     assert node.tree() == before
 
 
-def test_a_mask_of_somebody_else_satisfies_and_stays(node: Node) -> None:
+def test_a_foreign_mask_satisfies_and_stays(node: Node) -> None:
     node.files.perform(files.Put(MASK, files.Target("/dev/null")))
     before = node.tree()
     for desired in (True, False):
@@ -463,7 +463,7 @@ def test_a_command_that_does_not_end_is_named_without_its_environment(monkeypatc
         manager.perform(packages.Install("60"))
 
 
-def test_a_lock_that_somebody_takes_just_before_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_another_process_takes_just_before_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"install": [LOCKED, LOCKED, (0, "", "")]})
     backend(packages.APT, script, monkeypatch, patience=5).perform(packages.Install("nftables"))
     assert len(script.asked) == 3
@@ -481,7 +481,7 @@ def test_a_held_lock_file_is_named_with_its_holder_and_nothing_is_started(
     monkeypatch.setattr(packages, "manager_of", lambda release: packages.TDNF._replace(locks=(str(path),)))
     script = Script({})
     manager = packages.Packages(script, {}, patience=0)
-    manager.perform(packages.Wait())  # no such file: nobody holds it
+    manager.perform(packages.Wait())  # no such file: no process holds it
     program = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
     command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:

@@ -149,7 +149,7 @@ def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dic
     assert nft_table.from_listing(seen) != ProbeSnat().table()
 
 
-def test_the_default_wish_is_the_table_of_the_default_options() -> None:
+def test_the_default_table_is_that_of_the_default_options() -> None:
     assert ProbeSnat.from_options(OPTIONS) == ProbeSnat()
 
 
@@ -172,7 +172,7 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
 
 def test_the_order_of_probes_means_nothing() -> None:
     probes = [{"source": f"fe80::{n}", "translated": f"2001:db8::{n}"} for n in range(1, 4)]
-    desired = {ProbeSnat.from_options({**OPTIONS, "probes": order}) for order in (probes, probes[::-1])}
+    desired = {ProbeSnat.from_options({**OPTIONS, "probes": order}) for order in (probes, probes[::-1], probes * 2)}
     assert len(desired) == 1
 
 

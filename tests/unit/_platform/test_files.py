@@ -165,7 +165,7 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
 
 @odd
 @pytest.mark.parametrize(("read", "where", "beside", "text", "expected"), READERS.values(), ids=READERS.keys())
-def test_whoever_reads_it_goes_on_without_it(
+def test_a_reader_goes_on_without_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     place: Place,
@@ -193,7 +193,7 @@ def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
     (tmp_path / "20-masked.conf").symlink_to("/dev/null")
     warnings: list[str] = []
     assert sysctl.configuration(warnings.append) == {f"{tmp_path}/20-masked.conf": ""}
-    if place is Path.mkdir:  # which keeps nobody waiting
+    if place is Path.mkdir:  # which no program waits for
         assert warnings == []
     else:
         (warning,) = warnings

@@ -59,7 +59,7 @@ def test_a_lock_file_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_file_that_is_gone_or_somebody_elses_is_no_trouble_and_none_of_our_business(tmp_path: Path) -> None:
+def test_a_lock_file_that_is_gone_or_foreign_is_no_error_and_is_left(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with exclusive(str(path)):
         path.unlink()

@@ -96,14 +96,14 @@ def test_a_folder_stays_as_long_as_something_is_in_it(tmp_path: Path) -> None:
     assert tree(tmp_path) == {}
 
 
-def test_a_folder_is_removed_also_when_somebody_removed_the_file(tmp_path: Path) -> None:
+def test_a_folder_is_removed_also_if_another_program_removed_the_file(tmp_path: Path) -> None:
     path = tmp_path / "kubenode" / "file"
     hold(path, "text\n")
     path.unlink()
     assert hold(path, None) and tree(tmp_path) == {}
 
 
-def test_a_strangers_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
+def test_a_foreign_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     path = tmp_path / "nftables.conf"
     path.write_text("flush ruleset\n")
     before = tree(tmp_path)
@@ -113,7 +113,7 @@ def test_a_strangers_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-def test_an_empty_file_is_a_strangers(tmp_path: Path) -> None:
+def test_an_empty_file_is_foreign(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(Refusal, match="Move it away, or set path to another path"):
@@ -146,7 +146,7 @@ def test_the_marker_does_not_make_an_operators_file_ours(tmp_path: Path) -> None
     assert not hold(theirs, None) and theirs.read_text() == "mine\n"
 
 
-def test_a_link_comes_and_goes_and_a_strangers_stays(tmp_path: Path) -> None:
+def test_a_link_comes_and_goes_and_a_foreign_one_stays(tmp_path: Path) -> None:
     def hold_link(target: str, desired: bool) -> bool:
         links = [link(str(tmp_path / "wants" / "unit"), target, desired)]
         return converge([ManagedFiles(Files(), links)], {Plane.PERMANENT}).changed
@@ -238,7 +238,7 @@ def test_a_folder_that_is_reached_by_a_link_is_not_ours_to_remove(tmp_path: Path
     assert (tmp_path / "kubenode" / "one").exists()
 
 
-def test_a_write_that_may_not_have_reached_the_disk_is_taken_back(
+def test_a_write_that_may_not_have_reached_the_disk_is_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "kubenode" / "file"
@@ -303,7 +303,7 @@ def test_a_folder_within_an_operators_folder_goes_alone(tmp_path: Path) -> None:
     assert list(tree(tmp_path)) == ["operators"]
 
 
-def test_the_diff_of_what_nobody_reads_is_its_hash(tmp_path: Path) -> None:
+def test_the_diff_of_a_binary_file_is_its_hash(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(HEADING.encode() + b"\xff\x00")
     (shown,) = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}).diff()

@@ -36,7 +36,7 @@ def test_the_controller_decides_where_it_can(mode: str, transport: str, variable
 
 
 def seen(state: str | None, own: str = "", has_systemd: bool = True, unreadable: str = "") -> Seen:
-    """``own``: kinds of namespaces that are not process 1's; ``unreadable``: those that nobody lets us compare."""
+    """``own``: kinds of namespaces that are not process 1's; ``unreadable``: those that cannot be compared."""
     apart, hidden = frozenset(own.split()), frozenset(unreadable.split())
     return Seen(state, True, KINDS - apart - hidden, apart, has_systemd)
 

@@ -68,7 +68,7 @@ UNSTARTABLE = {
 
 
 @pytest.mark.parametrize(("content", "answer"), UNSTARTABLE.values(), ids=UNSTARTABLE.keys())
-def test_a_program_that_can_not_be_started_is_named(tmp_path: Path, content: bytes | None, answer: str) -> None:
+def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, content: bytes | None, answer: str) -> None:
     program = tmp_path / "nft"
     if content is not None:
         program.write_bytes(content)
@@ -128,7 +128,7 @@ def test_a_program_that_hangs_is_killed_with_its_children_and_named(
 def test_a_program_that_the_kernel_does_not_let_go_of_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, short_grace: None
 ) -> None:
-    """A program that waits in the kernel does not hear SIGKILL: here, nobody sends it."""
+    """A program that waits in the kernel does not hear SIGKILL: here, it is not sent."""
     monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
     started = time.monotonic()
     with pytest.raises(Uncertain, match="cannot be killed, as it is stuck in the kernel"):

@@ -289,7 +289,7 @@ def value_of(error: Invalid, entry: t.Any) -> object:
 
 
 @pytest.mark.parametrize(("message", "options"), BAD_RULES, ids=str)
-def test_a_rule_that_can_not_be_is_named_with_what_was_given(message: str, options: dict[str, t.Any]) -> None:
+def test_a_rule_that_cannot_be_is_named_with_what_was_given(message: str, options: dict[str, t.Any]) -> None:
     entry = {"priority": 700, "table": "main", **options}
     with pytest.raises(Invalid) as error:
         of(rules=[entry])
@@ -364,7 +364,7 @@ BAD_ROUTES = [
 
 
 @pytest.mark.parametrize(("message", "options"), BAD_ROUTES, ids=str)
-def test_a_route_that_can_not_be_is_named_with_what_was_given(message: str, options: dict[str, t.Any]) -> None:
+def test_a_route_that_cannot_be_is_named_with_what_was_given(message: str, options: dict[str, t.Any]) -> None:
     entry = {"table": 1003, "to": "default", "dev": "eth1", **options}
     with pytest.raises(Invalid) as error:
         of(routes=[entry])
@@ -406,21 +406,21 @@ BAD_SETS: list[tuple[str, t.Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(("message", "make"), BAD_SETS, ids=[message for message, _make in BAD_SETS])
-def test_a_set_that_can_not_be_is_named(message: str, make: t.Callable[[], object]) -> None:
+def test_a_set_that_cannot_be_is_named(message: str, make: t.Callable[[], object]) -> None:
     with pytest.raises(Invalid) as error:
         make()
     assert str(error.value) == message
 
 
-def test_what_is_said_twice_is_wished_once() -> None:
+def test_what_is_said_twice_is_desired_once() -> None:
     assert len(of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 254}]).rules or ()) == 1
 
 
 # Files
 
 
-@given(st.lists(strategies.rules, max_size=4), st.lists(strategies.wished_routes, max_size=4))
-def test_a_file_keeps_what_was_wished(rules: list[dict[str, t.Any]], routes: list[dict[str, t.Any]]) -> None:
+@given(st.lists(strategies.rules, max_size=4), st.lists(strategies.desired_routes, max_size=4))
+def test_a_file_keeps_the_desired_state(rules: list[dict[str, t.Any]], routes: list[dict[str, t.Any]]) -> None:
     try:
         desired = of(rules, routes)
     except Invalid:
@@ -589,7 +589,7 @@ def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equa
     assert str(current) == f"{plain} with attributes that this collection cannot read: {name}"
 
 
-def test_a_rule_that_can_not_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
+def test_a_rule_that_cannot_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
     (current, _owner) = rule.from_message(message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT | 0x8))
     assert current.opaque == message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT)
 

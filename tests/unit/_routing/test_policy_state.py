@@ -54,7 +54,7 @@ MAIN = (rule(priority=32766), KERNEL)
 NEAR = (route(table="main", to="192.0.2.0/24"), KERNEL)
 TO_POD, FROM_POD = rule(to="10.0.1.5"), rule(priority=701, from_="10.0.1.5", table=1003)
 GATEWAY, DEFAULT = route(to="192.0.2.1"), route(via="192.0.2.1")
-WISH = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one in (DEFAULT, GATEWAY)])
+DESIRED = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one in (DEFAULT, GATEWAY)])
 
 
 def hold(
@@ -74,7 +74,7 @@ def node(*current: tuple[t.Any, int]) -> FakeNetlink:
 def test_routes_come_first_and_go_last() -> None:
     kernel, made = node(), list[Change]()
     kernel.before = made.append
-    hold(kernel, WISH)
+    hold(kernel, DESIRED)
     hold(kernel, of(rules=[], routes=[]))
     wanted = [(ADD, GATEWAY), (ADD, DEFAULT), (ADD, TO_POD), (ADD, FROM_POD)]
     wanted += [(DELETE, TO_POD), (DELETE, FROM_POD), (DELETE, DEFAULT), (DELETE, GATEWAY)]
@@ -83,9 +83,9 @@ def test_routes_come_first_and_go_last() -> None:
 
 def test_a_second_run_sends_nothing() -> None:
     kernel = node()
-    assert hold(kernel, WISH)[0].changed
+    assert hold(kernel, DESIRED)[0].changed
     sent = kernel.messages
-    outcome, state = hold(kernel, WISH)
+    outcome, state = hold(kernel, DESIRED)
     assert not outcome.changed and kernel.messages == sent
     assert (state.rules.kept, state.routes.kept) == (2, 2)
 
@@ -93,13 +93,13 @@ def test_a_second_run_sends_nothing() -> None:
 def test_a_list_that_is_left_out_is_not_looked_at() -> None:
     kernel = node((GATEWAY, OURS))
     kernel.routes = lambda: pytest.fail("read")  # type: ignore[method-assign]
-    hold(kernel, WISH._replace(routes=None))
+    hold(kernel, DESIRED._replace(routes=None))
     assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY}
 
 
 def test_what_carries_the_tag_and_is_not_listed_goes() -> None:
     kernel = node((TO_POD, OURS), (rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS))
-    hold(kernel, WISH)
+    hold(kernel, DESIRED)
     assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY, DEFAULT}
 
 
@@ -107,7 +107,7 @@ def test_the_report_of_check_mode_is_that_of_the_run() -> None:
     kernel = node((rule(priority=9), OURS), (TO_POD, THEIRS), (GATEWAY, OURS))
     reports = []
     for check in (True, False):
-        _outcome, state = hold(kernel, WISH, check=check)
+        _outcome, state = hold(kernel, DESIRED, check=check)
         reports.append((state.rules.report(), state.routes.report()))
     assert reports[0] == reports[1]
     assert reports[0] == (
@@ -123,16 +123,16 @@ def test_the_report_of_check_mode_is_that_of_the_run() -> None:
 
 def test_anothers_equal_satisfies_and_absent_leaves_it() -> None:
     kernel = node(*((item, THEIRS) for item in (TO_POD, FROM_POD, GATEWAY, DEFAULT)))
-    outcome, state = hold(kernel, WISH)
+    outcome, state = hold(kernel, DESIRED)
     assert not outcome.changed and len(state.rules.satisfied) == len(state.routes.satisfied) == 2
-    assert not hold(kernel, WISH, is_present=False)[0].changed
+    assert not hold(kernel, DESIRED, is_present=False)[0].changed
     assert not hold(kernel, of(), is_present=False)[0].changed
     assert kernel.messages == 0
 
 
 def test_ours_stays_beside_anothers_equal() -> None:
     kernel = node((TO_POD, OURS), (TO_POD, THEIRS), (FROM_POD, OURS))
-    assert not hold(kernel, WISH._replace(routes=None))[0].changed
+    assert not hold(kernel, DESIRED._replace(routes=None))[0].changed
 
 
 FOREIGN = {
@@ -148,7 +148,7 @@ def test_anothers_different_one_is_refused_and_absent_works(item: t.Any, option:
     kernel = node((item, THEIRS))
     for check in (True, False):
         with pytest.raises(Refusal) as error:
-            hold(kernel, WISH, check=check)
+            hold(kernel, DESIRED, check=check)
         assert str(error.value).startswith(f"{option} cannot be added: ")
         assert f"{item} is there and belongs to protocol openr" in str(error.value) and advice in str(error.value)
     assert kernel.messages == 0
@@ -190,7 +190,7 @@ IMPOSSIBLE = {
         of(rules=[{"priority": 5, "table": 7}, {"priority": 7, "goto": 900}]),
         "rules[1].goto must be the priority of a listed or existing rule",
     ),
-    "nobody's neighbour": (
+    "a neighbour without an address": (
         of(routes=[SAME, FAR]),
         "routes[1].via must be a neighbour on one link, by a connected route of its own table or of main, or given with dev;"
         " no connected route covers it; '10.77.0.1' was given",
@@ -200,7 +200,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize(("desired", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
-def test_what_the_node_can_not_do_is_said_before_anything_is_changed(desired: policy.Policy, message: str) -> None:
+def test_what_the_node_cannot_do_is_said_before_anything_is_changed(desired: policy.Policy, message: str) -> None:
     kernel = node()
     with pytest.raises(Invalid) as error:
         hold(kernel, desired)
@@ -210,7 +210,7 @@ def test_what_the_node_can_not_do_is_said_before_anything_is_changed(desired: po
 
 POSSIBLE = {
     "onlink": (route(via="10.77.0.1", onlink=True),),
-    "by a route of the same wish": (route(via="10.77.0.1"), route(to="10.77.0.1")),
+    "by a route of the same set": (route(via="10.77.0.1"), route(to="10.77.0.1")),
     "link-local": (route(via="fe80::9"),),
     "by a link that leads everywhere": (route(via="10.77.0.1", metric=5), route()),
 }
@@ -238,7 +238,7 @@ BARE: dict[str, tuple[list[t.Any], Entries, str]] = {
     "the longest prefix": ([connected("192.0.2.1", "eth1", metric=9)], [{"via": "192.0.2.1"}], "eth1"),
     "the lowest metric": ([connected("192.0.2.0/24", "eth1", metric=9)], [{"via": "192.0.2.1"}], "eth0"),
     "a link that leads everywhere": ([connected("default", "eth1")], [{"via": "10.77.0.1"}], "eth1"),
-    "a route of the same wish": ([], [{"via": "10.77.0.1"}, {"to": "10.77.0.1", "dev": "eth1"}], "eth1"),
+    "a route of the same set": ([], [{"via": "10.77.0.1"}, {"to": "10.77.0.1", "dev": "eth1"}], "eth1"),
     "no route by a gateway": ([connected("192.0.2.1", "eth1", via="10.1.1.1")], [{"via": "192.0.2.1"}], "eth0"),
     "no route of a wider scope": ([connected("192.0.2.1", "eth1", scope="global")], [{"via": "192.0.2.1"}], "eth0"),
     "IPv6": ([connected("2001:db8::/64", "eth1")], [{"via": "2001:db8::1"}], "eth1"),
@@ -288,7 +288,7 @@ def test_absent_takes_a_route_that_was_given_without_its_link_wherever_it_leads(
 def every_change() -> list[Change]:
     kernel, made = node((rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS)), list[Change]()
     kernel.before = made.append
-    hold(kernel, WISH)
+    hold(kernel, DESIRED)
     return made
 
 
@@ -300,7 +300,7 @@ def test_what_was_done_before_a_failure_is_undone(failing: Change, how: str) -> 
     if how == "refused":
         kernel.refuses.add(failing)
         with pytest.raises(Failure) as error:
-            hold(kernel, WISH)
+            hold(kernel, DESIRED)
         assert str(failing.item) in str(error.value)
     else:
 
@@ -310,20 +310,20 @@ def test_what_was_done_before_a_failure_is_undone(failing: Change, how: str) -> 
 
         kernel.before = interrupt
         with pytest.raises(KeyboardInterrupt):
-            hold(kernel, WISH)
+            hold(kernel, DESIRED)
     assert (set(kernel.held_rules), set(kernel.held_routes)) == before
 
 
 def test_absent_with_lists_takes_those_alone() -> None:
     kernel = node()
-    hold(kernel, WISH)
+    hold(kernel, DESIRED)
     hold(kernel, policy.Policy(OURS, (TO_POD,)), is_present=False)
     assert kernel.of(OURS) == {FROM_POD, GATEWAY, DEFAULT}
     hold(kernel, of(), is_present=False)
     assert kernel.of(OURS) == set()
 
 
-# Any state, any wish
+# Any current and any desired state
 
 
 def parsed(entries: Entries, kind: str) -> list[t.Any]:
@@ -350,19 +350,19 @@ def kernels(draw: st.DrawFn, owners: tuple[int, ...] = (OURS, THEIRS, KERNEL)) -
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> policy.Policy:
+def desired_states(draw: st.DrawFn) -> policy.Policy:
     try:
         return of(
             draw(st.none() | st.lists(strategies.rules, max_size=5)),
-            draw(st.none() | st.lists(strategies.wished_routes, max_size=5)),
+            draw(st.none() | st.lists(strategies.desired_routes, max_size=5)),
         )
     except Invalid:
         assume(False)
         raise
 
 
-@given(kernels(), wishes())
-def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, desired: policy.Policy) -> None:
+@given(kernels(), desired_states())
+def test_any_desired_state_holds_and_foreign_objects_stay(kernel: FakeNetlink, desired: policy.Policy) -> None:
     foreign, ours, before = kernel.not_of(OURS), kernel.of(OURS), (kernel.rules(), kernel.routes())
     try:
         outcome, _state = hold(kernel, desired)
@@ -375,14 +375,14 @@ def test_any_wish_holds_and_others_keep_theirs(kernel: FakeNetlink, desired: pol
     for items, is_rule in ((desired.rules, True), (desired.routes, False)):
         current = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
         was = {item for item in ours if isinstance(item, Rule) == is_rule}
-        wished = was if items is None else set(items)
-        assert current <= wished <= current | theirs
+        due = was if items is None else set(items)
+        assert current <= due <= current | theirs
     sent = kernel.messages
     assert outcome.changed == bool(sent)
     assert not hold(kernel, desired)[0].changed and kernel.messages == sent
 
 
-@given(kernels((THEIRS, KERNEL)), wishes())
+@given(kernels((THEIRS, KERNEL)), desired_states())
 def test_absent_restores_what_was_there_before(kernel: FakeNetlink, desired: policy.Policy) -> None:
     before = (kernel.rules(), kernel.routes())
     try:

@@ -194,7 +194,7 @@ def test_ours_stands_behind_a_foreign_rule_that_does_the_work_of_one_before_it()
     assert not hold(kernel, WIDE, NARROW)[0].changed
 
 
-def test_what_can_not_come_before_a_foreign_rule_is_refused_where_a_packet_would_tell() -> None:
+def test_what_cannot_come_before_a_foreign_rule_is_refused_where_a_packet_would_tell() -> None:
     kernel = node(foreign=[WIDE])
     with pytest.raises(
         Refusal, match=r"rules\[0\] cannot be placed before rules\[1\], as listed: it is .* protocol openr;"
@@ -218,7 +218,7 @@ def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anythin
     assert ours(kernel) == [marked]
 
 
-# What can not be read
+# What cannot be read
 
 
 UNREADABLE = WIDE._replace(opaque=b"its message")
@@ -230,7 +230,7 @@ def note_loss(kernel: FakeNetlink, lost: list[Change]) -> None:
         lost.append(Change(DELETE, 0))
 
 
-def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for_another() -> None:
+def test_a_rule_of_our_tag_that_cannot_be_read_is_neither_deleted_nor_taken_for_another() -> None:
     for current in ([UNREADABLE, WIDE], [WIDE, UNREADABLE], [NARROW, UNREADABLE, WIDE, MARKED]):
         kernel = node(*current)
         lost: list[Change] = []
@@ -242,7 +242,7 @@ def test_a_rule_of_our_tag_that_can_not_be_read_is_neither_deleted_nor_taken_for
 
 
 @pytest.mark.parametrize("owner", [OURS, THEIRS])
-def test_a_rule_that_can_not_be_read_at_our_key_is_refused_by_name(owner: int) -> None:
+def test_a_rule_that_cannot_be_read_at_our_key_is_refused_by_name(owner: int) -> None:
     kernel = FakeNetlink([*MAIN, (UNREADABLE, owner)])
     with pytest.raises(
         Refusal, match="from 10.0.0.0/8 lookup 1003 with attributes that this collection cannot read: .* belongs to"

@@ -73,7 +73,7 @@ def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict
     assert caught.value.option == option
 
 
-def test_a_wish_has_no_order_and_no_doubles() -> None:
+def test_the_desired_state_has_no_order_and_no_duplicates() -> None:
     assert desired("b", "a*", "a", "b") == desired("a", "b", "a*")
 
 
@@ -92,7 +92,7 @@ def test_a_wish_has_no_order_and_no_doubles() -> None:
         ("[dl]*", "lo0", True),
     ],
 )
-def test_links_that_a_wish_covers(given: str, link: str, covered: bool) -> None:
+def test_links_that_a_desired_state_covers(given: str, link: str, covered: bool) -> None:
     assert desired(given).covers(link) is covered
 
 
@@ -197,7 +197,7 @@ def test_lines_that_win_over_ours_are_found(case: str) -> None:
 
 @pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
 @pytest.mark.parametrize("other", ["/etc/sysctl.d/80-x.conf", "/etc/sysctl.d/99-z.conf"])
-def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
+def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_set_desires(
     other: str, read: t.Callable[..., sysctl_files.Configuration]
 ) -> None:
     files = {BEFORE_OURS: f"{key('all')} = 2\n{key('*')} = 0\n"}
@@ -213,7 +213,7 @@ def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_wishes(
 
 
 @pytest.mark.parametrize("interfaces", ["a/b", "[9-0]", "all", "x" * 16])
-def test_a_heading_of_another_program_tells_no_wish(interfaces: str) -> None:
+def test_a_foreign_heading_tells_no_desired_state(interfaces: str) -> None:
     text = f"# Reverse-path filtering loose on: {interfaces}\n"
     assert desired_in(text) is None
     assert key("all") in sysctl_text(
@@ -225,7 +225,7 @@ LOWER = {
     "conf/default": (f"{key('all')} = 1", f"{key('default')} = 0", [("default", 0, 1)]),
     "a name": (f"{key('all')} = 2", f"{key('eni1')} = 1", [("eni1", 1, 2)]),
     "a pattern": (f"{key('all')} = 1", f"{key('eni*')} = 0\n{key('v*')} = 2", [("eni*", 0, 1)]),
-    "a pattern of links that are wished for": (f"{key('all')} = 1", f"{key('eth*')} = 0\n{key('eth5*')} = 0", []),
+    "a pattern of desired links": (f"{key('all')} = 1", f"{key('eth*')} = 0\n{key('eth5*')} = 0", []),
     "a pattern that no link can match": (f"{key('all')} = 1", f"{key('?' * 16)} = 0\n{key('*a' * 600)} = 0", []),
 }
 
@@ -365,7 +365,7 @@ def unfit() -> list[str]:
 
 @needs_root
 @pytest.mark.parametrize("line", unfit(), ids=lambda line: line[:120])
-def test_an_odd_record_is_told_of_and_locks_nobody_out(machine: Machine, tmp_path: Path, line: str) -> None:
+def test_an_odd_record_is_told_of_and_stops_no_run(machine: Machine, tmp_path: Path, line: str) -> None:
     machine.kernel.write("eth0", 1)
     machine.hold(desired("eth0"))
     record = tmp_path / RECORDS["rp_filter"][1:]
@@ -412,7 +412,7 @@ def test_a_link_that_was_made_anew_is_pinned_again_and_a_renamed_one_is_not(mach
 
 
 @needs_root
-def test_what_somebody_changed_since_stays(machine: Machine) -> None:
+def test_a_foreign_change_stays(machine: Machine) -> None:
     machine.hold(desired("eth*"))
     machine.kernel.write("eth0", 1)
     assert machine.hold(None) == ["eth1"]
@@ -420,7 +420,7 @@ def test_what_somebody_changed_since_stays(machine: Machine) -> None:
 
 
 @needs_root
-def test_what_somebody_changed_since_is_put_right_by_the_wish_and_is_what_absent_puts_back(machine: Machine) -> None:
+def test_a_foreign_change_is_corrected_by_the_desired_state_and_restored_by_absent(machine: Machine) -> None:
     machine.hold(desired("eth0"))
     machine.kernel.write("eth0", 1)
     assert machine.hold(desired("eth0")) == ["eth0"]
@@ -454,7 +454,9 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("all_", "mode"), [(1, "off"), (2, "off"), (2, "strict")])
-def test_a_wish_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path: Path, all_: int, mode: str) -> None:
+def test_a_desired_state_that_all_makes_impossible_is_refused_or_all_is_lowered(
+    tmp_path: Path, all_: int, mode: str
+) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=all_)
     with pytest.raises(Refusal, match=f"conf.all.rp_filter is {all_} .* mode {mode} .* raise_all"):
         machine.hold(desired("eth0", mode=mode))
@@ -488,7 +490,7 @@ def test_no_other_link_is_filtered_less_on_the_way(tmp_path: Path, monkeypatch: 
 
 
 @needs_root
-def test_a_wish_that_does_not_need_a_lower_all_any_more_raises_it_again(tmp_path: Path) -> None:
+def test_a_desired_state_that_does_not_need_a_lower_all_any_more_raises_it_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=1)
     values = dict(machine.kernel.values)
     machine.hold(desired("eth0", mode="off", raise_all=True))
@@ -512,7 +514,7 @@ def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another
 
 
 @needs_root
-def test_whoever_lowers_a_link_after_all_was_lowered_is_right(tmp_path: Path) -> None:
+def test_a_set_that_lowers_a_link_after_all_was_lowered_is_right(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=1)
     raising = desired("eth0", mode="off", raise_all=True)
     machine.hold(raising)
@@ -532,7 +534,7 @@ def test_a_write_that_fails_is_named_and_the_others_are_undone(tmp_path: Path, n
 
 
 @needs_root
-def test_a_record_that_can_not_be_read_is_no_record(machine: Machine, tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_no_record(machine: Machine, tmp_path: Path) -> None:
     machine.hold(desired("eth0"))
     (tmp_path / RECORDS["rp_filter"].lstrip("/")).write_text('{"name": 1}\n[]\nrubbish\n')
     assert machine.hold(desired("eth0")) == ["eth0"] and machine.hold(desired("eth0")) == []
@@ -560,10 +562,10 @@ def test_a_pinning_write_shows_in_the_diff(machine: Machine) -> None:
     assert machine.kernel.written == [] and machine.files == set()
 
 
-# Whatever the start and the wishes
+# Any current and any desired states
 LINKS = ("eth0", "eth1", "eni1")
 MODE = st.sampled_from([*MODES])
-WISH = st.builds(
+DESIRED = st.builds(
     lambda words, mode, raise_all: desired(*words, mode=mode, raise_all=raise_all),
     st.lists(st.sampled_from([*LINKS, "eth*", "*1", "e*", "*"]), min_size=1, max_size=2),
     MODE,
@@ -582,7 +584,7 @@ def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
 
 
 def current(machine: Machine, one: DesiredFilter) -> bool:
-    """Whether the wish was possible; the links that it covers have it, and the others what they had at the start."""
+    """Whether the desired state was possible; the links that it covers have it, and the others what they had at the start."""
     try:
         machine.hold(one)
     except Refusal:
@@ -592,14 +594,14 @@ def current(machine: Machine, one: DesiredFilter) -> bool:
 
 @needs_root
 @settings(max_examples=150, deadline=None)
-@given(start=START, wishes=st.lists(WISH, min_size=1, max_size=4))
-def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
-    start: tuple[int, int, dict[str, int]], wishes: list[DesiredFilter]
+@given(start=START, desired_states=st.lists(DESIRED, min_size=1, max_size=4))
+def test_with_any_desired_state_only_what_is_named_changes_and_absent_restores(
+    start: tuple[int, int, dict[str, int]], desired_states: list[DesiredFilter]
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         machine = started(Path(root), start)
         values, effective = dict(machine.kernel.values), machine.kernel.effective()
-        for one in wishes:
+        for one in desired_states:
             was = dict(machine.kernel.values)
             if current(machine, one):
                 assert machine.hold(one) == []
@@ -614,7 +616,7 @@ def test_whatever_is_wished_only_what_is_named_changes_and_absent_restores(
 
 @needs_root
 @settings(max_examples=150, deadline=None)
-@given(start=START, first=WISH, second=st.one_of(WISH, st.none()), done=st.integers(0, 14))
+@given(start=START, first=DESIRED, second=st.one_of(DESIRED, st.none()), done=st.integers(0, 14))
 def test_a_killed_run_is_mended_by_the_next(
     start: tuple[int, int, dict[str, int]], first: DesiredFilter, second: DesiredFilter | None, done: int
 ) -> None:
@@ -649,18 +651,18 @@ UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
 def written(
     one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)
 ) -> dict[str, str]:
-    """All files, with ours for the wish."""
+    """All files, with ours for the desired state."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
 
-@given(one=WISH)
-def test_the_files_heading_tells_the_wish(one: DesiredFilter) -> None:
+@given(one=DESIRED)
+def test_the_files_heading_tells_the_desired_state(one: DesiredFilter) -> None:
     assert desired_in(HEADING + sysctl_text(one, [], {})) == one._replace(raise_all=False)
 
 
 @needs_root
 @settings(max_examples=200, deadline=None)
-@given(one=WISH, early=OTHERS, late=OTHERS, last=OTHERS)
+@given(one=DESIRED, early=OTHERS, late=OTHERS, last=OTHERS)
 @example(  # what gives the old value of conf/all to other links is itself overridden
     one=desired("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1",
@@ -673,7 +675,7 @@ def test_the_files_heading_tells_the_wish(one: DesiredFilter) -> None:
     late="net/ipv4/conf/*/rp_filter = 1\nnet/ipv4/conf/eth*/rp_filter = 2",
     last="",
 )
-@example(  # a pattern that is wished for, and is for the loopback too
+@example(  # a desired pattern that covers the loopback too
     one=desired("*", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 1\nnet/ipv4/conf/*/rp_filter = 0",
     late="net/ipv4/conf/*/rp_filter = 0",
@@ -714,7 +716,7 @@ def test_a_link_that_udev_has_not_set_up_is_written(machine: Machine) -> None:
 
 
 @needs_root
-def test_what_somebody_changed_after_the_boot_is_put_right(machine: Machine) -> None:
+def test_a_foreign_change_after_the_boot_is_corrected(machine: Machine) -> None:
     machine.boot(written(desired("eth*"), {}))
     machine.kernel.write("eth0", 1)
     assert machine.hold(desired("eth*")) == ["eth0"]

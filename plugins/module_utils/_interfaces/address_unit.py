@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The unit that adds addresses to a link whenever the link appears."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._boot.boot_unit import BootUnit
+
+PREFIX = "kubenode-addresses-"
+
+
+def name(link: str) -> str:
+    """The name of the unit that gives a link its addresses."""
+    return f"{PREFIX}{_escaped(link)}.service"
+
+
+def link_of(unit: str) -> str:
+    """The link to which such a unit gives addresses. unit: its name."""
+    escaped = unit[len(PREFIX) : -len(".service")]
+    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), escaped)
+
+
+def unit(link: str, addresses: t.Iterable[str]) -> BootUnit:
+    """The unit that gives a link its addresses whenever the link appears, at boot and later.
+
+    The link's device unit starts and stops it. An address that the link already has is left as it is: ``ip address add`` then
+    fails, and ``-`` makes systemd ignore the failure. kubelet does not wait for a link that is not plugged in.
+
+    addresses: each with the words that ip(8) takes after ``ip address add``.
+    """
+    device = f"sys-subsystem-net-devices-{_escaped(link)}.device"
+    commands = "\n".join(f"ExecStart=-ip address add {address}" for address in addresses)
+    text = f"""\
+[Unit]
+Description=Addresses of {link} of kubenode.datapath
+BindsTo={device}
+After={device}
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{commands}
+
+[Install]
+WantedBy={device}
+"""
+    return BootUnit(name(link), text, wanted_by=device)
+
+
+def addresses(text: str) -> list[str]:
+    """The addresses of such a unit, as unit() takes them."""
+    return re.findall(r"^ExecStart=-ip address add (.*)$", text, re.MULTILINE)
+
+
+def _escaped(link: str) -> str:
+    """A link's name, escaped for the name of a unit as by systemd-escape(1)."""
+    return re.sub(r"[^A-Za-z0-9:_.]", lambda found: f"\\x{ord(found[0]):02x}", link)

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The unit that loads a table at boot, and the condition that it may check first."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot.boot_unit import REHEARSE, BootUnit, isolated
+
+# Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
+DEADLINES = {"imds": 60, "address": 30}
+NO = 77  # the boot program's exit status on a node without IPv6; no shell and no Python exits with it by itself
+
+
+class BootCondition(t.NamedTuple):
+    """What a unit checks before it loads its table.
+
+    kind: "imds" or "address", see ``_nftables/ipv6_program.py``. python, program: the paths of the interpreter and of the boot
+    program.
+    """
+
+    kind: str
+    interface: str
+    python: str
+    program: str
+
+    def command(self, *verb: str) -> tuple[str, ...]:
+        """The command that asks whether the condition holds. verb: REHEARSE, or none."""
+        return isolated(self.python, self.program, *verb, self.kind, self.interface, str(DEADLINES[self.kind]))
+
+
+def unit(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
+    """The unit that loads ``path`` before kubelet starts. Stopping the unit removes this table alone.
+
+    With default dependencies the unit would come after sysinit.target. On Ubuntu that comes after the network (cloud-init) and so
+    after network-pre.target: a cycle. nftables.service, if an operator uses it, flushes every table when it starts, stops and
+    reloads. The drop-in for nftables.service loads this table again after each of these, if this unit is active. This unit
+    cannot ask for that itself: PartOf= and the like do not reach a unit that is already active when the other one starts.
+
+    condition: decides at each boot whether to load; it needs the network. If it cannot decide, the unit fails. kubelet then
+        starts, and systemd tries the unit again.
+    """
+    text = f"""\
+[Unit]
+Description=nftables table {family} {table} of kubenode.datapath
+DefaultDependencies=no
+{_ordering(condition)}
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=90
+{_asking(condition)}ExecStart=nft -f {path}
+ExecReload=nft -f {path}
+ExecStop=-nft delete table {family} {table}
+
+[Install]
+WantedBy=multi-user.target
+"""
+    name = f"kubenode-nft-{family}-{table}.service"
+    anew = f"-systemctl --no-block try-reload-or-restart {name}"
+    drop_in = f"[Service]\nExecStartPost={anew}\nExecReload={anew}\nExecStopPost={anew}\n"
+    return BootUnit(name, text, drop_in, rehearsal=condition.command(REHEARSE) if condition else ())
+
+
+def _ordering(condition: BootCondition | None) -> str:
+    if condition is None:
+        return """\
+After=local-fs.target systemd-modules-load.service nftables.service
+Wants=network-pre.target
+Before=network-pre.target kubelet.service shutdown.target"""
+    return """\
+After=local-fs.target systemd-modules-load.service nftables.service network.target
+Before=kubelet.service shutdown.target"""
+
+
+def _asking(condition: BootCondition | None) -> str:
+    """The lines that run the condition's program. Only its exit status NO may skip the unit.
+
+    systemd skips a unit for each exit status of ExecCondition= from 1 to 254. That includes statuses from before the program
+    runs: 203 of systemd itself if the interpreter is missing, 127 of the loader, 1 and 2 of a Python that cannot start or does
+    not find the program. So a shell script runs the command, and turns each other status into 255, which fails the unit. The
+    script is the same in all units: the command is passed as arguments, which the shell neither splits nor expands. systemd
+    itself cannot map one status to another (SuccessExitStatus= does not apply to ExecCondition=), and neither ExecStartPre= nor
+    ExecStart= can skip a unit.
+    """
+    if condition is None:
+        return ""
+    script = f'"$$@"; status=$$?; case $$status in 0|{NO}) exit $$status;; esac; exit 255'
+    return f"""\
+ExecCondition=/bin/sh -c '{script}' sh {" ".join(condition.command())}
+Restart=on-failure
+RestartSec=10
+"""
