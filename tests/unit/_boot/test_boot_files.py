@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
     boot_files,
     boot_unit,
+    unit_changes,
     units,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
@@ -43,7 +44,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(units, "_rehearse", lambda operation: None)
+    monkeypatch.setattr(unit_changes, "rehearse", lambda operation: None)
 
 
 class Accepting:
