@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import io
-import re
 import typing as t
 import zipfile
+
+from .rehearsal_program import own_imports
 
 if t.TYPE_CHECKING:
     import importlib.abc
@@ -33,8 +34,6 @@ sys.exit(main())
 """
 # A fixed date, so that the same sources always give the same bytes: the earliest that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
-# A module's imports from this collection, at its head or inside a function.
-IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def archive(program: str) -> str:
@@ -71,11 +70,9 @@ def _sources(first: str) -> dict[str, str]:
 
 def _imported(package: str, source: str) -> t.Iterator[str]:
     """The full names of the modules that a source imports: the one named after ``from``, or those named in a package."""
-    for relative, names in IMPORT.findall(source):
-        base = importlib.util.resolve_name(relative, package)
+    for base, names in own_imports(package, source):
         is_package = _spec(base).submodule_search_locations is not None
-        modules = [f"{base}.{name}" for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))]
-        yield from modules if is_package else [base]
+        yield from [f"{base}.{name}" for name in names] if is_package else [base]
 
 
 @functools.cache
