@@ -20,11 +20,23 @@ if t.TYPE_CHECKING:
 # Any Python can run this part, 2.7 as well. It names the version that is needed (interpreters.OLDEST). 255 fails a unit.
 MAIN = """\
 import sys
+import zipimport
 
 if sys.version_info < (3, 9):
     found = (sys.executable, sys.version.split()[0])
     sys.stderr.write("kubenode.datapath needs Python 3.9 or newer at boot; %s is Python %s.\\n" % found)
     sys.exit(255)
+
+
+class Archive(zipimport.zipimporter):
+    # Python's own compiles a module in order to tell the name of its file, and compiles it again in order to run it.
+    def get_filename(self, fullname):
+        end = "/__init__.py" if self.is_package(fullname) else ".py"
+        return "/".join((self.archive, self.prefix + fullname.rpartition(".")[2] + end))
+
+
+sys.path_hooks.insert(0, Archive)
+sys.path_importer_cache.clear()
 
 from kubenode.{} import main
 

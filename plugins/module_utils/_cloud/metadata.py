@@ -15,7 +15,6 @@ import ipaddress
 import json
 import re
 import typing as t
-from dataclasses import dataclass
 
 from .._core.errors import Failure, Invalid
 
@@ -112,16 +111,14 @@ class Unidentified(NoMetadata):
         self.is_passing = any(error.is_passing for error in problems.values())
 
 
-@dataclass(frozen=True)
-class Gateway:
+class Gateway(t.NamedTuple):
     """The router of an interface's subnet, by family; None if neither the metadata nor the cloud's rules name it."""
 
     ipv4: str | None = None
     ipv6: str | None = None
 
 
-@dataclass(frozen=True)
-class Nic:
+class Nic(t.NamedTuple):
     """A network interface as the cloud knows it.
 
     ipv4, ipv6: its global unicast addresses, in their canonical form and in the metadata's order.
@@ -137,8 +134,7 @@ class Nic:
     network_card: int | None = None
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(t.NamedTuple):
     """A cloud's names for the files in an interface's folder, and for the header of its tokens.
 
     needs_token: False if the cloud also answers requests without a token.
@@ -187,8 +183,7 @@ TREES = {
 }
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(t.NamedTuple):
     """A network link of the node, with the properties that identify the link of a cloud's interface.
 
     driver: of the device behind the link, None for a virtual link.
