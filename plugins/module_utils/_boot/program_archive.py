@@ -20,24 +20,13 @@ if t.TYPE_CHECKING:
 # Any Python can run this part, 2.7 as well. It names the version that is needed (interpreters.OLDEST). 255 fails a unit.
 MAIN = """\
 import sys
-import zipimport
 
 if sys.version_info < (3, 9):
     found = (sys.executable, sys.version.split()[0])
     sys.stderr.write("kubenode.datapath needs Python 3.9 or newer at boot; %s is Python %s.\\n" % found)
     sys.exit(255)
 
-
-class Archive(zipimport.zipimporter):
-    # Python's own compiles a module in order to tell the name of its file, and compiles it again in order to run it.
-    def get_filename(self, fullname):
-        end = "/__init__.py" if self.is_package(fullname) else ".py"
-        return "/".join((self.archive, self.prefix + fullname.rpartition(".")[2] + end))
-
-
-sys.path_hooks.insert(0, Archive)
-sys.path_importer_cache.clear()
-
+import kubenode._core.zip_imports
 from kubenode.{} import main
 
 sys.exit(main())
@@ -64,8 +53,8 @@ def archive(program: str) -> str:
 
 
 def _sources(first: str) -> dict[str, str]:
-    """By name, the sources of a module and of all modules that it imports, directly or not."""
-    ahead, found = [first], {}
+    """By name, the sources of a module and of all modules that it imports, directly or not; and of what MAIN imports first."""
+    ahead, found = [first, "_core.zip_imports"], {}
     while ahead:
         name = ahead.pop()
         if name not in found:
@@ -78,7 +67,7 @@ def _source(name: str) -> str:
     """Asks the loader, as this file may lie in an archive. To find a module in an archive, Python would compile its source."""
     path = os.path.join(os.path.dirname(os.path.dirname(__file__)), *name.split("."))
     try:
-        return t.cast("importlib.abc.FileLoader", __loader__).get_data(f"{path}.py").decode()
+        return t.cast("importlib.abc.FileLoader", __spec__ and __spec__.loader).get_data(f"{path}.py").decode()
     except OSError as error:
         raise ModuleNotFoundError(f"{name}, a part of the boot program, is missing") from error
 

@@ -188,7 +188,7 @@ class Link(t.NamedTuple):
 
     driver: of the device behind the link, None for a virtual link.
     lowers: the links below it (/sys/class/net/*/lower_*), for example a bridge's ports.
-    index: the link's index; 0 if unknown.
+    ifindex: the link's index; 0 if unknown.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Link(t.NamedTuple):
     master: str | None = None
     driver: str | None = None
     lowers: tuple[str, ...] = ()
-    index: int = 0
+    ifindex: int = 0
 
 
 def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
@@ -228,7 +228,7 @@ def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
         "subnets": list(nic.subnets),
         "primary": nic.primary,
         "master": link.master if link else None,
-        "index": link.index if link else None,
+        "index": link.ifindex if link else None,
         "device_number": nic.device_number,
         "network_card": nic.network_card,
     }

@@ -522,7 +522,18 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
 
 def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
     """What they say besides the address is parsed once, with an error each time."""
-    addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.0/30", "10.0.0.1/30", "fd00::1", "default", "nonsense", None, 7, []]
+    addresses: list[t.Any] = [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.0/30",
+        "10.0.0.1/30",
+        "fd00::1",
+        "default",
+        "nonsense",
+        None,
+        7,
+        [],
+    ]
     others: list[dict[str, t.Any]] = [
         {"priority": 1, "table": "main"},
         {"priority": True, "table": "main"},
@@ -537,6 +548,9 @@ def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
                for address in addresses]  # fmt: skip
     tables = {"main": 254}
 
+    def alone(option: str, entry: dict[str, t.Any]) -> rule.Rule:
+        return rule.from_options(option, entry, tables)
+
     def parsed(parse: t.Callable[..., rule.Rule], entry: dict[str, t.Any]) -> t.Any:
         try:
             return parse("rules[3]", entry)
@@ -545,4 +559,4 @@ def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
 
     together = rule.Entries(tables)
     for entry in entries:
-        assert parsed(together.parse, entry) == parsed(lambda *given: rule.from_options(*given, tables), entry), entry
+        assert parsed(together.parse, entry) == parsed(alone, entry), entry
