@@ -7,16 +7,15 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import io
-import re
+import os
 import typing as t
 import zipfile
 
+from .rehearsal_program import own_imports
+
 if t.TYPE_CHECKING:
     import importlib.abc
-    import importlib.machinery
 
 # Any Python can run this part, 2.7 as well. It names the version that is needed (interpreters.OLDEST). 255 fails a unit.
 MAIN = """\
@@ -27,14 +26,13 @@ if sys.version_info < (3, 9):
     sys.stderr.write("kubenode.datapath needs Python 3.9 or newer at boot; %s is Python %s.\\n" % found)
     sys.exit(255)
 
+import kubenode._core.zip_imports
 from kubenode.{} import main
 
 sys.exit(main())
 """
 # A fixed date, so that the same sources always give the same bytes: the earliest that a zip archive can hold.
 DATE = (1980, 1, 1, 0, 0, 0)
-# A module's imports from this collection, at its head or inside a function.
-IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def archive(program: str) -> str:
@@ -43,14 +41,10 @@ def archive(program: str) -> str:
     The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
     in which bytes that are not UTF-8 are surrogates.
     """
-    root = __name__.rpartition("._boot.")[0]
     sources = {"__main__.py": MAIN.format(program), "kubenode/__init__.py": ""}
-    for full_name, source in _sources(f"{root}.{program}").items():
-        part = full_name[len(root) + 1 :]
-        folder, _dot, _name = part.rpartition(".")
-        if folder:
-            sources[f"kubenode/{folder}/__init__.py"] = ""
-        sources[f"kubenode/{part.replace('.', '/')}.py"] = source
+    for name, source in _sources(program).items():
+        room, _dot, module = name.partition(".")
+        sources |= {f"kubenode/{room}/__init__.py": "", f"kubenode/{room}/{module}.py": source}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as zipped:  # not compressed, so that an operator can read what the node runs
         for path, source in sorted(sources.items()):
@@ -59,28 +53,27 @@ def archive(program: str) -> str:
 
 
 def _sources(first: str) -> dict[str, str]:
-    """By full name, the sources of a module and of all modules that it imports, directly or not."""
-    ahead, found = [first], {}
+    """By name, the sources of a module and of all modules that it imports, directly or not; and of what MAIN imports first."""
+    ahead, found = [first, "_core.zip_imports"], {}
     while ahead:
         name = ahead.pop()
         if name not in found:
-            found[name] = t.cast("importlib.abc.InspectLoader", _spec(name).loader).get_source(name) or ""
-            ahead += _imported(name.rpartition(".")[0], found[name])
+            found[name] = _source(name)
+            ahead += _imported(name.partition(".")[0], found[name])
     return found
 
 
-def _imported(package: str, source: str) -> t.Iterator[str]:
-    """The full names of the modules that a source imports: the one named after ``from``, or those named in a package."""
-    for relative, names in IMPORT.findall(source):
-        base = importlib.util.resolve_name(relative, package)
-        is_package = _spec(base).submodule_search_locations is not None
-        modules = [f"{base}.{name}" for name in re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))]
-        yield from modules if is_package else [base]
+def _source(name: str) -> str:
+    """Asks the loader, as this file may lie in an archive. To find a module in an archive, Python would compile its source."""
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), *name.split("."))
+    try:
+        return t.cast("importlib.abc.FileLoader", __spec__ and __spec__.loader).get_data(f"{path}.py").decode()
+    except OSError as error:
+        raise ModuleNotFoundError(f"{name}, a part of the boot program, is missing") from error
 
 
-@functools.cache
-def _spec(name: str) -> importlib.machinery.ModuleSpec:
-    found = importlib.util.find_spec(name)
-    if found is None:
-        raise ModuleNotFoundError(f"{name}, a part of the boot program, is missing")
-    return found
+def _imported(room: str, source: str) -> t.Iterator[str]:
+    """The modules that a source in a room imports: the one named after ``from``, or those named in a room."""
+    for full_name, names in own_imports(f"kubenode.{room}", source):
+        base = full_name.partition(".")[2]
+        yield from [base] if "." in base else [f"{base}.{name}" for name in names]

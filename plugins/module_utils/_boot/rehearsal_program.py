@@ -15,7 +15,16 @@ import re
 import sys
 import typing as t
 
-_INDENTED_IMPORT = re.compile(r"^\s+(?:import|from) ", re.MULTILINE)
+# An import from this collection, at a module's head or inside a function.
+_OWN_IMPORT = re.compile(r"^ *from (\.[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+# An indented import of a module of Python. Few sources have one: to walk through all would take half of a rehearsal.
+_INDENTED_IMPORT = re.compile(r"^ +(?:import|from) \w", re.MULTILINE)
+
+
+def own_imports(package: str, source: str) -> t.Iterator[tuple[str, list[str]]]:
+    """What a module of ``package`` imports from this collection: the full name after ``from``, and the names after ``import``."""
+    for relative, names in _OWN_IMPORT.findall(source):
+        yield importlib.util.resolve_name(relative, package), re.findall(r"\w+", re.sub(r"#.*| as \w+", "", names))
 
 
 def import_everything() -> None:
@@ -23,8 +32,15 @@ def import_everything() -> None:
     program = sys.modules[__name__.partition(".")[0]]
     for part in pkgutil.walk_packages(program.__path__, f"{program.__name__}."):
         importlib.import_module(part.name)
-        for node in _within_functions(_source(part.name)):
-            _import(node, part.name.rpartition(".")[0])
+        source = _source(part.name)
+        for name, names in own_imports(part.name.rpartition(".")[0], source):
+            _import(name, names)
+        for node in _of_python(source):
+            if isinstance(node, ast.ImportFrom):
+                _import(node.module or "", [alias.name for alias in node.names])
+            else:
+                for alias in node.names:
+                    importlib.import_module(alias.name)
 
 
 def _source(name: str) -> str:
@@ -33,30 +49,27 @@ def _source(name: str) -> str:
     return loader.get_source(name) or ""
 
 
-def _within_functions(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
-    """The imports inside functions, except those that the program can do without: ctypes, if Python lacks libffi."""
-    if not _INDENTED_IMPORT.search(source):  # true of most sources; to parse one takes as long as everything else here
+def _import(name: str, names: t.Sequence[str]) -> None:
+    module = importlib.import_module(name)
+    for one in names:
+        if not hasattr(module, one):
+            importlib.import_module(f"{name}.{one}")
+
+
+def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of Python's modules in functions, except those that the program can do without, as ctypes without libffi."""
+    if not _INDENTED_IMPORT.search(source):
         return
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     inner = [node for function in functions for node in ast.walk(function)]
     optional = {id(node) for one in inner if isinstance(one, ast.Try) and _is_optional(one) for node in one.body}
     for node in inner:
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in optional:
+        if id(node) not in optional and (
+            isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+        ):
             yield node
 
 
 def _is_optional(block: ast.Try) -> bool:
     """True if the block handles an import that fails."""
     return any(isinstance(one.type, ast.Name) and one.type.id == "ImportError" for one in block.handlers)
-
-
-def _import(node: ast.Import | ast.ImportFrom, package: str) -> None:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            importlib.import_module(alias.name)
-        return
-    name = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-    module = importlib.import_module(name)
-    for alias in node.names:
-        if not hasattr(module, alias.name):
-            importlib.import_module(f"{name}.{alias.name}")

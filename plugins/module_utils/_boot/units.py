@@ -15,9 +15,8 @@ import time
 import typing as t
 from pathlib import Path
 
-from .._core.errors import Failure, MissingLibrary
+from .._core.errors import Failure
 from .._platform import kernel, process
-from .boot_unit import LACKS_LIBRARY
 from .unit_state import UnitState, Verdict
 
 FOLDER = "/etc/systemd/system"
@@ -69,7 +68,6 @@ PAUSES = (0.01, 0.25)  # seconds between two queries of a unit that starts: the 
 # the run that would wait here, as in cloud-init. So the run does not wait longer.
 GRACE = 2.0
 BOOTING = ("initializing", "starting")  # systemctl(1), is-system-running
-LINES = 10  # of the journal that an error message repeats
 
 
 def path_of(unit: str) -> str:
@@ -89,9 +87,9 @@ class Units:
     def __init__(
         self, run: process.Runner, warn: t.Callable[[str], None] = _discard, patience: float = PATIENCE
     ) -> None:
-        self._run = run
-        self._warn = warn
-        self._patience = patience
+        self.run = run
+        self.warn = warn
+        self.patience = patience
 
     def is_enabled(self, unit: str) -> bool:
         """True if the unit exists, is not masked, and has a symbolic link in a .wants or .requires folder."""
@@ -122,22 +120,23 @@ class Units:
         QUEUED if the start cannot end before the node has booted. STARTING if it has not ended within ``patience``. Starts no
         process if systemd's socket answers. Raises Failure if systemctl does not answer either.
         """
-        return self._settled(unit)[0]
+        return self.settled(unit)[0]
 
-    def _settled(self, unit: str) -> tuple[Verdict, UnitState]:
+    def settled(self, unit: str) -> tuple[Verdict, UnitState]:
+        """The verdict, and the state of the unit that it was taken from."""
         began = time.monotonic()
         pause = PAUSES[0]
         while True:
-            state = self._state(unit)
+            state = self.state(unit)
             waited = time.monotonic() - began
-            if state.verdict is not Verdict.STARTING or waited >= self._patience:
+            if state.verdict is not Verdict.STARTING or waited >= self.patience:
                 return state.verdict, state
             if state.waits_in_queue and waited >= GRACE and self._is_booting():
                 return Verdict.QUEUED, state
             time.sleep(pause)
             pause = min(2 * pause, PAUSES[1])
 
-    def _state(self, unit: str) -> UnitState:
+    def state(self, unit: str) -> UnitState:
         return UnitState(*self._get(("ActiveState", "SubState", "Result", "Job"), unit))
 
     def _is_booting(self) -> bool:
@@ -153,7 +152,7 @@ class Units:
             return self._show(names, *unit)
 
     def _show(self, names: t.Sequence[str], *unit: str) -> list[str]:
-        shown = self._systemctl("show", f"--property={','.join(names)}", *unit)
+        shown = self.systemctl("show", f"--property={','.join(names)}", *unit)
         found = dict(line.partition("=")[::2] for line in shown.splitlines())
         if not found.keys() >= {*names}:
             asked = f"systemctl show {' '.join(unit)}".rstrip()
@@ -164,17 +163,9 @@ class Units:
 
     def perform(self, operation: Operation) -> None:
         """Performs one operation. Raises Failure with systemctl's answer, or with the last journal lines of a failed unit."""
-        if isinstance(operation, Forget):
-            for verb in ("stop", "reset-failed"):
-                self._systemctl(verb, operation.unit, unless="not loaded")
-        elif isinstance(operation, (Start, Restart)):
-            self._start(operation)
-        elif isinstance(operation, Reload):
-            self._systemctl("daemon-reload")
-        elif isinstance(operation, Rehearse):
-            _rehearse(operation)
-        else:
-            raise TypeError(f"{operation!r} is no operation on units")
+        from . import unit_changes  # most runs change no unit
+
+        unit_changes.perform(self, operation)
 
     def verify(self, operation: Operation) -> list[str]:
         """Sentences about differences from the state that the operation leaves; see rollback_program.Backend.
@@ -185,57 +176,9 @@ class Units:
             return [f"{operation.unit} is still active"]
         return []
 
-    def _start(self, operation: Start | Restart) -> None:
-        """Starts with --no-block: systemctl would wait for ever if the unit's job waits for this run."""
-        unit = operation.unit
-        # Otherwise systemd refuses a start after five in a row (StartLimitBurst=).
-        self._systemctl("reset-failed", unit, unless="not loaded")
-        is_anew = isinstance(operation, Restart) or self._state(unit).waits_to_try_again
-        self._systemctl("--no-block", "restart" if is_anew else "start", unit)
-        verdict, state = self._settled(unit)
-        if verdict is Verdict.QUEUED:
-            self._warn(
-                f"{unit} is enabled, and its start is queued, but was not seen: the node is still booting, and systemd starts"
-                f" the unit after the units that come before it. Run again after the boot, or see `systemctl status {unit}`."
-            )
-        elif verdict not in (Verdict.ACTIVE, Verdict.SKIPPED):
-            raise Failure(
-                f"{unit} was started and should be active, but is {state}{self._limit(verdict)}. {self._last_lines(unit)}."
-                f" See `systemctl status {unit}`, also for drop-ins, and `systemctl list-jobs`"
-            )
-
-    def _limit(self, verdict: Verdict) -> str:
-        return f" after {self._patience:g} s" if verdict is Verdict.STARTING else ""
-
-    def _last_lines(self, unit: str) -> str:
-        journalctl = process.find("journalctl")
-        if journalctl is None:
-            return "Its journal cannot be read, because the node has no journalctl"
-        self._run([journalctl, "--sync"], None)  # the unit's last lines may not be in the journal yet
-        done = self._run(
-            [journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None
-        )
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        return f"Its journal ends with: {' | '.join(lines)}" if lines else "Its journal is empty"
-
-    def _systemctl(self, *arguments: str, unless: str = "\0") -> str:
-        done = self._run([process.find("systemctl") or "systemctl", *arguments], None)
+    def systemctl(self, *arguments: str, unless: str = "\0") -> str:
+        """What systemctl prints. Raises Failure if it fails without ``unless`` in its error message."""
+        done = self.run([process.find("systemctl") or "systemctl", *arguments], None)
         if done.rc != 0 and unless not in done.stderr:
             raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")
         return done.stdout
-
-
-def _rehearse(operation: Rehearse) -> None:
-    """Runs the command in the environment that systemd gives a unit: a search path, and no variables of the login.
-
-    Raises Failure, and MissingLibrary if the unit's interpreter lacks a library, which this process's interpreter may have.
-    """
-    from .._platform import library
-
-    command = " ".join(operation.command)
-    done = process.run(operation.command)
-    if done.rc == LACKS_LIBRARY:
-        raise MissingLibrary(library.PYROUTE2, ".".join(map(str, library.MINIMUM[library.PYROUTE2])))
-    if done.rc != 0:
-        said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
-        raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")

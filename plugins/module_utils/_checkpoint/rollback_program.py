@@ -32,14 +32,14 @@ import time
 import typing as t
 
 from .._azure_vnet import resolved_backend
-from .._boot import units
+from .._boot import unit_changes, units
 from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
 from .._network_daemons import networkd_backend
-from .._nftables import nft_backend
-from .._platform import files, library, lock, packages, process, processes, sysctl
+from .._nftables import nft_backend, nft_loading_backend
+from .._platform import file_changes, files, library, lock, packages, process, processes, sysctl
 from .._routing import routing_backend
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
@@ -48,6 +48,9 @@ from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, Entry, RolledBack
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
+
+# Loaded now, and not when they are needed: a roll-back must not depend on the archive that this program runs from.
+LOADED = (file_changes, nft_loading_backend, unit_changes)
 
 # The classes of the values in operations.
 VALUES = (

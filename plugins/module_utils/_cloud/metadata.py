@@ -15,7 +15,6 @@ import ipaddress
 import json
 import re
 import typing as t
-from dataclasses import dataclass
 
 from .._core.errors import Failure, Invalid
 
@@ -108,16 +107,14 @@ class Unidentified(NoMetadata):
         self.is_passing = any(error.is_passing for error in problems.values())
 
 
-@dataclass(frozen=True)
-class Gateway:
+class Gateway(t.NamedTuple):
     """The router of an interface's subnet, by family; None if neither the metadata nor the cloud's rules name it."""
 
     ipv4: str | None = None
     ipv6: str | None = None
 
 
-@dataclass(frozen=True)
-class Nic:
+class Nic(t.NamedTuple):
     """A network interface as the cloud knows it.
 
     ipv4, ipv6: its global unicast addresses, in their canonical form and in the metadata's order.
@@ -133,8 +130,7 @@ class Nic:
     network_card: int | None = None
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(t.NamedTuple):
     """A cloud's names for the files in an interface's folder, and for the header of its tokens.
 
     needs_token: False if the cloud also answers requests without a token.
@@ -183,13 +179,12 @@ TREES = {
 }
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(t.NamedTuple):
     """A network link of the node, with the properties that identify the link of a cloud's interface.
 
     driver: of the device behind the link, None for a virtual link.
     lowers: the links below it (/sys/class/net/*/lower_*), for example a bridge's ports.
-    index: the link's index; 0 if unknown.
+    ifindex: the link's index; 0 if unknown.
     """
 
     name: str
@@ -197,7 +192,7 @@ class Link:
     master: str | None = None
     driver: str | None = None
     lowers: tuple[str, ...] = ()
-    index: int = 0
+    ifindex: int = 0
 
 
 def choose(mac: str, links: t.Iterable[Link]) -> Link | None:
@@ -229,7 +224,7 @@ def interface(nic: Nic, links: t.Iterable[Link]) -> dict[str, t.Any]:
         "subnets": list(nic.subnets),
         "primary": nic.primary,
         "master": link.master if link else None,
-        "index": link.index if link else None,
+        "index": link.ifindex if link else None,
         "device_number": nic.device_number,
         "network_card": nic.network_card,
     }

@@ -26,7 +26,7 @@ from .._boot.boot_unit import LACKS_LIBRARY
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._core.plan import Plan, Resource, perform
 from .._interfaces import link_state_backend
-from .._platform import library, lock
+from .._platform import file_changes, library, lock
 from .._platform.files import Content, Files
 from .._routing import policy, routing_backend, rt_tables_backend
 from .._routing.active_policy_resource import ActivePolicyRecord, record
@@ -40,6 +40,9 @@ from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:
     from .discovery_program import Answer
+
+# Loaded now: a run that replaces this program's archive may hold the lock before the record is written.
+LOADED = (file_changes,)
 
 # Seconds for which the metadata service is asked. At boot, kubelet waits for the answer. The service answers in milliseconds, and
 # the network is up by then: a service that is silent for so long is in trouble, and systemd gives a unit 90 s to start. After

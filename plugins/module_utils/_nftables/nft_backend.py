@@ -15,7 +15,7 @@ import json
 import re
 import typing as t
 
-from .._core.errors import Failure, Uncertain
+from .._core.errors import Failure
 from .._platform import kernel, process
 from . import nft_table
 
@@ -37,9 +37,6 @@ class Check(t.NamedTuple):
 # nft's own message, anchored: a dynamic loader that lacks a library prints "No such file or directory", too.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 
-# unshare is not permitted to create a namespace, or the kernel does not support nft's netlink messages.
-NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
-
 
 class Nft:
     """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator.
@@ -50,8 +47,8 @@ class Nft:
     OPERATIONS = (Replace, Check)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None], is_coming: bool = False) -> None:
-        self._run = run
-        self._warn = warn
+        self._start = run
+        self.warn = warn
         self._is_coming = is_coming
 
     def read(self, family: str, name: str) -> nft_table.Table | None:
@@ -92,98 +89,51 @@ class Nft:
         return self._list([], family, name) if process.find("nft") else ""
 
     def _list(self, flags: t.Sequence[str], family: str, name: str) -> str:
-        done = self._nft([*flags, "list", "table", family, name])
+        done = self.run([*flags, "list", "table", family, name])
         if done.rc == 0 and done.stdout.strip():
             return done.stdout
         if done.rc != 0 and NO_TABLE.search(done.stderr):
             return ""
-        raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
-
-    def replace(self, operation: Replace) -> None:
-        """Run one ``nft -f``: the kernel applies all of it or nothing. A table is removed without nft, which may be broken.
-
-        Raises Failure if nft or the kernel refuses the change, Uncertain if nft was killed.
-        """
-        if not operation.text:
-            if self.unread(operation.family, operation.name):
-                from .._netlink import nfnetlink
-
-                nfnetlink.delete_table(operation.family, operation.name)
-            return
-        done = self._nft(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
-        if done.rc != 0:
-            kind = Uncertain if _was_killed(done) else Failure
-            raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+        raise Failure(f"nft could not list table {family} {name}: {complaint(done)}")
 
     def warn_without_nft(self, family: str, name: str) -> None:
         """Warn if nft is not installed: check mode passes, but a run would fail."""
         if process.find("nft") is None and not self._is_coming:
-            self._warn(
+            self.warn(
                 f"nft is not installed, so table {family} {name} cannot be loaded: a run fails before it changes anything."
                 " Install nft first, for example with kubenode.datapath.nftables_package."
             )
 
     def warn_unread(self, family: str, name: str, why: Failure) -> None:
         """Warn that a table is removed that nft could not list."""
-        self._warn(
+        self.warn(
             f"Table {family} {name} is removed although it could not be read, so undoing this run cannot restore it: {why}"
         )
 
     def perform(self, operation: Replace | Check) -> None:
         """Load, remove or check. Raises Failure."""
-        if isinstance(operation, Check):
-            self.check(operation.script)
-        else:
-            self.replace(operation)
+        from . import nft_loading_backend  # most runs change no table
+
+        nft_loading_backend.perform(self, operation)
+
+    def verify(self, operation: Replace) -> list[str]:
+        """How the node differs from the operation's result; see rollback_program.Backend."""
+        from . import nft_loading_backend
+
+        return nft_loading_backend.differences(self, operation)
 
     def checking(self, text: str) -> Check:
         """The operation that checks a text before it is written; see managed_files.Checker."""
         return Check(text)
 
-    def verify(self, operation: Replace) -> list[str]:
-        """How the node differs from the operation's result; see rollback_program.Backend."""
-        table = f"table {operation.family} {operation.name}"
-        if not operation.text:
-            return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
-        if self.read(operation.family, operation.name) is None:
-            return [f"{table} is not there"]
-        found = self.text(operation.family, operation.name)
-        return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
-
-    def check(self, script: str) -> None:
-        """Check a script with ``nft -c`` in a new network namespace, where nft cannot see or change the node's tables.
-
-        Raises Failure if nft refuses the script. Warns if the check is not possible: nft or unshare is not installed (an
-        image may get nft later), unshare is not permitted, or the running kernel is not the node's.
-        """
-        unshare = process.find("unshare")
-        if process.find("nft") is None:
-            lack = "nft is not installed"
-        elif unshare is None:
-            lack = "unshare (util-linux) is not installed"
-        elif not kernel.is_ready("nf_tables"):
-            lack = "nf_tables is not loaded, according to /proc"
-        else:
-            lack = self._check(script, unshare)
-        if lack:
-            self._warn(f"The ruleset was written but not checked by nft: {lack}.")
-
-    def _check(self, script: str, unshare: str) -> str:
-        """Why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
-        done = self._nft(["-c", "-f", "-"], script, through=[unshare, "--net"])
-        if done.rc == 0:
-            return ""
-        if NO_CHECK.search(done.stderr):
-            return _complaint(done)
-        raise Failure(f"nft refused the ruleset: {_complaint(done)}")
-
-    def _nft(
+    def run(
         self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()
     ) -> process.Completed:
+        """Run nft. Raises Failure if it is not installed."""
         nft = process.find("nft")
         if nft is None:
             raise Failure("nft is not installed. kubenode.datapath.nftables_package installs it")
-        return self._run([*through, nft, *arguments], stdin)
+        return self._start([*through, nft, *arguments], stdin)
 
 
 def _table(family: str, name: str, listing: str) -> nft_table.Table:
@@ -206,22 +156,22 @@ def without_readings(text: str) -> str:
     return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
 
 
-def _was_killed(done: process.Completed) -> bool:
+def was_killed(done: process.Completed) -> bool:
     return done.rc < 0 or done.rc > 128
 
 
-def _complaint(done: process.Completed) -> str:
+def complaint(done: process.Completed) -> str:
     """nft's error messages on one line, without the carets that mark the position of the error."""
-    if _was_killed(done):
+    if was_killed(done):
         # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
         return (
             f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
             " for example in a container, has made a named set or map. Upgrade nftables on the node"
         )
     lines = (line.strip() for line in done.stderr.splitlines())
-    complaint = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
-    if "Operation not permitted" in complaint:
+    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
+    if "Operation not permitted" in said:
         from .._netlink.nfnetlink import NOT_PERMITTED
 
-        complaint += f". {NOT_PERMITTED}"
-    return complaint
+        said += f". {NOT_PERMITTED}"
+    return said

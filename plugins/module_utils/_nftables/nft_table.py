@@ -88,8 +88,6 @@ FLAGGED = Foreign('{"flags": true}')
 # Stands for the content of a table that could not be read.
 UNREAD = Foreign('{"unread": true}')
 
-# Why the kernel may answer EPERM, for errors.
-
 Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
 Rule = tuple[Statement, ...]
 

@@ -11,7 +11,6 @@ import functools
 import ipaddress
 import os
 import time
-from pathlib import Path
 
 
 def is_ready(module: str) -> bool:
@@ -47,7 +46,7 @@ def setting(key: str) -> int | None:
 @functools.cache
 def booted_at() -> float:
     """When process 1 started, in seconds since the epoch. In a container it is younger than the kernel, as are the links."""
-    ticks = int(Path("/proc/1/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
+    ticks = int(_text("/proc/1/stat").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -103,6 +102,11 @@ def _root_mount(process: str) -> tuple[str, str] | None:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(errors="replace").splitlines()
+        return _text(path).splitlines()
     except OSError:
         return []
+
+
+def _text(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import typing as t
@@ -125,8 +126,8 @@ def from_options(
 ) -> Policy:
     """The policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
     number = _protocol(protocol)
-    of_rules, rule_places = _items("rules", rules or (), rule.from_options, tables)
-    of_routes, route_places = _items("routes", routes or (), route.from_options, tables)
+    of_rules, rule_places = _items("rules", rules or (), rule.Entries(tables).parse)
+    of_routes, route_places = _items("routes", routes or (), functools.partial(route.from_options, tables=tables))
     return Policy(
         number,
         None if rules is None else of_rules,
@@ -166,8 +167,7 @@ def _protocol(given: object) -> int:
 def _items(
     name: str,
     given: t.Sequence[t.Mapping[str, t.Any]],
-    parse: t.Callable[[str, t.Mapping[str, t.Any], t.Mapping[str, int]], Item],
-    tables: t.Mapping[str, int],
+    parse: t.Callable[[str, t.Mapping[str, t.Any]], Item],
 ) -> tuple[tuple[Item, ...], list[int]]:
     """The entries without duplicates, in the order given (of the rules of one priority the first decides), and their indexes."""
     if not isinstance(given, (list, tuple)):
@@ -178,7 +178,7 @@ def _items(
         option = f"{name}[{index}]"
         if not isinstance(entry, dict):
             raise Invalid(option, entry, "a dictionary")
-        item = parse(option, entry, tables)
+        item = parse(option, entry)
         former = items.setdefault(item.key, item)
         if former is item:
             places.append(index)

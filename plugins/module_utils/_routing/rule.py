@@ -320,6 +320,34 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
     return _checked(option, given, parsed)
 
 
+class Entries:
+    """Parses the entries of a list. Thousands may differ in one address only: what else they say is parsed once."""
+
+    def __init__(self, tables: t.Mapping[str, int]) -> None:
+        self._tables = tables
+        self._alike: dict[
+            t.Any, tuple[tuple[t.Any, ...], tuple[t.Any, ...]]
+        ] = {}  # fields before and after the address
+
+    def parse(self, option: str, given: t.Mapping[str, t.Any]) -> Rule:
+        """As from_options()."""
+        key, place = ("to", DST) if given.get("from") is None else ("from", SRC)
+        try:
+            family, prefix = fields.prefix(given.get(key))
+            # 1 and true are equal keys.
+            rest = tuple([(name, type(value), value) for name, value in given.items() if name != key])
+            kind = key, family, prefix[1], rest
+            alike = self._alike.get(kind)
+        except (TypeError, Unfit):  # no address, or an entry that cannot be used
+            return from_options(option, given, self._tables)
+        if alike:
+            return Rule._make((*alike[0], prefix, *alike[1]))
+        rule = from_options(option, given, self._tables)
+        values: tuple[t.Any, ...] = rule
+        self._alike[kind] = values[:place], values[place + 1 :]
+        return rule
+
+
 def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:
     family: int = parsed.get("family", 0)
     for key in ("from", "to"):

@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, units
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
+    boot_files,
+    unit_changes,
+    units,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
@@ -39,7 +43,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(units, "_rehearse", lambda operation: None)
+    monkeypatch.setattr(unit_changes, "rehearse", lambda operation: None)
 
 
 class Accepting:

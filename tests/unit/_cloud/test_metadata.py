@@ -357,8 +357,8 @@ def test_links_are_read_from_sys(tmp_path: Path) -> None:
     (net / "eth0/master").symlink_to(net / "azure0")
     (net / "azure0/lower_eth0").symlink_to(net / "eth0")
     assert links_backend.read(str(tmp_path)) == (
-        Link("azure0", MAC, lowers=("eth0",), index=1),
-        Link("eth0", MAC, master="azure0", driver="hv_netvsc", index=2),
+        Link("azure0", MAC, lowers=("eth0",), ifindex=1),
+        Link("eth0", MAC, master="azure0", driver="hv_netvsc", ifindex=2),
     )
 
 

@@ -43,7 +43,7 @@ NICS = [
         device_number=number)
     for number in range(3)
 ]  # fmt: skip
-LINKS = [Link(f"eth{number}", f"02:00:00:00:00:0{number}", index=number + 2) for number in range(3)]
+LINKS = [Link(f"eth{number}", f"02:00:00:00:00:0{number}", ifindex=number + 2) for number in range(3)]
 NODE = [interface(nic, LINKS) for nic in NICS]
 
 

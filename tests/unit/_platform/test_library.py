@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import typing as t
 from pathlib import Path
 
@@ -45,6 +47,26 @@ def hold(desired: bool, is_needed: bool = False) -> bool:
 def test_the_newest_is_found(folder: Path) -> None:
     paths = [str(carry(folder, version)) for version in ("1.9", "1.10", "1.2.3")]
     assert library.carried(NAME) == [paths[2], paths[0], paths[1]]
+
+
+@pytest.mark.parametrize("needs_init", [False, True])
+def test_modules_are_loaded_without_what_they_do_not_need(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, needs_init: bool
+) -> None:
+    package = carry(folder, "1.9") / NAME
+    (package / "__init__.py").write_text("from . import rest\n")
+    (package / "rest.py").write_text("")
+    (package / "part.py").write_text(f"import {NAME}\nREST = {NAME}.rest\n" if needs_init else "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        (part,) = library.load(NAME, "part")
+        assert part.__name__ == f"{NAME}.part"
+        assert (f"{NAME}.rest" in sys.modules) == needs_init
+        assert library.load(NAME, "part") == [part]
+        assert importlib.import_module(NAME).rest.__name__ == f"{NAME}.rest"  # whole for another importer
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])

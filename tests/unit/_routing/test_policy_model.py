@@ -747,3 +747,45 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert told.besides(former.by(())) == told
     assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # what is told of a table counts
+
+
+def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
+    """What they say besides the address is parsed once, with an error each time."""
+    addresses: list[t.Any] = [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.0/30",
+        "10.0.0.1/30",
+        "fd00::1",
+        "default",
+        "nonsense",
+        None,
+        7,
+        [],
+    ]
+    others: list[dict[str, t.Any]] = [
+        {"priority": 1, "table": "main"},
+        {"priority": True, "table": "main"},
+        {"priority": "1", "table": 254},
+        {"priority": 1, "table": "main", "family": "ipv6"},
+        {"priority": 1, "table": "main", "to": "10.9.0.0/16", "iif": "eth0"},
+        {"priority": 1, "table": "nowhere"},
+        {"priority": 1, "table": "main", "iif": ["eth0"]},
+        {"table": "main"},
+    ]
+    entries = [{side: address, **other} for _turn in (1, 2) for other in others for side in ("from", "to")
+               for address in addresses]  # fmt: skip
+    tables = {"main": 254}
+
+    def alone(option: str, entry: dict[str, t.Any]) -> rule.Rule:
+        return rule.from_options(option, entry, tables)
+
+    def parsed(parse: t.Callable[..., rule.Rule], entry: dict[str, t.Any]) -> t.Any:
+        try:
+            return parse("rules[3]", entry)
+        except Invalid as error:
+            return str(error)
+
+    together = rule.Entries(tables)
+    for entry in entries:
+        assert parsed(together.parse, entry) == parsed(alone, entry), entry

@@ -13,7 +13,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import ANY
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing import neighbour, route, rule, rule_order
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import (
+    neighbour,
+    route,
+    routing_backend,
+    rule,
+    rule_order,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 
@@ -110,6 +116,27 @@ def test_rules_of_many_addresses_are_read_as_one_by_one() -> None:
     ]
     expected = [rule.from_message(body) for body in bodies]
     assert rule.from_messages(bodies) == expected and len(set(expected)) == 9
+
+
+def test_rules_of_many_addresses_are_written_as_one_by_one() -> None:
+    """pyroute2 encodes one of those that are alike."""
+    addresses = {
+        V4: [(b"", 0), (v4("10.0.0.1"), 32), (v4("10.0.0.2"), 32), (v4("10.0.0.4"), 30)],
+        V6: [(b"", 0), (v6("fd00::1"), 128), (v6("fd00::2"), 128), (v6("fd00::"), 8)],
+    }
+    items = [
+        Rule(family, 7, src, dst, iif=link, table=1003, sport=sport)
+        for family, prefixes in addresses.items()
+        for src in prefixes
+        for dst in prefixes
+        for link, sport in (("", ()), ("eth0", (5, 9)))
+    ]
+    together = routing_backend._Encoder(75, {})
+    for verb in (routing_backend.ADD, routing_backend.DELETE):
+        changes = [routing_backend.Change(verb, item) for item in items]
+        messages = [together.message(change, 3) for change in changes]
+        assert messages == [routing_backend._Encoder(75, {}).message(change, 3) for change in changes]
+        assert [rule.from_message(message[16:]) for message in messages] == [(item, 75) for item in items]
 
 
 BARE = Rule(V4, 700)
