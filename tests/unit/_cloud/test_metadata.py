@@ -284,7 +284,7 @@ def test_an_interface_is_returned_with_its_link_or_without_one() -> None:
         **{"mac": nic.mac, "ipv4": ["10.0.0.4"], "ipv6": ["fd00::4"], "subnets": ["10.0.0.0/24"], "primary": True},
         **{"gateway": {"ipv4": "10.0.0.1", "ipv6": "fe80::1"}, "device_number": 1, "network_card": 2},
     }
-    link = Link("eth0", nic.mac, "br0", "ena", index=7)
+    link = Link("eth0", nic.mac, "br0", "ena", ifindex=7)
     assert metadata.interface(nic, [link]) == {**known, "name": "eth0", "master": "br0", "index": 7}
     assert metadata.interface(nic, []) == {**known, "name": None, "master": None, "index": None}
 

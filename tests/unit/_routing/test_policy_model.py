@@ -196,7 +196,11 @@ AS_THE_KERNEL_HAS_THEM: list[tuple[Make, dict[str, t.Any], t.Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "options", "item"), AS_THE_KERNEL_HAS_THEM, ids=str)
+@pytest.mark.parametrize(
+    ("make", "options", "item"),
+    AS_THE_KERNEL_HAS_THEM,
+    ids=[str(item) for _make, _options, item in AS_THE_KERNEL_HAS_THEM],
+)
 def test_what_is_not_given_is_as_the_kernel_has_it(make: Make, options: dict[str, t.Any], item: t.Any) -> None:
     found = make(**options)
     assert tuple(found) == tuple(item)
