@@ -159,13 +159,13 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts.nftables_connmark import OPTIONS, parts
 
 
 def main() -> None:
-    run(OPTIONS, parts, Checkpoint)
+    run(OPTIONS, parts, under_checkpoint)
 
 
 if __name__ == "__main__":

@@ -372,13 +372,13 @@ diff:
   elements: dict
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint_resource import Checkpoint
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts.policy_routes import LONG_LISTS, OPTIONS, parts
 
 
 def main() -> None:
-    run(OPTIONS, parts, Checkpoint, LONG_LISTS)
+    run(OPTIONS, parts, under_checkpoint, LONG_LISTS)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._cloud import eni_layout
 from .._core import names
 from .._core.errors import Invalid
-from .._listener import discovery
 
 Values = dict[str, t.Any]
 # Not in the result: the lists may be long, and the result of policy_routes tells what became of them.
@@ -41,6 +39,9 @@ def of_enis(
     option: the option ``enis``. asked: the interfaces from the metadata service, None if it was not asked. The nodes of an
     image whose ENIs are not given ask at boot; only the primary ENI's network interface is known then, by its name.
     """
+    from .._cloud import eni_layout  # a profile without ENIs should not wait for the imports
+    from .._listener import discovery
+
     given, primary = option["interfaces"], option["primary_interface"]
     if primary is not None:
         names.interface("enis.primary_interface", primary)

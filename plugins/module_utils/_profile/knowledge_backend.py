@@ -11,7 +11,6 @@ import os
 import socket
 import typing as t
 
-from .._cloud import enis_backend
 from .._core.errors import Invalid
 from .._platform import kernel, node_mode, process
 from . import knowledge
@@ -24,7 +23,7 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
     values = knowledge.of_mode(verdict.is_image, verdict.reason)
     enis, ipv6 = options["enis"], options["ipv6"]
     if enis:
-        asked = enis_backend.read(enis["cloud"])[1] if knowledge.asks_for_enis(enis, verdict.is_image) else None
+        asked = _interfaces(enis["cloud"]) if knowledge.asks_for_enis(enis, verdict.is_image) else None
         values |= knowledge.of_enis(enis, verdict.is_image, asked)
     if ipv6:
         values |= knowledge.of_an_image(ipv6["source"]) if verdict.is_image else _ipv6(**ipv6)
@@ -67,10 +66,16 @@ def _namespace(who: str, kind: str) -> str:
         return ""
 
 
+def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
+    """From the metadata service, as imds_info returns them. Raises NoMetadata."""
+    from .._cloud import enis_backend  # only a profile that asks should wait for the import
+
+    return enis_backend.read(cloud)[1]
+
+
 def _ipv6(source: str, interface: str) -> Values:
     if source == "imds":
-        cloud, interfaces = enis_backend.read("azure")
-        named = [address for one in interfaces for address in one["ipv6"]]
+        named = [address for one in _interfaces("azure") for address in one["ipv6"]]
         return knowledge.of_ipv6(source, bool(named), f"the metadata service names {', '.join(named) or 'no address'}")
     if source == "address":
         found = kernel.global_ipv6_addresses(interface)
