@@ -82,15 +82,35 @@ class CheckpointAction(ActionBase):
 
 
 def merged(results: t.Sequence[Result]) -> Result:
-    """The task's result: that of the first run, with the diffs and warnings of all runs."""
+    """The task's result: that of the first run, with what the runs after the confirmation have changed, and all warnings."""
     result = dict(results[0])
     if len(results) > 1:
         result["changed"] = True
     for key in ("diff", "warnings", "deprecations"):
         entries = [entry for one in results for entry in one.get(key) or ()]
         if key in result or entries:
-            result[key] = entries if key == "diff" else _once(entries)
+            result[key] = _by_plane(entries) if key == "diff" else _once(entries)
+    for later in results[1:]:
+        changed = [name for name, value in later.items() if isinstance(value, dict) and value.get("changed")]
+        result.update({name: {**result[name], "changed": True} for name in changed})
+        lines = [line for line in later.get("summary", ()) if line.partition(" (")[0] in changed]
+        if lines:
+            result["summary"] = [*result["summary"], *(f"after the confirmation, {line}" for line in lines)]
     return result
+
+
+def _by_plane(entries: t.Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """One entry of a diff for each plane, as a run without a checkpoint returns it."""
+    planes: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        plane, _colon, names = entry["before_header"].partition(": ")
+        former = planes.get(plane)
+        if former:
+            header = f"{former['before_header']}, {names}"
+            texts = {key: "\n".join(filter(None, (former[key], entry[key]))) for key in ("before", "after")}
+            entry = {"before_header": header, "after_header": header, **texts}
+        planes[plane] = entry
+    return list(planes.values())
 
 
 def _once(entries: t.Iterable[t.Any]) -> list[t.Any]:

@@ -49,6 +49,15 @@ def from_list(option: str, given: object) -> tuple[Eni, ...]:
         raise Invalid(f"{option}[].primary", found, "true for exactly one ENI, the node's primary one")
     if not primary[0].name:
         raise Invalid(f"{primary[0].option}.name", None, "the link of the node's primary ENI")
+    names = [eni.name for eni in enis]
+    for number, eni in enumerate(enis):
+        if eni.name and eni.name in names[:number]:
+            raise Invalid(
+                f"{eni.option}.name", eni.name, f"another link than that of {option}[{names.index(eni.name)}]"
+            )
+        if eni.table in OF_THE_NODE:
+            allowed = "a table other than default, main and local (253 to 255), which route the node's own traffic"
+            raise Invalid(f"{eni.option}.table", eni.table, allowed)
     return enis
 
 
@@ -79,6 +88,7 @@ def _eni(option: str, given: object) -> Eni:
 
 # The numbers, all optional, and their ranges. 0 is not a valid link or table. device-number and network-card have few digits.
 _NUMBERS = {"index": (1, 2**31 - 1), "device_number": (0, 9999), "network_card": (0, 99), "table": (1, UINT32)}
+OF_THE_NODE = range(253, 256)
 _KEYS = ("name", "mac", "ipv4", "ipv6", "gateway", "subnets", "primary", "master", *_NUMBERS, "pods")
 
 _T = t.TypeVar("_T")

@@ -31,6 +31,16 @@ def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
     return not is_image
 
 
+def named_interfaces(option: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The names of interfaces in the option ``enis``, by option."""
+    given = {
+        f"enis.interfaces[{number}].name": one.get("name") for number, one in enumerate(option["interfaces"] or ())
+    }
+    return {
+        where: name for where, name in {**given, "enis.primary_interface": option["primary_interface"]}.items() if name
+    }
+
+
 def of_enis(
     option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.Mapping[str, t.Any]] | None = None
 ) -> Values:

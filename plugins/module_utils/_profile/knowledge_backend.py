@@ -25,6 +25,8 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
     if enis:
         asked = _interfaces(enis["cloud"]) if knowledge.asks_for_enis(enis, verdict.is_image) else None
         values |= knowledge.of_enis(enis, verdict.is_image, asked)
+        if not verdict.is_image and not options["later_interfaces"]:
+            check_interfaces(knowledge.named_interfaces(enis))
     if ipv6:
         values |= knowledge.of_an_image(ipv6["source"]) if verdict.is_image else _ipv6(**ipv6)
     return values

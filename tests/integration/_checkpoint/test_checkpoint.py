@@ -485,6 +485,57 @@ def test_a_roll_back_gives_rules_of_one_priority_their_order_back_and_packets_th
     assert not node.module("policy_routes", {"rules": overlapping, "routes": way})["changed"]
 
 
+OVERLAPPING = [
+    {"priority": 700, "from": "10.0.1.254", "table": 1003},
+    {"priority": 700, "to": "198.51.100.0/24", "action": "prohibit"},
+]
+
+
+def profile(remedy: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """A profile of all kinds of changes, and the networkd settings that come before the checkpoint is armed."""
+    return {
+        "mode": "runtime",
+        "modules": [
+            {"network_daemons": {}},
+            {"rp_filter": {"interfaces": ["eth0"], "mode": remedy}},
+            {"link_addresses": {"addresses": [{"dev": "eth0", "address": "10.0.1.254"}]}},
+            {"policy_routes": {"rules": rules, "routes": []}},
+            {"nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True}},
+            {"nftables_probe_snat": {}},
+        ],
+    }
+
+
+@pytest.mark.parametrize("start", ["clean", "converged", "absent"])
+def test_a_profile_that_is_not_confirmed_is_undone_as_a_whole(node: NamespaceNode, start: str) -> None:
+    desired = profile("strict", OVERLAPPING[::-1])
+    if start != "clean":
+        done = node.module("profile", profile("loose", OVERLAPPING))
+        assert not done["failed"], done
+    before = state(node)
+    arm(node, "profile", **({**desired, "state": "absent"} if start == "absent" else desired))
+    assert state(node) != before
+    told = report(node)
+    assert state(node) == before and "failed" not in told and "left" not in told, told
+    again = node.module("profile", desired)
+    assert again["changed"] and not again["failed"]
+
+
+def test_a_profile_that_is_confirmed_is_one_result(controller: Controller) -> None:
+    (node,) = controller.nodes
+    desired = {**profile("loose", OVERLAPPING), "checkpoint": 20}
+    before = state(node)
+    predicted = controller.play([task("profile", **desired)], "--check", "--diff")[node.name]
+    done = controller.play([task("profile", **desired)], "--diff")[node.name]
+    assert (done["failed"], done["changed"]) == (False, True), done
+    assert done["diff"] == predicted["diff"]
+    assert node.exists("/etc/kubenode/return-path.nft") and not node.exists(FOLDER)
+    again = controller.play([task("profile", **desired)])[node.name]
+    assert (again["failed"], again["changed"]) == (False, False), again
+    undone = controller.play([task("profile", **desired, state="absent")])[node.name]
+    assert undone["changed"] and state(node) == before
+
+
 def test_what_reads_back_otherwise_after_a_roll_back_is_reported_and_not_counted(node: NamespaceNode) -> None:
     """A rule that another program has added since with our mark stands before ours, which can only be added behind it."""
     wide = {"priority": 700, "from": "10.0.0.0/8", "table": 1003}
