@@ -1,64 +1,70 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU time for each node of a converged fleet: the playbook, beside its role alone and beside as many pings.
+"""CPU and wall time for each node of a converged fleet: the role, its modules one after another, and a ping.
 
 The lab's nodes are on the controller's machine, so that the modules' own time is in all figures.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
 import subprocess
 import tempfile
+import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench.measure import PING, in_turn, show_ratio, show_times
+from bench.roles import ROLES
 from lab import Lab, Node, playbook
 
-NODES = 10
-ROUNDS = 3
-MODULES = 2  # that the role executes on a node that has IPv6 for certain
-PROFILE = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
-ROLE = {"ansible.builtin.import_role": {"name": "kubenode.datapath.aks_dual_stack"}}
-PLAYBOOK = "kubenode.datapath.aks_dual_stack"
+FLEETS = {1: 5, 50: 2}  # rounds, by number of nodes
+ROLE = "aks_dual_stack"
+
+
+class Cost(NamedTuple):
+    """Seconds, by node."""
+
+    cpu: float
+    wall: float
 
 
 def main() -> None:
-    with (
-        Lab("bench", nodes=[Node(f"node{number}") for number in range(NODES)]) as lab,
-        tempfile.TemporaryDirectory() as name,
-    ):
-        folder = Path(name)
-        pings, role = (
-            str(playbook.write(folder / f"{kind}.json", tasks, hosts="nodes"))
-            for kind, tasks in (("pings", [PING] * MODULES), ("role", [ROLE]))
-        )
-        lab.write_inventory(folder / "inventory.json")
-        taken = in_turn(
-            ROUNDS,
-            {
-                "playbook": lambda: _cpu_seconds(lab, folder, PLAYBOOK),
-                "role": lambda: _cpu_seconds(lab, folder, role),
-                "pings": lambda: _cpu_seconds(lab, folder, pings),
-            },
-        )
-    show_ratio(f"CPU of a converged node, aks_dual_stack / {MODULES} pings", taken["playbook"], taken["pings"])
-    show_times("the role in a play without batches", taken["role"])
+    for count, rounds in FLEETS.items():
+        with (
+            Lab("bench", nodes=[Node(f"node{number}") for number in range(count)]) as lab,
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            _measure(lab, Path(folder), count, rounds)
 
 
-def _cpu_seconds(lab: Lab, folder: Path, name: str) -> float:
-    """User and system time of a run, all its processes, by node."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = ["ansible-playbook", "-i", str(folder / "inventory.json"), name, "-e", json.dumps(PROFILE)]
-    callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
-    subprocess.run(
-        [*command, "-e", f"report={folder}/report.json"],
-        env={**os.environ, **lab.ansible_environment(), **callback},
-        stdout=subprocess.DEVNULL,
-        check=True,
+def _measure(lab: Lab, folder: Path, count: int, rounds: int) -> None:
+    variables, modules, _target = ROLES[ROLE]
+    lab.write_inventory(folder / "inventory.json")
+    role = {"ansible.builtin.import_role": {"name": f"kubenode.datapath.{ROLE}"}}
+    plays: dict[str, list[dict[str, Any]]] = {"role": [role], "row": modules, "ping": [PING]}
+    files = {name: playbook.write(folder / f"{name}.json", tasks, hosts="nodes") for name, tasks in plays.items()}
+    extra = json.dumps({f"{ROLE}_{name}": value for name, value in variables.items()})
+    spent: dict[str, list[Cost]] = {name: [] for name in plays}
+
+    def run(name: str) -> float:
+        command = ["ansible-playbook", "-i", str(folder / "inventory.json"), str(files[name]), "-e", extra]
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        subprocess.run(command, env={**os.environ, **lab.ansible_environment()}, stdout=subprocess.DEVNULL, check=True)
+        after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - started
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        spent[name].append(Cost(cpu / count, wall / count))
+        return wall
+
+    in_turn(rounds, {name: functools.partial(run, name) for name in plays})
+    cpu, wall = (
+        {name: [getattr(cost, kind) for cost in costs[1:]] for name, costs in spent.items()} for kind in Cost._fields
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / NODES
+    show_ratio(f"CPU of a converged node of {count}, the play of {ROLE} / of a ping", cpu["role"], cpu["ping"])
+    show_times("its modules one after another", cpu["row"])
+    show_ratio(f"wall time of a converged node of {count}, the play of {ROLE} / of a ping", wall["role"], wall["ping"])
+    show_times("its modules one after another", wall["row"])
