@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from ansible.plugins.action import ActionBase
 
@@ -21,8 +22,9 @@ class ActionModule(ActionBase):
         verdict = node_mode.by_controller(str(arguments.get("mode", "auto")), self._connection.transport, variables)
         if verdict:
             arguments["mode"] = "image" if verdict.is_image else "runtime"
-        run, is_runtime = lambda args: _library.execute(self, args, variables), not (verdict and verdict.is_image)
-        result.update(_checkpoint.execute(self, run, arguments, is_runtime))
+        is_runtime = not (verdict and verdict.is_image)
+        carrying = partial(_library.execute, self, task_vars=variables)
+        result.update(_checkpoint.execute(self, carrying, arguments, is_runtime))
         if verdict and "node" in result:
             result["node"]["reason"] = verdict.reason
         return result

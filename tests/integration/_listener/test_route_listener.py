@@ -116,7 +116,7 @@ def listener(node: NamespaceNode, tmp_path: Path) -> Iterator[Listener]:
         yield listener
 
 
-run, _, four_steps = steps.of("policy_routes")
+run, _refused, four_steps = steps.of("policy_routes")
 
 
 def ours(node: NamespaceNode) -> list[str]:
