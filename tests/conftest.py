@@ -14,9 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 settings.register_profile("kubenode", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", settings.get_profile("kubenode"), derandomize=False, database=None)
 # To kill a mutant any example will do, the first too.
-settings.register_profile(
-    "mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate]
-)
+settings.register_profile("mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("kubenode")
 
 # A shell starts what it runs in the background with interrupts ignored, and programs hand that on: some are interrupted here.

@@ -141,9 +141,7 @@ def show(lab: Lab, inventory: Path) -> None:
     probe(lab, expected=True)
     rules = node.run(["ip", "rule"]).stdout
     expect("the primary interface was to filter loosely", node.read(f"{CONF}/eth0/rp_filter").strip() == LOOSE)
-    expect(
-        "marked replies were to leave by the primary interface", "1024:\tfrom all fwmark 0x80/0x80 lookup main" in rules
-    )
+    expect("marked replies were to leave by the primary interface", "1024:\tfrom all fwmark 0x80/0x80 lookup main" in rules)
     say(f"Reverse-path filtering and policy rules are in force:\n{rules}")
     expect("azure-vnet was to be inert", node.run(["ls", "/etc/cni/net.d"]).stdout.split() == [Path(INERT).name])
 
@@ -169,9 +167,7 @@ def plug_eni(lab: Lab, node: VmNode) -> None:
     front.ip(["address add 10.0.1.1/24 dev eni1", "link set eni1 up"])
     node.ip([f"link set {link} up", f"address add 10.0.1.10/32 dev {link} noprefixroute"])
     table = "default via 10.0.1.1 dev eth1"
-    came = eventually(
-        lambda: table in node.run(["ip", "route", "show", "table", ENI_TABLE], check=False).stdout, PATIENCE
-    )
+    came = eventually(lambda: table in node.run(["ip", "route", "show", "table", ENI_TABLE], check=False).stdout, PATIENCE)
     expect(f"table {ENI_TABLE} was to be there: {table}", came)
     print(f"    {link} has table {ENI_TABLE}: {table}")
 

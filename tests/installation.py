@@ -60,8 +60,7 @@ SITE = sorted(
 # What `make fuzz` and `make mutants` need. mutmut brings libcst, with which, and with black, Hypothesis writes what it
 # found into the test as an example.
 PROBING = sorted(
-    ["black==26.10.1", "mutmut==3.8.1"]
-    + [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest")]
+    ["black==26.10.1", "mutmut==3.8.1"] + [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest")]
 )
 
 # Connection plugins that ansible-core lacks, and the package that has the collections which bring them.

@@ -49,9 +49,7 @@ def main() -> None:
     files = house.models()
     unknown = set(names) - {path.stem for path in files}
     if unknown:
-        sys.exit(
-            f"FILES: {', '.join(sorted(unknown))} is none of the pure code: {' '.join(path.stem for path in files)}"
-        )
+        sys.exit(f"FILES: {', '.join(sorted(unknown))} is none of the pure code: {' '.join(path.stem for path in files)}")
     chosen = [COLLECTION / path.relative_to(ROOT) for path in files if not names or path.stem in names]
     lay_out(chosen)
     os.chdir(WORK)

@@ -288,8 +288,7 @@ def run_parts(names: list[str]) -> int:
 
 
 PARTS = {
-    part.__name__: part
-    for part in (lint, sanity, sanity_next, unit, docs, integration, faults, molecule, image, fuzz, mutants)
+    part.__name__: part for part in (lint, sanity, sanity_next, unit, docs, integration, faults, molecule, image, fuzz, mutants)
 }
 
 

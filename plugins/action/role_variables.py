@@ -60,9 +60,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"role {name} has no {path}, which lists its variables. Nothing was changed")
         return name, self._loader.load_from_file(str(path))["argument_specs"]["main"].get("options") or {}
 
-    def _given(
-        self, specs: _role_variables.Specs, variables: dict[str, t.Any]
-    ) -> tuple[dict[str, t.Any], dict[str, str]]:
+    def _given(self, specs: _role_variables.Specs, variables: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, str]]:
         """The values of the role's variables, and by name a sentence for each whose template fails."""
         given: dict[str, t.Any] = {}
         unread = {}

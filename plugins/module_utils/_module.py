@@ -89,9 +89,7 @@ class Module(AnsibleModule):
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
         if os.geteuid() != 0:
-            raise Refusal(
-                f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true"
-            )
+            raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
         guards = [OwnRoot(), *own.guards] if self.params.get("immediate") else own.guards
         if under and self.params["checkpoint"]:
             from ._checkpoint import checkpoint

@@ -109,9 +109,7 @@ def main() -> None:
         configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
         bridge = bridges.bridge_of(links, None, configured)
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
-        permanent = [
-            one for one in Netlink().neighbours() if one.is_permanent and not (bridge and one.link == bridge.name)
-        ]
+        permanent = [one for one in Netlink().neighbours() if one.is_permanent and not (bridge and one.link == bridge.name)]
         result.update(
             changed=False,
             plugins=list(first),

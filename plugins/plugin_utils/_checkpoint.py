@@ -47,9 +47,7 @@ UNPROTECTED = (
 )
 
 
-def execute(
-    action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = None, is_immediate: bool = True
-) -> Result:
+def execute(action: ActionBase, run: Run, arguments: dict[str, t.Any] | None = None, is_immediate: bool = True) -> Result:
     """Runs the task's module, under a checkpoint if the task sets one.
 
     arguments: of the module, if they are not those of the task. is_immediate: False if the running kernel is not changed.

@@ -100,9 +100,7 @@ def _patterns(option: str, given: t.Sequence[str]) -> None:
 def _backup(option: str, given: str) -> None:
     path = names.path(option, given)
     if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
-        raise Invalid(
-            option, given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read"
-        )
+        raise Invalid(option, given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read")
 
 
 def _command(option: str, given: t.Sequence[str]) -> None:

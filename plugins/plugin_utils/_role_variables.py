@@ -53,11 +53,7 @@ def _unknown(role: str, name: str, specs: Specs) -> str:
 
 def _is_registered(value: object) -> bool:
     """True for the result of a task, which `register` may have put into a variable of any name."""
-    return (
-        isinstance(value, t.Mapping)
-        and "changed" in value
-        and not {"failed", "skipped", "unreachable"}.isdisjoint(value)
-    )
+    return isinstance(value, t.Mapping) and "changed" in value and not {"failed", "skipped", "unreachable"}.isdisjoint(value)
 
 
 def unreadable(name: str, given: object, complaint: str) -> str:

@@ -68,9 +68,7 @@ def measure(lab: Lab, rules: list[dict[str, Any]], rounds: int) -> None:
     show_ratio(f"{what}: converged / (ip -j rule, both families + ping)", converged["again"], baseline, target=2)
     print(f"    ip -batch: {batch * 1000:.0f} ms, ip -j rule: {listing * 1000:.0f} ms")
     for state in ("present", "absent"):
-        print(
-            f"    peak memory of a run that changes all, {state}: {peak(node, rules, state)} MiB (target: at most 250)"
-        )
+        print(f"    peak memory of a run that changes all, {state}: {peak(node, rules, state)} MiB (target: at most 250)")
 
 
 def list_rules(node: NamespaceNode) -> None:
@@ -96,6 +94,4 @@ def loop(lab: Lab, rules: list[dict[str, Any]]) -> None:
     flush = {"ansible.builtin.command": "ip rule flush protocol 75"}
     desired = {"kubenode.datapath.policy_routes": {"rules": rules, "permanent": False}}
     seconds = task_seconds(lab, 1, {"loop": add, "flush": flush, "module": desired, "sweep": flush})
-    print(
-        f"{len(rules)} rules: {seconds['module'][0]:.1f} s; ansible.builtin.command in a loop: {seconds['loop'][0]:.1f} s"
-    )
+    print(f"{len(rules)} rules: {seconds['module'][0]:.1f} s; ansible.builtin.command in a loop: {seconds['loop'][0]:.1f} s")

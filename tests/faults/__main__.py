@@ -61,9 +61,7 @@ def main() -> int:
     parser.add_argument("text", nargs="*", help='only operations with this in "module, operation"')
     options = parser.parse_args()
     chosen = [
-        operation
-        for operation in cases.operations()
-        if not options.text or any(text in str(operation) for text in options.text)
+        operation for operation in cases.operations() if not options.text or any(text in str(operation) for text in options.text)
     ]
     rows: dict[int, Row] = {}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as workers:  # the work is done in other processes

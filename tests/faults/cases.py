@@ -137,9 +137,7 @@ def _filtering_links(lab: Lab, node: NamespaceNode) -> None:
 
 def _foreign_table(lab: Lab, node: NamespaceNode) -> None:
     _links(lab, node)
-    node.run_from_host(
-        ["nft", "-f", "-"], "table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }\n"
-    )
+    node.run_from_host(["nft", "-f", "-"], "table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }\n")
 
 
 GONE = [AzurePod(number) for number in range(1, 4)]

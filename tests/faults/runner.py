@@ -286,9 +286,7 @@ def examine(operation: Operation, stage: Stage, every: int = 1) -> Row:
         try:
             rehearsed = examination.rehearse()
         except Broken as broken:
-            return Row(
-                operation.case.module, operation.name, 0, 0, (Bad(str(operation), "no fault", "-", str(broken)),)
-            )
+            return Row(operation.case.module, operation.name, 0, 0, (Bad(str(operation), "no fault", "-", str(broken)),))
         points = len(rehearsed.points)
         faults = kinds.possible(rehearsed.points, rehearsed.starts)
         for fault in faults[zlib.crc32(str(operation).encode()) % every :: every]:

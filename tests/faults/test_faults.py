@@ -73,9 +73,7 @@ def test_a_kill_comes_before_its_point(stage: runner.Stage, number: int) -> None
 
 def test_a_full_disk_is_one_to_the_module(stage: runner.Stage) -> None:
     with closing(runner.Site(PROBE, stage)) as site:
-        number = next(
-            n for n, point in enumerate(site.run({}).points, 1) if point.call == "write" and point.needs_space
-        )
+        number = next(n for n, point in enumerate(site.run({}).points, 1) if point.call == "write" and point.needs_space)
         site.run(cases.ABSENT)
         done = site.run({}, Fault(kinds.DISK_FULL, number))
     assert done.result is not None and "No space left on device" in done.result["msg"]

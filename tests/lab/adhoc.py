@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from lab.node import ClusterNode
 
 
-def run(
-    node: ClusterNode, module: str, arguments: Mapping[str, Any], check: bool, diff: bool, timeout: float
-) -> dict[str, Any]:
+def run(node: ClusterNode, module: str, arguments: Mapping[str, Any], check: bool, diff: bool, timeout: float) -> dict[str, Any]:
     """``ansible NODE -m MODULE``; answers the module's result, with ``failed`` and ``rc``."""
     options = [*(["--check"] if check else []), *(["--diff"] if diff else [])]
     with tempfile.TemporaryDirectory() as folder:

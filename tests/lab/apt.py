@@ -22,9 +22,7 @@ FOLDER = "/srv/apt"
 SOURCES = "/etc/apt/sources.list.d/lab.list"
 
 
-def packages(
-    suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES
-) -> list[Path]:
+def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES) -> list[Path]:
     """The .deb files of ``names`` in ``suite``, with what they need and a node made of ``node_packages`` lacks.
 
     Downloaded once, by the host's apt-get with lists and a cache of its own, into images.cache().

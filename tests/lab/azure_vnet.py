@@ -93,9 +93,7 @@ def state_text(mac: str, pods: Iterable[AzurePod]) -> str:
 
 def conflist(*kinds: str) -> str:
     """A CNI configuration with these plugins."""
-    return json.dumps(
-        {"cniVersion": "0.3.0", "name": "net", "plugins": [{"type": kind, "mode": "bridge"} for kind in kinds]}
-    )
+    return json.dumps({"cniVersion": "0.3.0", "name": "net", "plugins": [{"type": kind, "mode": "bridge"} for kind in kinds]})
 
 
 def _base64(mac: str) -> str:
@@ -129,9 +127,7 @@ def foreign(rule: str) -> str:
     return rule.replace("10.240.", "10.99.").replace("a2:96:", "02:aa:")
 
 
-def past(
-    machine: Machine, mac: str, pods: Sequence[AzurePod], write: Callable[[Machine, Sequence[str]], None] = restore
-) -> None:
+def past(machine: Machine, mac: str, pods: Sequence[AzurePod], write: Callable[[Machine, Sequence[str]], None] = restore) -> None:
     """What azure-vnet leaves on a node with these pods, which have gone; Cilium has taken over.
 
     write: how the rules come.

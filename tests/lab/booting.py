@@ -64,9 +64,7 @@ class BootingNode(ClusterNode):
 
     def copy_in(self, source: Path, path: str) -> None:
         """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
-        archive = subprocess.run(
-            ["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE
-        ).stdout
+        archive = subprocess.run(["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE).stdout
         unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
         subprocess.run(
             self.command(["sh", "-c", unpack, "sh", *os.path.split(path)]),

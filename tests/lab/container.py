@@ -27,9 +27,7 @@ class SystemdNode(BootingNode):
     does not wait; ``follow_reboot`` plugs it in as soon as it is seen.
     """
 
-    def __init__(
-        self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None
-    ) -> None:
+    def __init__(self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None) -> None:
         self._podman = podman
         # podman writes it anew for each boot.
         self.pid_file = podman.folder / f"{name}.pid"

@@ -87,9 +87,7 @@ class Controller:
     ) -> subprocess.Popen[str]:
         """A play on all nodes, under way. ``name`` tells it from another at the same time."""
         play = self.folder / f"{name}.json"
-        play.write_text(
-            json.dumps([{"hosts": "nodes", "gather_facts": False, "strategy": strategy, "tasks": list(tasks)}])
-        )
+        play.write_text(json.dumps([{"hosts": "nodes", "gather_facts": False, "strategy": strategy, "tasks": list(tasks)}]))
         environment = {
             **entering.ENVIRONMENT,
             **inventory.environment(),
@@ -120,9 +118,7 @@ class Controller:
                     os.kill(int(process.name), signal.SIGKILL)
         play.communicate()
 
-    def results(
-        self, play: subprocess.Popen[str], name: str = "play", timeout: float = 120
-    ) -> dict[str, dict[str, Any]]:
+    def results(self, play: subprocess.Popen[str], name: str = "play", timeout: float = 120) -> dict[str, dict[str, Any]]:
         """What the play's last task gave each node, with ``failed``."""
         said, _nothing = play.communicate(timeout=timeout)
         record = self.folder / f"{name}.record"

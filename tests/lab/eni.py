@@ -152,9 +152,7 @@ class Router(Machine):
     """The cloud's router. It drops what comes from an ENI with a source address that the ENI does not own."""
 
     def check_sources(self, enis: Iterable[Eni]) -> None:
-        rules = [
-            f"iifname {eni.port} ip saddr != {{ {', '.join(eni.owned())} }} counter name refused drop" for eni in enis
-        ]
+        rules = [f"iifname {eni.port} ip saddr != {{ {', '.join(eni.owned())} }} counter name refused drop" for eni in enis]
         chain = ["type filter hook prerouting priority raw; policy accept;", *rules]
         table = ["counter refused { }", "chain prerouting {", *chain, "}"]
         self.run_from_host(["nft", "-f", "-"], "\n".join(["table ip cloud {", *table, "}", ""]))

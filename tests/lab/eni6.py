@@ -58,9 +58,7 @@ def _connect_router(lab: EniLab, node: EniNode, subnets: list[_Subnet]) -> None:
         mac, port = node.place.mac(subnet.eni.number), subnet.eni.port
         lines.append(f"address add {subnet.gateway}/64 dev {port} nodad")
         lines += [f"neighbour add {owned} lladdr {mac} dev {port} nud permanent" for owned in subnet.owned]
-        checks.append(
-            f"iifname {port} ip6 saddr != {{ fe80::/10, {', '.join(subnet.owned)} }} counter name refused drop"
-        )
+        checks.append(f"iifname {port} ip6 saddr != {{ fe80::/10, {', '.join(subnet.owned)} }} counter name refused drop")
     _ip(lab.router, lines)
     chain = ["type filter hook prerouting priority raw; policy accept;", *checks]
     table = ["table ip6 cloud {", "counter refused { }", "chain prerouting {", *chain, "}", "}", ""]

@@ -37,9 +37,7 @@ def network_namespace(pid: int) -> str:
     try:
         return os.readlink(f"/proc/{pid}/ns/net")
     except OSError as error:
-        raise LabError(
-            f"the namespaces of process {pid} cannot be read: {error.strerror}; has the machine ended?"
-        ) from error
+        raise LabError(f"the namespaces of process {pid} cannot be read: {error.strerror}; has the machine ended?") from error
 
 
 def refuse_host(pid: int) -> None:

@@ -98,9 +98,7 @@ def sources(suite: str) -> list[str]:
 
 def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
     if not shutil.which("mmdebstrap"):
-        raise RuntimeError(
-            "lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap"
-        )
+        raise RuntimeError("lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
     log = target.with_suffix(".log")
     # A node has no way to the mirror and no resolver: what the builder's machine wrote about itself
     # into the root (its name, its resolver, its mirror) would only make the node wait for it.
@@ -125,7 +123,5 @@ def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
         )
     if built.returncode:
         tail = "\n".join(log.read_text().splitlines()[-15:])
-        raise RuntimeError(
-            f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}"
-        )
+        raise RuntimeError(f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}")
     log.unlink()

@@ -92,9 +92,7 @@ class RouterAdvertisements:
 
     def _advertise(self) -> None:
         hop_limit, flags, reachable, retransmit = 64, 0, 0, 0
-        message = struct.pack(
-            "!BBHBBHII", _ROUTER_ADVERTISEMENT, 0, 0, hop_limit, flags, self.lifetime, reachable, retransmit
-        )
+        message = struct.pack("!BBHBBHII", _ROUTER_ADVERTISEMENT, 0, 0, hop_limit, flags, self.lifetime, reachable, retransmit)
         message += struct.pack("!BB6s", _SOURCE_LINK_LAYER_ADDRESS, 1, bytes.fromhex(PROBE_MAC.replace(":", "")))
         while True:
             self._socket.sendto(message, ("ff02::1", 0))

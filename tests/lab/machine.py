@@ -107,9 +107,7 @@ class Machine:
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Write a file on the machine; missing folders are made."""
-        self.run(
-            ["sh", "-c", 'mkdir -p -- "${1%/*}/" && cat > "$1" && chmod "$2" -- "$1"', "sh", path, f"{mode:o}"], text
-        )
+        self.run(["sh", "-c", 'mkdir -p -- "${1%/*}/" && cat > "$1" && chmod "$2" -- "$1"', "sh", path, f"{mode:o}"], text)
 
     def remove(self, path: str) -> None:
         """Remove a file or a folder with all that is in it; a missing one is fine."""

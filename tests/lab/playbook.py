@@ -72,9 +72,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         env={**os.environ, **inventory.environment(), **(environment or {})},
     )  # fmt: skip
-    recap = {
-        name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(done.stdout)
-    }
+    recap = {name: Recap(int(changed), away + failed != "00") for name, changed, away, failed in _RECAP.findall(done.stdout)}
     return Played(done.stdout + done.stderr, done.returncode, recap)
 
 

@@ -86,9 +86,7 @@ class Podman:
 
         podman sees ``folder`` as /mnt.
         """
-        return self._podman(
-            [*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout
-        )
+        return self._podman([*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout)
 
     def image(self, suite: str, packages: Iterable[str] = images.USUAL_PACKAGES) -> str:
         """The name of an image made of ``images.root(suite, packages)``, imported once for all labs (about 6 s)."""

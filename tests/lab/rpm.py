@@ -45,12 +45,8 @@ printf '[Service]\\nType=oneshot\\nRemainAfterExit=yes\\nExecStart=/bin/true\\n[
 def prepare(node: SystemdNode) -> None:
     """Make a booted node of PACKAGES one of the rpm side: dpkg and apt are gone, dnf sees FOLDER and nothing else."""
     node.run(["sh", "-c", "rm -f /usr/bin/apt* /usr/bin/dpkg* /etc/debian_version"])
-    node.write(
-        "/etc/os-release", 'ID=azurelinux\nVERSION_ID="3.0"\nNAME="Microsoft Azure Linux"\nPRETTY_NAME="Lab with dnf"\n'
-    )
-    node.write(
-        "/etc/yum.repos.d/lab.repo", f"[lab]\nname=lab\nbaseurl=file://{FOLDER}\ngpgcheck=0\nmetadata_expire=never\n"
-    )
+    node.write("/etc/os-release", 'ID=azurelinux\nVERSION_ID="3.0"\nNAME="Microsoft Azure Linux"\nPRETTY_NAME="Lab with dnf"\n')
+    node.write("/etc/yum.repos.d/lab.repo", f"[lab]\nname=lab\nbaseurl=file://{FOLDER}\ngpgcheck=0\nmetadata_expire=never\n")
     publish(node, [])
 
 

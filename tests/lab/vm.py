@@ -191,9 +191,7 @@ class VmNode(BootingNode):
         """As of every node; its packages, and its files as they are: all of them are fetched, in a second or two."""
         kept = [path.lstrip("/") for path in snapshot.KEPT]
         pack = ["tar", "-C", "/", "--exclude=var/lib/dpkg/info", "-c", *kept]
-        archive = subprocess.run(
-            self.command(pack), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        ).stdout
+        archive = subprocess.run(self.command(pack), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["tar", "-C", folder, "--same-owner", "-xp"], check=True, input=archive)
             root = Path(folder)

@@ -43,9 +43,7 @@ def _rule(family: str) -> st.SearchStrategy[Entry]:
         st.fixed_dictionaries({"goto": st.just(32766)}),
     )
     place = st.fixed_dictionaries({"priority": st.sampled_from((700, 701)), "family": st.just(family)})
-    return st.builds(
-        lambda *parts: {key: value for part in parts for key, value in part.items()}, place, selector, verdict
-    )
+    return st.builds(lambda *parts: {key: value for part in parts for key, value in part.items()}, place, selector, verdict)
 
 
 def _route(family: str) -> st.SearchStrategy[Entry]:

@@ -192,12 +192,8 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("role", "name", "value", "allowed"), [(role, *case) for role, cases in WRONG.items() for case in cases]
-)
-def test_a_wrong_value_is_told_with_its_variable_and_what_is_allowed(
-    role: str, name: str, value: t.Any, allowed: str
-) -> None:
+@pytest.mark.parametrize(("role", "name", "value", "allowed"), [(role, *case) for role, cases in WRONG.items() for case in cases])
+def test_a_wrong_value_is_told_with_its_variable_and_what_is_allowed(role: str, name: str, value: t.Any, allowed: str) -> None:
     base = AWS if role == "eni_policy_routing" else {}
     (line,) = check(role, {**base, name: value})
     assert line.startswith(f"{name} must be {allowed}") and line.endswith(f"; {value!r} was given")
@@ -213,7 +209,9 @@ PLACES: list[tuple[str, Result, list[str]]] = [
     ("cilium_migration", {"verify": [{"address": "a", "port": "web"}]}, ["verify[0].port must be an integer; 'web' was"]),
     ("cilium_migration", {"verify": [{"address": "a", "port": 70000}]}, ["verify[0].port must be a number from 1 to 65535;"]),
     ("eni_policy_routing", {**CUSTOM, "enis": [{"name": "eth0"}]}, ["enis[].primary must be true for exactly one ENI"]),
-    ("eni_policy_routing", {**CUSTOM, "enis": [*ENIS, {**ENIS[1], "gateway": {}}]}, ["enis[2].gateway.ipv4 must be given"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": ENIS[:1] + [{**ENIS[1], "gateway": {}}]}, ["enis[1].gateway.ipv4 must be given"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": [*ENIS, ENIS[1]]}, ["enis[2].name must be another link than that of enis[1]"]),
+    ("eni_policy_routing", {**CUSTOM, "enis": ENIS[:1] + [{**ENIS[1], "table": 254}]}, ["enis[1].table must be a table other"]),
     ("eni_policy_routing", {**CUSTOM, "enis": ENIS[:1] + [{**ENIS[1], "pods": ["10.0.1.300"]}]}, ["enis[1].pods[0] must be"]),
     ("eni_policy_routing", {**CUSTOM, "pod_interfaces": ["eth*"]}, ["pod_interfaces[0] must be a pattern that primary_inte"]),
     ("eni_policy_routing", {**CUSTOM, "pod_interfaces": ["veth-*", "a b"]}, ["pod_interfaces[1] must be a link's name"]),
@@ -222,7 +220,7 @@ PLACES: list[tuple[str, Result, list[str]]] = [
     ("eni_policy_routing", {**CUSTOM, "priorities": {"to": 1}}, ["priorities.to must be left out; known here are to_pod"]),
     (
         "eni_policy_routing",
-        {**CUSTOM, "enis": [*ENIS, {**ENIS[1], "gateway": {"ipv4": "10.0.2.1"}}]},
+        {**CUSTOM, "enis": [*ENIS, {**ENIS[1], "name": "eth2", "gateway": {"ipv4": "10.0.2.1"}}]},
         ["enis must give valid rules, routes and addresses: ro"],
     ),
     ("eni_policy_routing", {}, ["layout must be one of aws_vpc_cni, cilium, terway and custom; nothing was given. Nothing"]),
@@ -252,9 +250,7 @@ def test_the_place_of_the_error_and_rules_on_several_variables(role: str, given:
 @pytest.mark.parametrize(("mode", "transport", "packer"), [("auto", "chroot", False), ("auto", "ssh", True)])
 def test_what_the_controller_knows_of_an_image_counts(mode: str, transport: str, packer: bool) -> None:
     variables = {"eni_policy_routing_layout": "cilium", "eni_policy_routing_mode": mode}
-    known = act(
-        {**variables, **({"packer_build_name": "x"} if packer else {})}, role="eni_policy_routing", transport=transport
-    )
+    known = act({**variables, **({"packer_build_name": "x"} if packer else {})}, role="eni_policy_routing", transport=transport)
     assert known["msg"].startswith("eni_policy_routing_primary_interface must be given for an image")
     assert "msg" not in act(variables, role="eni_policy_routing")
 
@@ -330,9 +326,7 @@ def test_outside_a_role_the_role_must_be_given() -> None:
 
 
 def test_a_role_of_another_name_is_checked_by_its_own_argument_spec(tmp_path: Path) -> None:
-    with pytest.raises(
-        AnsibleActionFail, match="role other has no .*/meta/argument_specs.yml, which lists its variables"
-    ):
+    with pytest.raises(AnsibleActionFail, match="role other has no .*/meta/argument_specs.yml, which lists its variables"):
         act({}, role="other", path=tmp_path)
     (tmp_path / "meta").mkdir()
     spec = {"argument_specs": {"main": {"options": {"other_count": {"type": "int", "default": 1}}}}}

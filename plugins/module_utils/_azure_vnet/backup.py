@@ -98,17 +98,13 @@ def _file(one: dict[str, t.Any]) -> File:
     owner, group = one["owner"]
     if not exactly(str, one["path"]).startswith("/"):
         raise Damaged(f"{one['path']!r} is not an absolute path")
-    return File(
-        one["path"], exactly(str, one["text"]), exactly(int, one["mode"]), (exactly(int, owner), exactly(int, group))
-    )
+    return File(one["path"], exactly(str, one["text"]), exactly(int, one["mode"]), (exactly(int, owner), exactly(int, group)))
 
 
 def _neighbour(one: dict[str, t.Any]) -> Neighbour:
     found = Neighbour(**one)
     fields.address(found.address)
-    return Neighbour(
-        exactly(str, found.address), exactly(str, found.link), exactly(str, found.mac), exactly(int, found.state)
-    )
+    return Neighbour(exactly(str, found.address), exactly(str, found.link), exactly(str, found.mac), exactly(int, found.state))
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:

@@ -64,9 +64,7 @@ class BackupFile:
         if observed.has_parent or not runs:
             return steps
         if self._parent != OURS:
-            raise Invalid(
-                "backup", self._folder, f"a folder that exists or whose parent exists; {self._parent} is not a folder"
-            )
+            raise Invalid("backup", self._folder, f"a folder that exists or whose parent exists; {self._parent} is not a folder")
         make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent))
         return (make, *steps)
 

@@ -72,9 +72,7 @@ def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
         raise Invalid("interface", name, f"a link of this node: {', '.join(link.name for link in scene.links)}")
     if len(candidates) > 1:
         given = " and ".join(link.name for link in candidates)
-        raise Invalid(
-            "interface", name, f"given: {given} are ports of {bridge.name}, and only one can get its addresses"
-        )
+        raise Invalid("interface", name, f"given: {given} are ports of {bridge.name}, and only one can get its addresses")
     others = [link.name for link in ports if link not in candidates]
     if others:
         raise Refusal(
@@ -85,9 +83,7 @@ def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
     if not candidates and kept:
         candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
         if len(candidates) != 1:
-            raise Invalid(
-                "interface", name, f"given: no link is in bridge {bridge.name}, and its addresses must move to one"
-            )
+            raise Invalid("interface", name, f"given: no link is in bridge {bridge.name}, and its addresses must move to one")
     return candidates[0] if candidates else None
 
 
@@ -99,9 +95,7 @@ def _keys(scene: Scene, link: Link) -> set[t.Any]:
 def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
     """Plans the messages; pure. Raises Refusal if a route of the bridge cannot be moved."""
     addresses = [one for one in scene.addresses if one.link == bridge.number and not one.is_links_own]
-    routes = [
-        one for one in scene.routes if any(index == bridge.number for index, _via in one.hops) and not one.is_links_own
-    ]
+    routes = [one for one in scene.routes if any(index == bridge.number for index, _via in one.hops) and not one.is_links_own]
     for route in routes:
         if route.has_nexthop_object:
             raise Refusal(

@@ -51,9 +51,7 @@ class DissolvedBridge:
 
     plane = Plane.IMMEDIATE
 
-    def __init__(
-        self, backend: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None
-    ) -> None:
+    def __init__(self, backend: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None) -> None:
         self.name = f"bridge {bridge or 'of azure-vnet'}"
         self._backend = backend
         self._dns = dns

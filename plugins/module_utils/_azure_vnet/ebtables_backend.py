@@ -141,9 +141,7 @@ class _Nft:
                 return
             if code not in (errno.ENOENT, errno.ERESTART):  # another program deleted one of them meanwhile
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
-        raise Failure(
-            f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often"
-        )
+        raise Failure(f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often")
 
     def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """The handles of the rules to remove; None if one of them is not certain."""
@@ -297,9 +295,7 @@ def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for place, merge in merges.items():
         for position in merge.added:
-            lines.setdefault(place.table, []).append(
-                ebtables.inserted(place.chain, position + 1, merge.rules[position])
-            )
+            lines.setdefault(place.table, []).append(ebtables.inserted(place.chain, position + 1, merge.rules[position]))
     return lines
 
 

@@ -446,9 +446,7 @@ class Judge:
         if living:
             return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
         if unsure:
-            return Verdict(
-                DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists"
-            )
+            return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists")
         if not self._is_whole:
             return Verdict(DOUBTFUL, "not all network namespaces could be read")
         return Verdict(REMOVE, "no pod of azure-vnet is left")
@@ -457,9 +455,7 @@ class Judge:
         evidence = self._evidence
         configured = [one for one in evidence.configurations if one.is_there]
         is_known = bool(evidence.states or configured or evidence.bridges)
-        bridges = evidence.bridges.union(
-            *(state.bridges for state in evidence.states), (one.bridge for one in configured)
-        )
+        bridges = evidence.bridges.union(*(state.bridges for state in evidence.states), (one.bridge for one in configured))
         if shape.kind in ("source MAC", "ARP reply"):
             macs = self._nics.get(shape.link, set()) if shape.link else self._macs_of_nics
             return is_known and shape.mac in macs

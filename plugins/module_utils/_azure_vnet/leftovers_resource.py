@@ -107,9 +107,7 @@ class AzureVnetLeftovers:
         texts = [(path, one.text) for path, one in present.items()] + [(one.path, one.text) for one in moved]
         states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
         troubles = tuple(
-            f"{path} {state.trouble}. The unreadable part is not used as evidence."
-            for path, state in states
-            if state.trouble
+            f"{path} {state.trouble}. The unreadable part is not used as evidence." for path, state in states if state.trouble
         )
         configurations = [one.content for one in configured.values()] + [
             cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
@@ -186,9 +184,7 @@ class AzureVnetLeftovers:
                 summary = f"remove {count} rules of the {backend} backend"
                 yield Step(summary, Take(backend, of_backend), PutBack(backend, of_backend))
         for summary, protocol, changes in netlink_changes(DELETE, run.neighbours, run.routes):
-            undo = tuple(
-                change.inverse() for change in changes if not isinstance(change.item, Neighbour) or change.item.mac
-            )
+            undo = tuple(change.inverse() for change in changes if not isinstance(change.item, Neighbour) or change.item.mac)
             yield Step(f"remove {summary}", Apply(protocol, changes), Apply(protocol, undo))
 
     @property

@@ -67,9 +67,7 @@ class RestoredLeftovers:
         return Observed(
             self._backends.tables.read(sorted(backends)),
             {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files},
-            frozenset((one.address, one.link) for one in self._backends.links.neighbours())
-            if has_links
-            else frozenset(),
+            frozenset((one.address, one.link) for one in self._backends.links.neighbours()) if has_links else frozenset(),
             frozenset(self._backends.links.routes()) if has_links else frozenset(),
             frozenset(self._backends.links.links().values()) if has_links else frozenset(),
             kept,
@@ -108,9 +106,7 @@ def _back(observed: Observed) -> Back:
     return Back(rules, removed, moved, neighbours, routes, (*differences, *of_files, *of_links))
 
 
-def _rules(
-    runs: backup.Runs, chains: ebtables.Chains
-) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], list[str]]:
+def _rules(runs: backup.Runs, chains: ebtables.Chains) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], list[str]]:
     """Undoes the newest run first. If several runs removed the same rule, the oldest determines its position."""
     now: dict[Place, tuple[Rule, ...]] = dict(chains)
     oldest: dict[tuple[Place, str], Removed] = {
@@ -144,9 +140,7 @@ def _files(runs: backup.Runs, found: t.Mapping[str, files.Found | None]) -> tupl
     return tuple(one for path, one in moved.items() if found[path] is None), differences
 
 
-def _links(
-    runs: backup.Runs, observed: Observed
-) -> tuple[tuple[Neighbour, ...], tuple[tuple[Route, int], ...], list[str]]:
+def _links(runs: backup.Runs, observed: Observed) -> tuple[tuple[Neighbour, ...], tuple[tuple[Route, int], ...], list[str]]:
     neighbours: dict[tuple[str, str], Neighbour] = {}
     routes: dict[tuple[Route, int], None] = {}
     differences = []

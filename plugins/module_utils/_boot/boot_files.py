@@ -140,9 +140,7 @@ class BootFiles:
         if self._is_moving(known.loaded):
             announced = self._record({*known.recorded, known.loaded, self.path} - {""})
             coming, seen = announced.plan(seen).steps, announced.reached(seen)
-        if (
-            not self.arriving
-        ):  # absent needs no space: the record serves a run that is killed, and files go all the same
+        if not self.arriving:  # absent needs no space: the record serves a run that is killed, and files go all the same
             coming = tuple(step._replace(is_optional=isinstance(step.do, files.Put)) for step in coming)
         return coming, self._record(()).plan(seen).steps
 

@@ -64,9 +64,7 @@ def _of_python(source: str) -> t.Iterator[ast.Import | ast.ImportFrom]:
     inner = [node for function in functions for node in ast.walk(function)]
     optional = {id(node) for one in inner if isinstance(one, ast.Try) and _is_optional(one) for node in one.body}
     for node in inner:
-        if id(node) not in optional and (
-            isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
-        ):
+        if id(node) not in optional and (isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)):
             yield node
 
 

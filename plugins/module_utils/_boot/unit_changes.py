@@ -60,9 +60,7 @@ def _last_lines(systemd: Units, unit: str) -> str:
     if journalctl is None:
         return "Its journal cannot be read, because the node has no journalctl"
     systemd.run([journalctl, "--sync"], None)  # the unit's last lines may not be in the journal yet
-    done = systemd.run(
-        [journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None
-    )
+    done = systemd.run([journalctl, f"--unit={unit}", f"--lines={LINES}", "--output=cat", "--no-pager", "--quiet"], None)
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     return f"Its journal ends with: {' | '.join(lines)}" if lines else "Its journal is empty"
 

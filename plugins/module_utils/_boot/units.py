@@ -84,9 +84,7 @@ class Units:
 
     OPERATIONS = t.get_args(Operation)
 
-    def __init__(
-        self, run: process.Runner, warn: t.Callable[[str], None] = _discard, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None] = _discard, patience: float = PATIENCE) -> None:
         self.run = run
         self.warn = warn
         self.patience = patience
@@ -156,9 +154,7 @@ class Units:
         found = dict(line.partition("=")[::2] for line in shown.splitlines())
         if not found.keys() >= {*names}:
             asked = f"systemctl show {' '.join(unit)}".rstrip()
-            raise Failure(
-                f"{asked} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?"
-            )
+            raise Failure(f"{asked} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?")
         return [found[name] for name in names]
 
     def perform(self, operation: Operation) -> None:

@@ -68,9 +68,7 @@ class RolledBack(t.NamedTuple):
         left = f" Not undone, as another program has changed it since: {'; '.join(self.left)}." if self.left else ""
         failed = f" Could not be undone: {'; '.join(self.failed)}." if self.failed else ""
         undone = f"{self.steps} step{'s' if self.steps != 1 else ''} undone"
-        return (
-            f"the change of {self.who} was rolled back at {clock(self.at)}, as {self.reason}; {undone}.{left}{failed}"
-        )
+        return f"the change of {self.who} was rolled back at {clock(self.at)}, as {self.reason}; {undone}.{left}{failed}"
 
 
 def clock(seconds: float) -> str:

@@ -144,9 +144,7 @@ def status(identity: str = "") -> int:
     return _answer(NONE, "nothing is armed, and nothing was rolled back since")
 
 
-VERBS: dict[str, t.Callable[..., int]] = {
-    verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)
-}
+VERBS: dict[str, t.Callable[..., int]] = {verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)}
 
 
 def _answer(state: str, told: str, since: float | None = None) -> int:

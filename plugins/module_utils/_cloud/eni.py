@@ -52,9 +52,7 @@ def from_list(option: str, given: object) -> tuple[Eni, ...]:
     names = [eni.name for eni in enis]
     for number, eni in enumerate(enis):
         if eni.name and eni.name in names[:number]:
-            raise Invalid(
-                f"{eni.option}.name", eni.name, f"another link than that of {option}[{names.index(eni.name)}]"
-            )
+            raise Invalid(f"{eni.option}.name", eni.name, f"another link than that of {option}[{names.index(eni.name)}]")
         if eni.table in OF_THE_NODE:
             allowed = "a table other than default, main and local (253 to 255), which route the node's own traffic"
             raise Invalid(f"{eni.option}.table", eni.table, allowed)

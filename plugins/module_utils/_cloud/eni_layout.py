@@ -81,9 +81,7 @@ def _as_given(one: Eni) -> int:
 def _device_number(one: Eni) -> int:
     number = one.device_number
     if number is None or (number == 0 and not one.network_card):
-        allowed = (
-            "given, 1 or more: the CNI numbers the ENI's table by it. AWS may report 0 for a new ENI; try again later"
-        )
+        allowed = "given, 1 or more: the CNI numbers the ENI's table by it. AWS may report 0 for a new ENI; try again later"
         raise Invalid(f"{one.option}.device_number", number, allowed)
     return number
 
@@ -146,9 +144,7 @@ class DesiredLayout(t.NamedTuple):
     addresses: list[Entry]
 
 
-def desired(
-    name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None
-) -> DesiredLayout:
+def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
     Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace.
@@ -161,9 +157,7 @@ def desired(
     others = [one for one in enis if one.name and one is not primary]
     for one in enis:
         if one.pods and (one is primary or not layout.from_pod):
-            why = (
-                "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
-            )
+            why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, mask = layout.mark.split("/")
     return DesiredLayout(
@@ -199,9 +193,7 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     layout = layout._replace(**changes)
     if name == "custom" and not layout.to_pod < layout.mark_priority < layout.from_pod:
         order = {"to_pod": layout.to_pod, "mark": layout.mark_priority, "from_pod": layout.from_pod}
-        raise Invalid(
-            "priorities", order, "in the order to_pod, mark, from_pod, as the first rule that matches decides"
-        )
+        raise Invalid("priorities", order, "in the order to_pod, mark, from_pod, as the first rule that matches decides")
     return layout
 
 

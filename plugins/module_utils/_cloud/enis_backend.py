@@ -28,8 +28,6 @@ def read(
 
     timeout, retries, deadline: see imds_backend.with_retries().
     """
-    answering, nics = imds_backend.with_retries(
-        imds_backend.asking(cloud, endpoint), timeout, retries=retries, deadline=deadline
-    )
+    answering, nics = imds_backend.with_retries(imds_backend.asking(cloud, endpoint), timeout, retries=retries, deadline=deadline)
     node = links_backend.read()
     return answering, [metadata.interface(nic, node) for nic in nics]

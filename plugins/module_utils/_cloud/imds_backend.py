@@ -30,9 +30,7 @@ TOKEN_LIFETIME = 300  # seconds; reading all interfaces takes much less
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each pause is twice the previous one
 DOUBLINGS = 2  # from FIRST_PAUSE to LONGEST_PAUSE
-SEARCH_LIMIT = (
-    1.0  # seconds for one request while the cloud is unknown; a service on the host answers within milliseconds
-)
+SEARCH_LIMIT = 1.0  # seconds for one request while the cloud is unknown; a service on the host answers within milliseconds
 ANSWER_LIMIT = 2**20  # bytes; an answer has a few hundred for each interface
 
 T = t.TypeVar("T")
@@ -235,9 +233,7 @@ def _body(request: str, stream: _Stream) -> bytes:
         raise Garbled(f"the answer to {request}", "HTTP", status)
     if parts[1] != "200":
         raise Rejected(request, int(parts[1]), parts[2] or "")
-    headers = {
-        name.strip().lower(): value.strip() for name, _colon, value in (field.partition(":") for field in fields)
-    }
+    headers = {name.strip().lower(): value.strip() for name, _colon, value in (field.partition(":") for field in fields)}
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return b"".join(_chunks(request, stream))
     length = headers.get("content-length")

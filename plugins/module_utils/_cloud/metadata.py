@@ -32,9 +32,7 @@ ADDRESSES: dict[int, t.Callable[[str], Address]] = {4: ipaddress.IPv4Address, 6:
 THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")  # RFC 1122, section 3.2.1.3
 T = t.TypeVar("T")
 
-SYNTHETIC = (
-    "hv_netvsc"  # the driver of Hyper-V's synthetic link, which represents an Azure interface, with or without a VF
-)
+SYNTHETIC = "hv_netvsc"  # the driver of Hyper-V's synthetic link, which represents an Azure interface, with or without a VF
 
 
 class NoMetadata(Failure):
@@ -323,9 +321,7 @@ def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str
     if not files:  # every interface is in a subnet, so its folder cannot be empty
         raise Garbled(f"the folder of interface {folder}", f"a folder with {', '.join(names.files())}", "")
 
-    def read(
-        parse: t.Callable[[str, int, t.Iterable[str]], tuple[str, ...]], file: str, version: int
-    ) -> tuple[str, ...]:
+    def read(parse: t.Callable[[str, int, t.Iterable[str]], tuple[str, ...]], file: str, version: int) -> tuple[str, ...]:
         return parse(f"{folder}/{file}", version, _words(files.get(file, "")))
 
     ipv4, ipv6 = read(_hosts, names.ipv4, 4), read(_hosts, names.ipv6, 6)

@@ -73,9 +73,7 @@ def table(option: str, given: str, is_new: bool = True) -> str:
     is_new: False for a table to be removed: an nft that does not reserve the word may have made it.
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,%d}" % (TABLE_LENGTH - 1), given):
-        raise Invalid(
-            option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _"
-        )
+        raise Invalid(option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
     if is_new and given in NFT_WORDS.split():
         raise Invalid(option, given, "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter")
     return given

@@ -18,9 +18,7 @@ class Plane(enum.Enum):
     PERMANENT = "permanent"
 
 
-Operation = (
-    t.Any
-)  # a named tuple of one backend, such as ``files.Put``: plain data, so that it can be written to a journal
+Operation = t.Any  # a named tuple of one backend, such as ``files.Put``: plain data, so that it can be written to a journal
 
 
 class Step(t.NamedTuple):

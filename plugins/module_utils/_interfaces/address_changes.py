@@ -35,9 +35,7 @@ def messages(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addre
             for summary, request in reversed(list(_restored(scene, links[index]))):
                 yield Message(summary, None, request)
     for one in added:
-        yield Message(
-            f"add {_shown(one, links)}", one.add(links[one.link], links[one.link]), one.delete(links[one.link])
-        )
+        yield Message(f"add {_shown(one, links)}", one.add(links[one.link], links[one.link]), one.delete(links[one.link]))
     for one in removed:
         if one.family == IPV4:
             yield _removal(one, links)

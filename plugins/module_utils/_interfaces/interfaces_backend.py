@@ -54,9 +54,7 @@ def read() -> Interfaces:
 def _namespaces() -> list[tuple[str, str]]:
     """One path to each other network namespace, and a name for messages."""
     known = {_identity("/proc/self/ns/net")}
-    paths = [
-        (f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)
-    ]
+    paths = [(f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)]
     paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
     found = []
     for path, name in paths:

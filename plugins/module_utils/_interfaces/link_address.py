@@ -63,9 +63,7 @@ def from_options(given: t.Sequence[t.Any]) -> dict[LinkAddress, str]:
         one = _entry(option, entry)
         if lengths.setdefault((one.dev, one.local), one.length) != one.length:
             former = lengths[one.dev, one.local]
-            raise Invalid(
-                f"{option}.address", entry["address"], f"of length {former}, as in an earlier entry for {one.dev}"
-            )
+            raise Invalid(f"{option}.address", entry["address"], f"of length {former}, as in an earlier entry for {one.dev}")
         found.setdefault(one, option)
     return found
 

@@ -209,9 +209,7 @@ def _packed(request: Request, number: int) -> bytes:
     return attributes.message(request.kind, request.flags, request.body, number)
 
 
-def _troubles(
-    messages: t.Sequence[Message], refused: t.Mapping[int, wire.Refused], fine: t.Collection[int]
-) -> list[str]:
+def _troubles(messages: t.Sequence[Message], refused: t.Mapping[int, wire.Refused], fine: t.Collection[int]) -> list[str]:
     """An error text for each refusal that counts.
 
     fine: error codes that mean that the change is already made. A delete message may always find its object gone.

@@ -38,9 +38,7 @@ class BootPolicy:
     path: of the policy's file; the program is placed beside it. tables: the numbers of routing tables by name.
     """
 
-    def __init__(
-        self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]
-    ) -> None:
+    def __init__(self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]) -> None:
         self.unit = policy_unit.name(protocol)
         self._backend = backend
         self._systemd = systemd

@@ -138,9 +138,7 @@ class EventFilter:
         return "a rule of another program was removed" if is_open else ""
 
     def _of_route(self, kind: int, flags: int, message: bytes) -> str:
-        family, dst_len, _src_len, _tos, table, protocol, _scope, _type, route_flags = ROUTE.unpack_from(
-            message, HEADER.size
-        )
+        family, dst_len, _src_len, _tos, table, protocol, _scope, _type, route_flags = ROUTE.unpack_from(message, HEADER.size)
         if route_flags & RTM_F_CLONED:
             return ""
         if protocol == self._protocol:

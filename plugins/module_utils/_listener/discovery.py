@@ -40,15 +40,9 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
         raise error.inside("enis") from None
     clouds = ("auto", *(layout.clouds or ENDPOINTS))
     if given["cloud"] not in clouds:
-        why = (
-            f": the layout {given['layout']} needs device numbers, which no other cloud reports"
-            if layout.clouds
-            else ""
-        )
+        why = f": the layout {given['layout']} needs device numbers, which no other cloud reports" if layout.clouds else ""
         raise Invalid("enis.cloud", given["cloud"], f"one of {', '.join(clouds)}{why}")
-    pods = [
-        names.pattern(f"enis.pod_interfaces[{index}]", one) for index, one in enumerate(given["pod_interfaces"] or ())
-    ]
+    pods = [names.pattern(f"enis.pod_interfaces[{index}]", one) for index, one in enumerate(given["pod_interfaces"] or ())]
     normal = {
         "layout": given["layout"],
         "cloud": given["cloud"],

@@ -108,9 +108,7 @@ class _Load:
     verb: LOAD, ASK or BOOT. causes: the events that led to this load, each with its sender. noted: see Listener.
     """
 
-    def __init__(
-        self, verb: str, protocol: int, path: str, causes: dict[ChangeEvent, str], noted: dict[bool, float]
-    ) -> None:
+    def __init__(self, verb: str, protocol: int, path: str, causes: dict[ChangeEvent, str], noted: dict[bool, float]) -> None:
         self.asks = verb != LOAD
         self.causes = causes
         self.noted = noted
@@ -271,12 +269,8 @@ class Listener:
     def _log_result(self, load: _Load, report: dict[str, t.Any], milliseconds: int) -> None:
         changes = [f"{verb}: {'; '.join(report[verb])}" for verb in ("added", "removed") if report[verb]]
         if not self._is_ready:
-            nothing = (
-                "Rules or routes are missing, and a run holds the lock" if report["pending"] else "No change was needed"
-            )
-            _log(
-                f"{'Ready' if report['pending'] else 'In force'} after {milliseconds} ms. {'. '.join(changes) or nothing}"
-            )
+            nothing = "Rules or routes are missing, and a run holds the lock" if report["pending"] else "No change was needed"
+            _log(f"{'Ready' if report['pending'] else 'In force'} after {milliseconds} ms. {'. '.join(changes) or nothing}")
         elif changes:
             causes = dict.fromkeys(f"{event.what}{sender and f' by {sender}'}" for event, sender in load.causes.items())
             _log(

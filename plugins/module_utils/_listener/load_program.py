@@ -113,9 +113,7 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     (desired, holder), backend = _in_force(protocol, path, answer), Netlink()
     current = readiness.Surroundings(backend.rules(), backend.routes(), {})
     states = {name: link_state_backend.of(name) for name in sorted(readiness.links(desired, current))}
-    ready = readiness.split(
-        desired, current._replace(links={name: up for name, (index, up) in states.items() if index})
-    )
+    ready = readiness.split(desired, current._replace(links={name: up for name, (index, up) in states.items() if index}))
     live = LivePolicy(backend, ready.policy)
     plan = live.plan(live.observe())
     plans: list[tuple[Resource, Plan]] = [*([(holder, holder.plan(holder.observe()))] if holder else []), (live, plan)]

@@ -116,9 +116,7 @@ def _rule_obstacles(desired: Policy, there: Surroundings, of_routes: t.Mapping[R
     A rule waits while its table is empty because the table's routes wait. A goto rule waits for the rule that it leads to.
     """
     current = {rule for rule, _protocol in there.rules}
-    taken = {
-        rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != desired.protocol or rule.opaque
-    }
+    taken = {rule.key: (rule, protocol) for rule, protocol in there.rules if protocol != desired.protocol or rule.opaque}
     filled = {(route.family, route.table) for route, _protocol in there.routes}
     filled |= {(route.family, route.table) for route, reason in of_routes.items() if not reason}
     empty = {(route.family, route.table) for route in of_routes} - filled

@@ -32,9 +32,7 @@ def of(port: int) -> str:
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
     holders = [pid for pid in pids if _holds(pid, inode)] if inode else []
     if holders:
-        names = [
-            f"process {pid} ({_status(pid).get('Name', '?')})" for pid in holders if pid != "1" or holders == ["1"]
-        ]
+        names = [f"process {pid} ({_status(pid).get('Name', '?')})" for pid in holders if pid != "1" or holders == ["1"]]
     else:
         names = [first] if first else []
         names += [name for pid in pids if pid != str(port) and (name := _numbered(pid, port))]

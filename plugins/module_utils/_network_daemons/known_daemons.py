@@ -81,9 +81,7 @@ def of_networkd(active: bool, version: int | None, settings: t.Mapping[str, Sett
         reason = f"version {version} removes foreign routes on links that it manages, and has no setting against it"
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
     if version is not None and networkd.RULES_REMOVED_SINCE <= version < networkd.SINCE[RULES]:
-        reason = (
-            f"version {version} may remove foreign rules, and has no setting against it before {networkd.SINCE[RULES]}"
-        )
+        reason = f"version {version} may remove foreign rules, and has no setting against it before {networkd.SINCE[RULES]}"
         return Daemon(name, active, version, HOSTILE, reason, "Upgrade systemd to 249 or newer.")
     since = "" if in_force else ", from its next start on"
     lines = " and ".join(f"{key}=no" for key in settings)
@@ -98,6 +96,5 @@ def of_agents(found: t.Mapping[str, bool]) -> list[Daemon]:
     """The agents as Daemons. found: as daemons_backend.read() returns it."""
     idle = Agent(HARMLESS, "it is not active")
     return [
-        Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle))
-        for name, at_work in found.items()
+        Daemon(name.partition(",")[0], at_work, None, *(AGENTS[name] if at_work else idle)) for name, at_work in found.items()
     ]

@@ -132,9 +132,7 @@ class Networkd:
 
 def _managing(state: Path) -> t.Iterator[Path]:
     for text in _text(state):
-        yield from (
-            Path(line[len("NETWORK_FILE=") :]) for line in text.splitlines() if line.startswith("NETWORK_FILE=/")
-        )
+        yield from (Path(line[len("NETWORK_FILE=") :]) for line in text.splitlines() if line.startswith("NETWORK_FILE=/"))
 
 
 def _text(path: Path) -> t.Iterator[str]:

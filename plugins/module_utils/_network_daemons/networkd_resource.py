@@ -53,9 +53,7 @@ class NetworkdSettings:
         self._keys = keys
         self._restarts = restarts
         entry = managed_files.text(model.PATH, text)
-        self._drop_in = managed_files.ManagedFiles(
-            backend, [entry], "permanent", "move its lines into a drop-in of another name"
-        )
+        self._drop_in = managed_files.ManagedFiles(backend, [entry], "permanent", "move its lines into a drop-in of another name")
 
     def observe(self) -> Observed:
         return Observed(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
@@ -69,9 +67,7 @@ class NetworkdSettings:
         restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart())
         before, after = placing.before, placing.after
         if not placing.steps:
-            before, after = (
-                f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after")
-            )
+            before, after = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
         return Plan((again, *placing.steps, restart), before, after)
 
     def _is_to_restart(self, observed: Observed, placing: Plan) -> bool:

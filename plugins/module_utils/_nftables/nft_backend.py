@@ -106,9 +106,7 @@ class Nft:
 
     def warn_unread(self, family: str, name: str, why: Failure) -> None:
         """Warn that a table is removed that nft could not list."""
-        self.warn(
-            f"Table {family} {name} is removed although it could not be read, so undoing this run cannot restore it: {why}"
-        )
+        self.warn(f"Table {family} {name} is removed although it could not be read, so undoing this run cannot restore it: {why}")
 
     def perform(self, operation: Replace | Check) -> None:
         """Load, remove or check. Raises Failure."""
@@ -126,9 +124,7 @@ class Nft:
         """The operation that checks a text before it is written; see managed_files.Checker."""
         return Check(text)
 
-    def run(
-        self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()
-    ) -> process.Completed:
+    def run(self, arguments: t.Sequence[str], stdin: str | None = None, through: t.Sequence[str] = ()) -> process.Completed:
         """Run nft. Raises Failure if it is not installed."""
         nft = process.find("nft")
         if nft is None:

@@ -89,9 +89,7 @@ class InstalledPackage:
     def observe(self) -> Observed:
         path = process.find("nft") or ""
         version, says = self._version(path) if path else (None, "nft is not found")
-        seen = Observed(
-            path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
-        )
+        seen = Observed(path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says)
         if self._minimum is None:
             if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
                 users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service") - self._units_gone))
@@ -150,9 +148,7 @@ class InstalledPackage:
             return Plan(tuple(self._let_go(observed)))
         steps = self._let_go(observed)
         if observed.installed:
-            steps = self._current(
-                observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))]
-            )
+            steps = self._current(observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))])
         steps += self._record.plan(observed.recorded).steps
         return Plan(tuple(steps), _shown(observed.installed), "")
 

@@ -99,10 +99,7 @@ class ProbePath:
                 " Add the route, by router advertisement or by hand."
             )
         if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
-            yield (
-                "net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods."
-                " Set it to 1."
-            )
+            yield ("net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods. Set it to 1.")
         elif forwarding == 1 and accept_ra == 1:
             yield (
                 f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"

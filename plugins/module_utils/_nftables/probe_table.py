@@ -75,12 +75,8 @@ class ProbeSnat(t.NamedTuple):
             Counter(),
             Verdict("accept"),
         )
-        inward = (
-            _rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes
-        )
-        outward = (
-            _rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes
-        )
+        inward = (_rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes)
+        outward = (_rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes)
         prerouting = Chain("prerouting", "filter", "prerouting", self.priority, (keep, *inward))
         postrouting = Chain("postrouting", "filter", "postrouting", self.priority, tuple(outward))
         return Table("ip6", self.name, frozenset({prerouting, postrouting}))

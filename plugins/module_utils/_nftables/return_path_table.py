@@ -56,9 +56,7 @@ class ReturnPath(t.NamedTuple):
         if primary == "lo":
             raise Invalid("primary_interface", primary, "the link by which requests enter, for example eth0")
         if options["strict"] and "=" in primary:
-            allowed = (
-                "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
-            )
+            allowed = "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
             raise Invalid("primary_interface", primary, allowed)
         mark = _bits("mark", options["mark"])
         mask = _bits("mask", options["mask"]) if options["mask"] is not None else mark
@@ -162,13 +160,9 @@ def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
     patterns = [names.pattern(f"pod_interfaces[{index}]", one) for index, one in enumerate(given)]
     for index, pattern in enumerate(patterns):
         if _covers(pattern, primary):
-            raise Invalid(
-                f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match"
-            )
+            raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match")
         if pattern.endswith("+"):  # a wildcard in iptables, an ordinary character in nft
-            raise Invalid(
-                f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for all names with that prefix"
-            )
+            raise Invalid(f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for all names with that prefix")
         if pattern == "lo":
             raise Invalid(f"pod_interfaces[{index}]", pattern, "a link of pods; lo is always included")
     return tuple(sorted(set(patterns)))

@@ -32,8 +32,7 @@ ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module o
 
 def parts(request: Request) -> Parts:
     bridge, interface = (
-        names.interface(option, request.params[option]) if request.params[option] else None
-        for option in ("bridge", "interface")
+        names.interface(option, request.params[option]) if request.params[option] else None for option in ("bridge", "interface")
     )
     dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface)
     guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]

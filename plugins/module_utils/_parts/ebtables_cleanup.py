@@ -123,7 +123,5 @@ def _prefix(number: int, given: str) -> fields.Prefix:
     except fields.Unfit:
         prefix = fields.ANY
     if prefix == fields.ANY:
-        raise Invalid(
-            f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0"
-        )
+        raise Invalid(f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
     return prefix

@@ -52,9 +52,5 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, *placed]
     if kernel.is_own_root() and not request.params["immediate"]:
         resources.insert(0, BootRecord(live, *placed))
-    guards = (
-        [LinksOfNetworkd(Networkd(request.run), live.links)]
-        if request.is_present and request.params["immediate"]
-        else []
-    )
+    guards = [LinksOfNetworkd(Networkd(request.run), live.links)] if request.is_present and request.params["immediate"] else []
     return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

@@ -54,9 +54,7 @@ def parts(request: Request) -> Parts:
         daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
     resource = NetworkdSettings(Files(), backend, text, keys if request.is_present else (), restarts)
     guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if request.is_present else []
-    return Parts(
-        [resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource]
-    )
+    return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource])
 
 
 def _is_needed(texts: dict[str, str], keys: t.Sequence[str]) -> bool:

@@ -102,9 +102,7 @@ def parts(request: Request) -> Parts:
         request.params["permanent"],
     )
     listed = _listed(request, tables)
-    path = boot_files.option(
-        request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present
-    )
+    path = boot_files.option(request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present)
 
     boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
     unmanaged = _unmanaged(listed, request)
@@ -137,9 +135,7 @@ def _unmanaged(listed: Policy, request: Request) -> list[str]:
 
 def _listed(request: Request, tables: t.Mapping[str, int]) -> Policy:
     """The policy in the options; its lists come from the node's ENIs if enis is given without them and the run needs them."""
-    listed = policy.from_options(
-        request.params["protocol"], request.entries("rules"), request.entries("routes"), tables
-    )
+    listed = policy.from_options(request.params["protocol"], request.entries("rules"), request.entries("routes"), tables)
     if request.params["enis"]:
         return _of_enis(request, listed, tables)
     if request.is_present and len(listed.left_out) == 2:

@@ -64,9 +64,7 @@ def parts(request: Request) -> Parts:
     options = request.params
     entries = profile.entries(options["modules"])
     if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
-        raise Invalid(
-            "checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself"
-        )
+        raise Invalid("checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself")
     known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
     entries = profile.learned(entries, known) if request.is_present else profile.undoing(entries)
     built = list(_built(request, profile.ordered(entries), known["is_image"]))
@@ -134,9 +132,7 @@ def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: boo
         given.setdefault("immediate", not is_image)
     for option in CHECKPOINT:
         if option in given:
-            raise Invalid(
-                f"{entry.option}.{entry.module}.{option}", given[option], f"left out: set the profile's {option}"
-            )
+            raise Invalid(f"{entry.option}.{entry.module}.{option}", given[option], f"left out: set the profile's {option}")
     long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
     spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
     try:
@@ -150,11 +146,7 @@ def _line(entry: Entry, asked: Request, done: Outcome) -> str:
     """What became of a module's resources, for people."""
     changed = [resource.name for resource, _plan in done.plans]
     kept = [resource.name for resource, plan in done.surveyed if not plan.steps]
-    told = [
-        f"{word} {', '.join(dict.fromkeys(names))}"
-        for word, names in (("changed", changed), ("as desired:", kept))
-        if names
-    ]
+    told = [f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names]
     return f"{entry.module} ({asked.params['state']}): {'; '.join(told) or 'nothing to do'}"
 
 

@@ -45,11 +45,7 @@ class CarriedLibrary:
 
     def plan(self, observed: Observed) -> Plan:
         if self.is_desired:
-            return (
-                Plan()
-                if observed.is_there
-                else Plan((Step(f"carry over {self._library}", library.Load(self._library)),))
-            )
+            return Plan() if observed.is_there else Plan((Step(f"carry over {self._library}", library.Load(self._library)),))
         paths = () if observed.is_needed else observed.carried
         return Plan(tuple(Step(f"remove {path}", library.Remove(path)) for path in paths))
 

@@ -115,11 +115,7 @@ class ManagedFiles:
             {path: self._backend.read(path) for path in self._entries},
             self._observe_folder(),
             bool(self._backend.entries(self._folder) - names),
-            tuple(
-                path
-                for path in dict.fromkeys((self._folder, *folders, *self._entries))
-                if self._backend.is_left_over(path)
-            ),
+            tuple(path for path in dict.fromkeys((self._folder, *folders, *self._entries)) if self._backend.is_left_over(path)),
             tuple(Made(path, not self._backend.entries(path)) for path, is_there in folders.items() if is_there),
         )
 
@@ -137,15 +133,11 @@ class ManagedFiles:
         if self._keeps_folder and self._backend.read(self._folder) is not None:
             raise Invalid(self._option, path, f"in a folder; {self._folder} is not a folder")
         if self._keeps_folder and not self._backend.is_folder(parent):
-            raise Invalid(
-                self._option, path, f"in a folder that exists or whose parent exists; {parent} is not a folder"
-            )
+            raise Invalid(self._option, path, f"in a folder that exists or whose parent exists; {parent} is not a folder")
         return "missing"
 
     def plan(self, observed: Observed) -> Plan:
-        steps = [
-            Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over
-        ]
+        steps = [Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over]
         if observed.folder == "missing" and self._keeps_folder:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
         found = [(entry, observed.found[path]) for path, entry in self._entries.items()]
@@ -206,9 +198,7 @@ def _checks(entry: Entry) -> t.Iterator[Step]:
 
 
 def _change(entry: Entry, found: files.Found | None) -> Step:
-    back = (
-        files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
-    )
+    back = files.Put(entry.path, found) if isinstance(found, (files.Content, files.Target)) else files.Remove(entry.path)
     if entry.desired is None:
         return Step(f"remove {entry.path}", files.Remove(entry.path), back)
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)

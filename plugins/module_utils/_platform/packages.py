@@ -207,9 +207,7 @@ class Packages:
 
     OPERATIONS = t.get_args(Operation)
 
-    def __init__(
-        self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False
-    ) -> None:
+    def __init__(self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False) -> None:
         self._run = run
         self._system = release.get("PRETTY_NAME") or release.get("ID") or "a system without os-release"
         self._known = manager_of(release)
@@ -240,11 +238,7 @@ class Packages:
     def candidate(self, package: str) -> str:
         """The newest version in the index on the node; empty if it has none. Does not refresh the index."""
         done = self._start(self._manager.available, package, locks=self._manager.listing_locks)
-        found = [
-            (number, text)
-            for text in self._manager.version.findall(done.stdout)
-            if (number := version.of_package(text))
-        ]
+        found = [(number, text) for text in self._manager.version.findall(done.stdout) if (number := version.of_package(text))]
         return max(found)[1] if found else ""
 
     def obstacle(self, package: str) -> str:
@@ -263,9 +257,7 @@ class Packages:
         elif isinstance(operation, Remove):
             self._remove(operation.package)
         else:
-            self._bring(
-                self._manager.install if isinstance(operation, Install) else self._manager.upgrade, operation.package
-            )
+            self._bring(self._manager.install if isinstance(operation, Install) else self._manager.upgrade, operation.package)
 
     def verify(self, operation: Operation) -> list[str]:
         """What differs from what a removal should have left. Other operations fail unless they are complete."""
@@ -301,9 +293,7 @@ class Packages:
         command = self._manager.remove if is_altered else self._manager.purge
         _expect_success(command, self._start(command, package))
 
-    def _start(
-        self, command: tuple[str, ...], *package: str, locks: tuple[str, ...] | None = None
-    ) -> process.Completed:
+    def _start(self, command: tuple[str, ...], *package: str, locks: tuple[str, ...] | None = None) -> process.Completed:
         """Runs a command when its locks are free, and again if another program took one of them first."""
         deadline = self._deadline()
         while True:

@@ -133,9 +133,7 @@ def _start(
             preexec_fn=bounds,
         )
     except OSError as problem:  # no such program, one for another machine, one without its interpreter
-        raise Failure(
-            f"{argv[0]} cannot be started: {problem.strerror}. Reinstall the package that it belongs to"
-        ) from problem
+        raise Failure(f"{argv[0]} cannot be started: {problem.strerror}. Reinstall the package that it belongs to") from problem
 
 
 def _bounds(seconds: float, completes: bool) -> t.Callable[[], None]:

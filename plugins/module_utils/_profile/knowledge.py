@@ -33,17 +33,11 @@ def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
 
 def named_interfaces(option: t.Mapping[str, t.Any]) -> dict[str, str]:
     """The names of interfaces in the option ``enis``, by option."""
-    given = {
-        f"enis.interfaces[{number}].name": one.get("name") for number, one in enumerate(option["interfaces"] or ())
-    }
-    return {
-        where: name for where, name in {**given, "enis.primary_interface": option["primary_interface"]}.items() if name
-    }
+    given = {f"enis.interfaces[{number}].name": one.get("name") for number, one in enumerate(option["interfaces"] or ())}
+    return {where: name for where, name in {**given, "enis.primary_interface": option["primary_interface"]}.items() if name}
 
 
-def of_enis(
-    option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.Mapping[str, t.Any]] | None = None
-) -> Values:
+def of_enis(option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.Mapping[str, t.Any]] | None = None) -> Values:
     """What follows from the node's ENIs. Raises Invalid.
 
     option: the option ``enis``. asked: the interfaces from the metadata service, None if it was not asked. The nodes of an

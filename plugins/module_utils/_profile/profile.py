@@ -71,9 +71,7 @@ def entries(given: t.Sequence[object], option: str = "modules") -> list[Entry]:
         if one == {}:
             continue
         if not isinstance(one, dict) or len(one) != 1:
-            raise Invalid(
-                at, one, "a dictionary with one key, the name of a module, whose value are the module's options"
-            )
+            raise Invalid(at, one, "a dictionary with one key, the name of a module, whose value are the module's options")
         ((name, options),) = one.items()
         module = str(name).removeprefix(COLLECTION)
         if module not in MODULES:

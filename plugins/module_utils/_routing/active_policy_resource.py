@@ -49,8 +49,7 @@ class ActivePolicyRecord:
         self._stays = stays
         self._has_listener = has_listener
         self._current, self._gone = (
-            ManagedFiles(backend, [text(self.name, content)], "immediate", claimed=(self.name,))
-            for content in (desired, None)
+            ManagedFiles(backend, [text(self.name, content)], "immediate", claimed=(self.name,)) for content in (desired, None)
         )
 
     def observe(self) -> Observed:

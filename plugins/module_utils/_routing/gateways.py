@@ -188,9 +188,7 @@ def _over_links(desired: Policy, route: Route, neighbours: Gateways) -> Route:
     for hop, links in found.items():
         if len(links) != 1:
             said = f"it is a neighbour on {' and on '.join(links)}" if links else "no connected route covers it"
-            allowed = (
-                f"a neighbour on one link, by a connected route of its own table or of main, or given with dev; {said}"
-            )
+            allowed = f"a neighbour on one link, by a connected route of its own table or of main, or given with dev; {said}"
             raise Invalid(f"{desired.option(route, hop)}.via", fields.show(hop.via), allowed)
     hops = (hop if hop.dev else hop._replace(dev=found[hop][0]) for hop in route.hops)
     return route._replace(hops=tuple(sorted(hops)))

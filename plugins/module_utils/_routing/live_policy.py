@@ -86,9 +86,7 @@ class LivePolicy:
     def observe(self) -> Observed:
         # A goto may target a foreign rule, and a foreign route may reach a gateway, so both lists include foreign objects. But
         # rules do not depend on routes, nor routes on rules: a list that is not managed is not read.
-        has_rules, has_routes = (
-            self._manages_all or items is not None for items in (self._policy.rules, self._policy.routes)
-        )
+        has_rules, has_routes = (self._manages_all or items is not None for items in (self._policy.rules, self._policy.routes))
         return Observed(
             self._backend.rules() if has_rules else (),
             self._backend.routes() if has_routes else (),
@@ -216,9 +214,7 @@ def _arranged(
     standing: dict[Place, list[tuple[int, Rule]]] = {}
     foreign: dict[Place, list[tuple[int, Rule]]] = {}
     for index, (rule, owner) in enumerate(current):
-        (standing if owner == protocol and not rule.opaque else foreign).setdefault(rule.place, []).append(
-            (index, rule)
-        )
+        (standing if owner == protocol and not rule.opaque else foreign).setdefault(rule.place, []).append((index, rule))
     lists: dict[Place, list[Rule]] = {}
     for rule in desired:
         lists.setdefault(rule.place, []).append(rule)
@@ -279,17 +275,12 @@ def _same(former: t.Sequence[Rule], own: t.Sequence[Rule]) -> int:
     return next((index for index, (one, other) in pairs if one != other), min(len(former), len(own)))
 
 
-def _overtaken(
-    going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[int, Rule]]
-) -> tuple[tuple[Rule, Rule], ...]:
+def _overtaken(going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[int, Rule]]) -> tuple[tuple[Rule, Rule], ...]:
     """The ``overtaken`` of a rule_order.Order. Empty for more than MOST_PAIRS pairs, whose comparison would take too long."""
     if len(going) * len(foreign) > MOST_PAIRS or not rule_order.counts([rule for _index, rule in (*going, *foreign)]):
         return ()
     return tuple(
-        (rule, other)
-        for index, rule in going
-        for at, other in foreign
-        if at > index and rule_order.conflict(rule, other)
+        (rule, other) for index, rule in going for at, other in foreign if at > index and rule_order.conflict(rule, other)
     )
 
 

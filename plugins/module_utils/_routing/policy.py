@@ -158,9 +158,7 @@ def _protocol(given: object) -> int:
     except Unfit as unfit:
         raise Invalid("protocol", given, str(unfit)) from None
     if number in rt_names.PROTOCOLS:
-        raise Invalid(
-            "protocol", given, f"one that no other program uses; {number} belongs to {rt_names.PROTOCOLS[number]}"
-        )
+        raise Invalid("protocol", given, f"one that no other program uses; {number} belongs to {rt_names.PROTOCOLS[number]}")
     return number
 
 

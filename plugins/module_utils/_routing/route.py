@@ -333,9 +333,7 @@ def _parse(
 def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any], hops: list[dict[str, t.Any]]) -> int:
     said = [(f"{option}.{key}", given[key], parsed[key][0]) for key in ("to", "via", "src") if key in parsed]
     said += [
-        (f"{option}.nexthops[{i}].via", given["nexthops"][i]["via"], hop["via"][0])
-        for i, hop in enumerate(hops)
-        if "via" in hop
+        (f"{option}.nexthops[{i}].via", given["nexthops"][i]["via"], hop["via"][0]) for i, hop in enumerate(hops) if "via" in hop
     ]
     told = [one for one in said if one[2]]
     family = int(parsed.get("family") or (told[0][2] if told else IPV4))
@@ -350,13 +348,9 @@ def _check_hops(
 ) -> None:
     leads = kind in (UNICAST, LOCAL)
     if hops and (not leads or {"via", "dev", "onlink"} & parsed.keys()):
-        raise Invalid(
-            f"{option}.nexthops", given["nexthops"], "left out if the route has dev, via, onlink or another type"
-        )
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "left out if the route has dev, via, onlink or another type")
     if len(hops) == 1:
-        raise Invalid(
-            f"{option}.nexthops", given["nexthops"], "two or more next hops; a single one is given by via and dev"
-        )
+        raise Invalid(f"{option}.nexthops", given["nexthops"], "two or more next hops; a single one is given by via and dev")
     if not leads and {"via", "dev", "onlink"} & parsed.keys():
         raise Invalid(f"{option}.type", given["type"], "unicast or local if the route has dev, via or onlink")
     for where, one in [(f"{option}.nexthops[{index}]", hop) for index, hop in enumerate(hops)] or [(option, parsed)]:
@@ -382,9 +376,7 @@ def _check_bare(option: str, kind: int, hop: dict[str, t.Any]) -> None:
         raise Invalid(f"{option}.dev", None, allowed)
     family, gateway = hop["via"]
     if family == IPV6 and fields.is_link_local(gateway):
-        raise Invalid(
-            f"{option}.via", fields.show(gateway), "given with dev: each link has its own link-local addresses"
-        )
+        raise Invalid(f"{option}.via", fields.show(gateway), "given with dev: each link has its own link-local addresses")
 
 
 def _desired_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
@@ -392,9 +384,7 @@ def _desired_hop(parsed: t.Mapping[str, t.Any]) -> Hop:
     return Hop(parsed.get("dev", ""), via, bool(parsed.get("onlink")), parsed.get("weight", 1))
 
 
-def _scope(
-    option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]
-) -> int:
+def _scope(option: str, given: t.Mapping[str, t.Any], family: int, kind: int, scope: int | None, hops: tuple[Hop, ...]) -> int:
     """The scope; by default that of ``ip route add``. IPv6 routes have no scope, and the kernel keeps 0."""
     if family == IPV6:
         if scope not in (None, GLOBAL):

@@ -180,9 +180,7 @@ class Netlink:
         differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
         return differences or self._overtaken(operation)
 
-    def _do(
-        self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]
-    ) -> None:
+    def _do(self, send: Sender, changes: t.Sequence[Change], inverse: t.Callable[[tuple[Change, ...]], Operation]) -> None:
         """Sends all changes, or undoes those that were sent. inverse: returns the operation that undoes them."""
         sent: list[Change] = []
         try:

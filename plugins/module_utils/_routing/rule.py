@@ -309,9 +309,7 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
             elif key in _PARSERS:
                 parsed[key] = _PARSERS[key](value)
             else:
-                raise Invalid(
-                    f"{option}.{key}", value, f"left out; a rule has {', '.join(sorted([*_PARSERS, 'table']))}"
-                )
+                raise Invalid(f"{option}.{key}", value, f"left out; a rule has {', '.join(sorted([*_PARSERS, 'table']))}")
         except Unfit as unfit:
             raise Invalid(f"{option}.{key}", value, str(unfit)) from None
     if "priority" not in parsed:
@@ -325,9 +323,7 @@ class Entries:
 
     def __init__(self, tables: t.Mapping[str, int]) -> None:
         self._tables = tables
-        self._alike: dict[
-            t.Any, tuple[tuple[t.Any, ...], tuple[t.Any, ...]]
-        ] = {}  # fields before and after the address
+        self._alike: dict[t.Any, tuple[tuple[t.Any, ...], tuple[t.Any, ...]]] = {}  # fields before and after the address
 
     def parse(self, option: str, given: t.Mapping[str, t.Any]) -> Rule:
         """As from_options()."""
@@ -353,9 +349,7 @@ def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any])
     for key in ("from", "to"):
         found = parsed[key][0] if key in parsed else 0
         if found and found != (family or found):
-            raise Invalid(
-                f"{option}.{key}", given[key], "of the same family as the rule's other addresses and its option family"
-            )
+            raise Invalid(f"{option}.{key}", given[key], "of the same family as the rule's other addresses and its option family")
         family = family or found
     return family or IPV4
 
@@ -379,14 +373,10 @@ def _checked(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]
         )
     suppress = get("suppress_prefixlength", UNSET)
     if suppress != UNSET and (action != LOOKUP or suppress > BITS[family]):
-        raise Invalid(
-            f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, and left out unless action is lookup"
-        )
+        raise Invalid(f"{option}.suppress_prefixlength", suppress, f"0 to {BITS[family]}, and left out unless action is lookup")
     for key in ("sport", "dport"):
         if key in parsed and parsed[key][0] == 0:
-            raise Invalid(
-                f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel requires"
-            )
+            raise Invalid(f"{option}.{key}", given[key], "a port or a range N-M from 1 to 65534, as the kernel requires")
     mark, mask = get("fwmark", (0, 0))
     return Rule(
         family, parsed["priority"], get("from", (0, ANY))[1], get("to", (0, ANY))[1], get("iif", ""), get("oif", ""),

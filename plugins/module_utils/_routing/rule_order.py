@@ -40,9 +40,7 @@ Place = tuple[int, int]  # family and priority
 Owned = tuple[Rule, int]  # a rule and its protocol
 
 AS_MANY_AS_POSSIBLE = -1
-_NOT_COMPARED = {
-    Rule._fields.index(name) for name in ("invert", "goto", "opaque")
-}  # by the kernel, to find a rule to delete
+_NOT_COMPARED = {Rule._fields.index(name) for name in ("invert", "goto", "opaque")}  # by the kernel, to find a rule to delete
 
 
 class Order(t.NamedTuple):
@@ -176,9 +174,7 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
             stay = set([rule for rule in rules if rule not in satisfied][: staying(rules, places, satisfied)])
             for number, rule in enumerate(rules):
                 at = places[rule] if rule in stay else len(held)
-                behind = (
-                    other for other in rules[number + 1 :] if satisfied.get(other, at) < at and conflict(rule, other)
-                )
+                behind = (other for other in rules[number + 1 :] if satisfied.get(other, at) < at and conflict(rule, other))
                 other = next(behind, None) if rule not in satisfied else None
                 if other:
                     found[rule] = (other, held[satisfied[other]][1])
@@ -196,9 +192,7 @@ def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
         if rule.place in wanted:
             at_place[rule.place].append(rule)
     parts = [_messages(at_place[order.place], order) for order in orders]
-    return Messages(
-        tuple(rule for part in parts for rule in part.added), tuple(rule for part in parts for rule in part.deleted)
-    )
+    return Messages(tuple(rule for part in parts for rule in part.added), tuple(rule for part in parts for rule in part.deleted))
 
 
 def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
@@ -233,9 +227,7 @@ def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ..
     left = sorted(going, reverse=True)
     while left:
         # The kernel deletes the first of several equal rules.
-        hit = next(
-            (hit for index in left for hit in [hits.first(index)] if hit in going and rules[hit] == rules[index]), None
-        )
+        hit = next((hit for index in left for hit in [hits.first(index)] if hit in going and rules[hit] == rules[index]), None)
         if hit is None:
             return (), hits.first(left[-1])
         deleted.append(rules[hit])
@@ -274,9 +266,7 @@ class _Hits:
 
 def _named(rule: Rule) -> tuple[int, ...]:
     return tuple(
-        index
-        for index, (one, unnamed) in enumerate(zip(rule, UNNAMED))
-        if one != unnamed and index not in _NOT_COMPARED
+        index for index, (one, unnamed) in enumerate(zip(rule, UNNAMED)) if one != unnamed and index not in _NOT_COMPARED
     )
 
 

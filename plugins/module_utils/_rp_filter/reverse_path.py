@@ -96,9 +96,7 @@ class DesiredFilter(t.NamedTuple):
 
 def _word(option: str, given: str) -> str:
     if not _WORD.fullmatch(given) or given in (".", "..") or not _can_match(given):
-        allowed = (
-            f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
-        )
+        allowed = f"a link's name of 1 to {INTERFACE_LENGTH} letters, digits and _.+@~-, or a pattern of these and *?[]!"
         raise Invalid(option, given, allowed)
     if not glob.without(glob.parse(given), RESERVED):
         raise Invalid(option, given, f"a link or a pattern of links; {', '.join(RESERVED)} are not to be set")
@@ -122,9 +120,7 @@ def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapp
     names that no line can express. It begins with a dash, so that tools without globs ignore it.
     """
     rest = sysctl_files.by_systemd(others)
-    lines = (
-        _raised(desired, rest, {path for path, text in others.items() if desired_in(text)}) if desired.raise_all else []
-    )
+    lines = _raised(desired, rest, {path for path, text in others.items() if desired_in(text)}) if desired.raise_all else []
     named = {_name(one) for one in rest.assignments if not one.is_glob}
     explicit = {
         *desired.names,
@@ -142,9 +138,7 @@ def desired_in(text: str) -> DesiredFilter | None:
     """The desired state that a file's text was made for, without raise_all; None if sysctl_text() did not make the text."""
     found = re.search(f"^{HEADING} ({'|'.join(MODES)}) on: (.+)$", text, re.MULTILINE)
     try:
-        return found and DesiredFilter.from_options(
-            {"mode": found[1], "interfaces": found[2].split(), "raise_all": False}
-        )
+        return found and DesiredFilter.from_options({"mode": found[1], "interfaces": found[2].split(), "raise_all": False})
     except Invalid:
         return None
 
@@ -379,9 +373,7 @@ def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -
     announced = [one for one in gone if one not in left.values()]
     announced += [one._replace(next=one.before) for one in left.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
-    restoring = [
-        Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others
-    ]
+    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in left.items() if name not in others]
     changes += [change for change in restoring if change.current != change.desired]
     return Difference(tuple(sorted(changes, key=_order)), (*kept, *announced), (*kept, *taken.values()))
 

@@ -24,9 +24,7 @@ class Line(t.NamedTuple):
     winner: sysctl_files.Assignment
 
 
-def holding(
-    names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]
-) -> tuple[Line, ...]:
+def holding(names: t.Collection[str], setting: str, files: t.Mapping[str, str], ours: t.Collection[str]) -> tuple[Line, ...]:
     """The deciding lines that agree with our files. files: texts by path; ours: the paths of our files."""
     if not ours:
         return ()

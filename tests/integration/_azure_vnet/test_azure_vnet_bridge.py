@@ -106,9 +106,7 @@ def test_addresses_and_routes_of_all_tables_keep_all_that_they_have(rich: Namesp
     Steps(rich, "azure_vnet_bridge").four()
     assert as_if_the_nics(rich) == expected
     seconds = rich.run_from_host(["ip", "-json", "address", "show", "eth0"])
-    lifetimes = {
-        one["local"]: one["valid_life_time"] for link in json.loads(seconds) for one in link.get("addr_info", ()) if one
-    }
+    lifetimes = {one["local"]: one["valid_life_time"] for link in json.loads(seconds) for one in link.get("addr_info", ()) if one}
     assert all(3900 < lifetimes[address] <= 4000 for address in ("10.9.0.1", "fd09::1"))
     order = [one for one in lifetimes if one.startswith(("10.", "fd09"))]
     assert order.index("10.9.0.1") < order.index("10.9.0.2") and order.index("fd09::2") < order.index("fd09::1")
@@ -295,9 +293,7 @@ def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich:
 WATCH = 'python=$1 script=$2 log=$3 last=$4 signal=$5; shift 6; exec "$python" "$script" "$log" "$last" "$signal" "$@"'
 
 
-def watched_run(
-    node: NamespaceNode, last: int = 0, signal: str = "SIGINT", **options: Any
-) -> tuple[dict[str, Any], list[str]]:
+def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGINT", **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The result, and the types of the messages that were sent, dumps left out; the signal comes with message ``last``."""
     node.write("/run/messages", "")
     watcher = [sys.executable, str(Path(watched.__file__)), "/run/messages", str(last), signal]
@@ -378,9 +374,7 @@ def test_pods_in_the_bridge_are_named_and_nothing_is_changed(node: NamespaceNode
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(
-    node: NamespaceNode, links: list[str], options: dict[str, str], message: str
-) -> None:
+def test_what_cannot_be_done_is_refused(node: NamespaceNode, links: list[str], options: dict[str, str], message: str) -> None:
     node.ip(links)
     assert message in refused(node, **options)
 

@@ -461,9 +461,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("message", "options"), BAD_INPUT, ids=[f"{message} {options}" for message, options in BAD_INPUT]
-)
+@pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=[f"{message} {options}" for message, options in BAD_INPUT])
 def test_bad_input_is_a_clear_error_and_changes_nothing(steps: Steps, message: str, options: dict[str, Any]) -> None:
     assert message in steps.refused(**options)
 
@@ -515,9 +513,7 @@ def test_rules_that_another_version_of_ebtables_made_and_lists(lab: Lab, suite: 
     with node.replace_program(ebtables_versions.PROGRAM, ebtables_versions.wrapper(suite)):
         assert ebtables_versions.SUITES[suite] in node.run(["ebtables-nft", "--version"]).stdout
         azure_vnet.past(node, node.place.mac(), GONE, azure_vnet.ebtables)
-        dual_stack = (
-            GONE[0].rules[1].replace("IPv4", "IPv6").replace(f"--ip-dst {GONE[0].address}", "--ip6-dst fd00::5")
-        )
+        dual_stack = GONE[0].rules[1].replace("IPv4", "IPv6").replace(f"--ip-dst {GONE[0].address}", "--ip6-dst fd00::5")
         azure_vnet.ebtables(node, [*FOREIGN[:3], dual_stack])
         before = node.run(["ebtables-nft-save"]).stdout.splitlines()
         steps = Steps(node, MODULE, {"addresses": ["fd00::/64"]})
@@ -537,9 +533,7 @@ def without_remarks(lines: list[str]) -> list[str]:
 # Through ansible-playbook, on a node without pyroute2
 
 
-def test_pyroute2_is_carried_where_it_is_needed_and_goes_with_the_backup(
-    lab: Lab, node: NamespaceNode, tmp_path: Path
-) -> None:
+def test_pyroute2_is_carried_where_it_is_needed_and_goes_with_the_backup(lab: Lab, node: NamespaceNode, tmp_path: Path) -> None:
     if node.run(["/usr/bin/python3", "-c", "import pyroute2"], check=False).returncode == 0:
         pytest.skip("this machine's /usr/bin/python3 has a pyroute2 of its own")
     before = state(node)

@@ -108,9 +108,7 @@ def clean_up(node: VmNode, check: bool = False, **options: Any) -> dict[str, Any
 
 
 def listing(machine: Machine) -> str:
-    return machine.run(
-        ["sh", "-ec", f"for table in {' '.join(TABLES)}; do {LEGACY} -t $table -L --Lmac2 --Lc; done"]
-    ).stdout
+    return machine.run(["sh", "-ec", f"for table in {' '.join(TABLES)}; do {LEGACY} -t $table -L --Lmac2 --Lc; done"]).stdout
 
 
 def without_azures(text: str, mac: str) -> list[str]:

@@ -81,9 +81,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("behaviour", FAULTS.values(), ids=FAULTS.keys())
-def test_metadata_that_is_ill_fails_at_the_deadline_and_says_why(
-    running: Lab, node: NamespaceNode, behaviour: Behaviour
-) -> None:
+def test_metadata_that_is_ill_fails_at_the_deadline_and_says_why(running: Lab, node: NamespaceNode, behaviour: Behaviour) -> None:
     place(node, "imds")
     server = MetadataServer(running.load_balancer)
     server.start(behaviour)
@@ -135,9 +133,7 @@ def test_a_python_that_is_too_old_says_so_in_a_sentence(node: NamespaceNode, pyt
     place(node, "address")
     done = node.run([python, PROGRAM, "address", "eth0", "0"], check=False)
     assert done.returncode == UNKNOWN
-    assert (
-        done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot; ") and done.stderr.count("\n") == 1
-    )
+    assert done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot; ") and done.stderr.count("\n") == 1
 
 
 def test_the_program_is_the_same_each_time_it_is_made(node: NamespaceNode) -> None:

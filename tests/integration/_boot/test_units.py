@@ -102,9 +102,7 @@ ON_ONE = pytest.mark.parametrize("node", RELEASES[:1], indirect=True)
 
 
 @UNITS
-def test_a_unit_is_seen_active_or_the_run_fails(
-    node: SystemdNode, module: str, unit: str, options: dict[str, Any]
-) -> None:
+def test_a_unit_is_seen_active_or_the_run_fails(node: SystemdNode, module: str, unit: str, options: dict[str, Any]) -> None:
     break_program(node, unit)
     before = seen(node)
     result = node.module(module, options)
@@ -239,9 +237,7 @@ def test_a_python_that_does_not_last_is_not_named_and_without_another_the_run_is
     variables = inventory.variables
     node.run(["mkdir", "-p", "/home/me"])
     node.run(["cp", own_python, "/home/me/python3"])
-    monkeypatch.setattr(
-        inventory, "variables", lambda one: {**variables(one), "ansible_python_interpreter": "/home/me/python3"}
-    )
+    monkeypatch.setattr(inventory, "variables", lambda one: {**variables(one), "ansible_python_interpreter": "/home/me/python3"})
     before = seen(node)
     for check in (True, False):
         result = node.module(module, options, check=check)

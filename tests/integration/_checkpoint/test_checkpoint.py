@@ -134,9 +134,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_rolled_back_in_time(tmp_
         assert max(lateness) < LATE, lateness
         for result in controller.results(play).values():
             assert result["failed"]
-            assert result["msg"].startswith(
-                "policy_routes: the change of policy_routes from 192.0.2.1 was rolled back at "
-            )
+            assert result["msg"].startswith("policy_routes: the change of policy_routes from 192.0.2.1 was rolled back at ")
             assert "as it was not confirmed over a new connection within 10 s; 3 steps undone." in result["msg"]
         assert [watchdogs(node) for node in controller.nodes] == [[]] * 20
 
@@ -158,9 +156,7 @@ def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_p
         for node in controller.nodes:
             result = done[node.name]
             assert (result["failed"], result["changed"]) == (False, True), result
-            assert [result[key] for key in ("diff", "rules")] == [
-                predicted[node.name][key] for key in ("diff", "rules")
-            ]
+            assert [result[key] for key in ("diff", "rules")] == [predicted[node.name][key] for key in ("diff", "rules")]
             assert [entry["before_header"].split(":")[0] for entry in result["diff"]] == ["immediate", "permanent"]
             connections = [node.read(path).split() for path in (first, second)]
             assert [len(connection) for connection in connections] == [4, 4] and connections[0] != connections[1]
@@ -382,9 +378,7 @@ def test_over_a_connection_that_proves_nothing_the_user_is_told_or_names_a_comma
     assert not run()["changed"] and not node.exists(FOLDER)
     unprotected = run(mode="strict")
     assert unprotected["changed"] and not node.exists(FOLDER)
-    assert "without a checkpoint: connection lab_node does not go through the node's network" in str(
-        unprotected["warnings"]
-    )
+    assert "without a checkpoint: connection lab_node does not go through the node's network" in str(unprotected["warnings"])
     invalid = run(checkpoint=4, mode="loose")
     assert "checkpoint must be 0 for none, or from 5 to 3600 seconds; 4 was given" in invalid["msg"]
 

@@ -155,9 +155,7 @@ def test_each_fault_has_its_own_message(running: Lab, node: NamespaceNode, fault
 def test_no_service_at_all_says_what_each_cloud_answered(node: NamespaceNode) -> None:
     result = node.module("imds_info", {"timeout": 1, "retries": 0})
     assert result["failed"]
-    assert all(
-        f"{cloud}: GET" in result["msg"] or f"{cloud}: PUT" in result["msg"] for cloud in ("azure", "aws", "alibaba")
-    )
+    assert all(f"{cloud}: GET" in result["msg"] or f"{cloud}: PUT" in result["msg"] for cloud in ("azure", "aws", "alibaba"))
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -226,8 +224,7 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
 
 WELL_FORMED = {
     "with a length": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY),
-    "with a length, in lower case and more after it": b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n%s more"
-    % (len(BODY), BODY),
+    "with a length, in lower case and more after it": b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n%s more" % (len(BODY), BODY),
     "until the end": b"HTTP/1.0 200 OK\r\n\r\n%s" % BODY,
     "without a reason": b"HTTP/1.1 200\r\n\r\n%s" % BODY,
     "in chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x;a=b\r\n%s\r\n%X\r\n%s\r\n0\r\n\r\n"

@@ -87,9 +87,7 @@ def test_units_are_named_as_systemd_escapes_links(node: NamespaceNode, steps: St
     for link in LINKS:
         escaped = node.run_from_host(["systemd-escape", link]).strip()
         text = node.read(UNIT.format(escaped))
-        device = node.run_from_host(
-            ["systemd-escape", "--path", "--suffix=device", f"/sys/subsystem/net/devices/{link}"]
-        )
+        device = node.run_from_host(["systemd-escape", "--path", "--suffix=device", f"/sys/subsystem/net/devices/{link}"])
         assert f"\nBindsTo={device.strip()}\n" in text and f"\nWantedBy={device.strip()}\n" in text
 
 
@@ -151,9 +149,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
 
 
-def test_a_change_under_a_checkpoint_is_rolled_back_with_the_routes_that_went_with_it(
-    node: NamespaceNode, steps: Steps
-) -> None:
+def test_a_change_under_a_checkpoint_is_rolled_back_with_the_routes_that_went_with_it(node: NamespaceNode, steps: Steps) -> None:
     node.ip(["route add default via 10.0.1.1 dev eth1 onlink table 1003"])
     before = node.snapshot()
     assert steps.run(addresses=ADDRESSES, checkpoint=60)["checkpoint_armed"]
@@ -165,9 +161,7 @@ def test_a_change_under_a_checkpoint_is_rolled_back_with_the_routes_that_went_wi
     node.ip(["route delete default table 1003"])
 
 
-def test_an_address_that_was_removed_comes_again_and_a_foreign_one_in_its_place_stays(
-    node: NamespaceNode, steps: Steps
-) -> None:
+def test_an_address_that_was_removed_comes_again_and_a_foreign_one_in_its_place_stays(node: NamespaceNode, steps: Steps) -> None:
     steps.run(addresses=one("10.0.1.10"))
     node.ip(["address delete 10.0.1.10/32 dev eth1"])
     assert steps.run(addresses=one("10.0.1.10"))["addresses"]["added"] == ["10.0.1.10/32 dev eth1"]
@@ -229,9 +223,7 @@ def test_a_unit_that_is_not_ours_is_refused(node: NamespaceNode, steps: Steps) -
 def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> None:
     steps = Steps(node, "link_addresses", {"permanent": False})
     steps.run(addresses=one("10.0.1.10"))
-    node.ip(
-        ["link set eth1 down", "link set eth1 name ens6", "link set ens6 up", "link add eth1 type veth peer name peer9"]
-    )
+    node.ip(["link set eth1 down", "link set eth1 name ens6", "link set ens6 up", "link add eth1 type veth peer name peer9"])
     done = steps.four(addresses=one("10.0.1.10"))
     assert (done["addresses"]["added"], done["addresses"]["removed"]) == (
         ["10.0.1.10/32 dev eth1"],

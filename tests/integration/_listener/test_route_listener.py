@@ -195,9 +195,7 @@ def test_the_one_who_took_it_is_named(node: NamespaceNode, listener: Listener) -
         culprit.stdin.flush()
         assert eventually(lambda: "Restored" in listener.log, LIMIT)
         culprit.stdin.close()
-    assert (
-        f"as a rule was removed by process {culprit.pid} (ip). added: ip rule 700: from all to 10.0.1.5" in listener.log
-    )
+    assert f"as a rule was removed by process {culprit.pid} (ip). added: ip rule 700: from all to 10.0.1.5" in listener.log
 
 
 def test_a_restoration_takes_less_than_a_second_of_a_processor(node: NamespaceNode, listener: Listener) -> None:
@@ -209,9 +207,7 @@ def test_a_restoration_takes_less_than_a_second_of_a_processor(node: NamespaceNo
     assert (listener.cpu(of_children=True) - before) / 4 < 1
 
 
-def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(
-    node: NamespaceNode, listener: Listener
-) -> None:
+def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(node: NamespaceNode, listener: Listener) -> None:
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
         try:
@@ -247,9 +243,7 @@ def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: Namespace
     assert "in a row" not in listener.log
 
 
-def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(
-    node: NamespaceNode, listener: Listener
-) -> None:
+def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(node: NamespaceNode, listener: Listener) -> None:
     good = ours(node)
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
@@ -263,14 +257,11 @@ def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(
 # What it costs
 
 
-def test_a_burst_of_others_rules_costs_little_and_nothing_costs_nothing(
-    node: NamespaceNode, listener: Listener
-) -> None:
+def test_a_burst_of_others_rules_costs_little_and_nothing_costs_nothing(node: NamespaceNode, listener: Listener) -> None:
     assert listener.memory() < 20 * 1024
     before, lines = listener.cpu(), listener.log
     rules = [
-        f"priority {512 + number % 2} from 10.{number // 65536}.{number // 256 % 256}.{number % 256}"
-        for number in range(5000)
+        f"priority {512 + number % 2} from 10.{number // 65536}.{number // 256 % 256}.{number % 256}" for number in range(5000)
     ]
     for verb in ("add", "del"):
         node.ip([f"rule {verb} {rule} lookup 1003" for rule in rules])
@@ -351,9 +342,7 @@ def test_absent_leaves_nothing(node: NamespaceNode) -> None:
     assert node.snapshot() == clean
 
 
-@pytest.mark.parametrize(
-    "nothing", [{"state": "absent"}, {"rules": [], "routes": []}], ids=["absent", "present with nothing"]
-)
+@pytest.mark.parametrize("nothing", [{"state": "absent"}, {"rules": [], "routes": []}], ids=["absent", "present with nothing"])
 def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_rolled_back(
     node: NamespaceNode, listener: Listener, nothing: dict[str, Any]
 ) -> None:

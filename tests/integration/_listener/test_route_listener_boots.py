@@ -131,9 +131,7 @@ def starts(node: SystemdNode) -> int:
 
 
 @pytest.mark.parametrize("system", ["bullseye", "bookworm", "trixie"])
-def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_and_slowly(
-    podman: Podman, system: str
-) -> None:
+def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_and_slowly(podman: Podman, system: str) -> None:
     node = SystemdNode(system, podman, podman.image(system))
     node.start()
     node.wait_until_booted()

@@ -186,9 +186,7 @@ class Site:
     def put(self) -> None:
         """What others have on the node."""
         self.node.ip(FOREIGN)
-        self.node.run(
-            ["ip", "-6", "rule", "add", "priority", "1001", "to", "fd00::1", "table", "main", "protocol", "75"]
-        )
+        self.node.run(["ip", "-6", "rule", "add", "priority", "1001", "to", "fd00::1", "table", "main", "protocol", "75"])
 
     def state(self) -> dict[str, Any]:
         """All that others and networkd have there."""
@@ -197,9 +195,7 @@ class Site:
 
     def hotplug(self) -> None:
         """An interface that networkd configures."""
-        self.node.write(
-            "/run/systemd/network/20-eth1.network", "[Match]\nName=eth1\n[Network]\nLinkLocalAddressing=no\n"
-        )
+        self.node.write("/run/systemd/network/20-eth1.network", "[Match]\nName=eth1\n[Network]\nLinkLocalAddressing=no\n")
         self.router.ip([f"link add port1 type veth peer name eth1 netns {self.node.pid}", "link set port1 up"])
         self.node.run(["networkctl", "reload"])
         self.wait_until_configured("eth1")
@@ -244,9 +240,7 @@ def router() -> Iterator[Machine]:
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie"])
-def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(
-    podman: Podman, router: Machine, suite: str
-) -> None:
+def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(podman: Podman, router: Machine, suite: str) -> None:
     site = Site(podman, router, suite)
     bare = site.node.snapshot()
     site.put()

@@ -102,9 +102,7 @@ def test_a_table_comes_changes_and_goes(node: NamespaceNode, current: Owned, ste
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS.values(), ids=ALTERATIONS.keys())
-def test_what_was_altered_is_seen_and_put_right(
-    node: NamespaceNode, current: Owned, steps: Steps, alteration: str
-) -> None:
+def test_what_was_altered_is_seen_and_put_right(node: NamespaceNode, current: Owned, steps: Steps, alteration: str) -> None:
     changed(steps)
     good = node.snapshot()
     node.run(["nft", alteration.format(table=current.table)])

@@ -231,9 +231,7 @@ def test_whatever_was_altered_is_put_right(node: NamespaceNode, connmark: Steps,
         ('"veth-*"', '"veth-pod1"'),
     ],
 )
-def test_a_table_that_means_something_else_is_replaced(
-    node: NamespaceNode, connmark: Steps, old: str, new: str
-) -> None:
+def test_a_table_that_means_something_else_is_replaced(node: NamespaceNode, connmark: Steps, old: str, new: str) -> None:
     connmark.run()
     good = node.snapshot()
     altered = listing(node).replace(old, new)
@@ -326,9 +324,7 @@ def test_tables_of_others_survive_byte_for_byte(node: NamespaceNode, connmark: S
 
 
 @EACH_STRICTNESS
-def test_an_empty_plan_starts_one_reading_nft_and_nothing_else(
-    node: NamespaceNode, connmark: Steps, strict: bool
-) -> None:
+def test_an_empty_plan_starts_one_reading_nft_and_nothing_else(node: NamespaceNode, connmark: Steps, strict: bool) -> None:
     connmark.run(strict=strict)
     with node.count_processes() as calls:
         connmark.run(strict=strict)
@@ -355,9 +351,7 @@ def test_an_nft_that_fails_midway_leaves_the_node_as_it_was(node: NamespaceNode,
 
 
 @pytest.mark.parametrize("folder", ["/proc/sys", "/etc/sysctl.d", "/run", "/etc"])
-def test_a_read_only_place_is_named_and_leaves_the_node_as_it_was(
-    node: NamespaceNode, connmark: Steps, folder: str
-) -> None:
+def test_a_read_only_place_is_named_and_leaves_the_node_as_it_was(node: NamespaceNode, connmark: Steps, folder: str) -> None:
     with node.read_only(folder):
         before = node.snapshot()
         error = connmark.call(strict=True)
@@ -367,9 +361,7 @@ def test_a_read_only_place_is_named_and_leaves_the_node_as_it_was(
 
 @pytest.mark.parametrize("action", ["kill caller", "run and kill caller"])
 @pytest.mark.parametrize("call", [1, 2, 3, 4])
-def test_a_run_killed_around_nft_leaves_the_old_or_the_new(
-    node: NamespaceNode, connmark: Steps, call: int, action: Any
-) -> None:
+def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, connmark: Steps, call: int, action: Any) -> None:
     connmark.run()
     old = node.snapshot()["nft"]
     with node.break_program("/usr/sbin/nft", call=call, action=action):

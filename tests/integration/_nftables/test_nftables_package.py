@@ -172,9 +172,7 @@ def as_version(deb: Path, version: str, folder: Path) -> Path:
         said = f"nftables v{version.partition('-')[0]} (lab)"
         nft.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo "{said}"\nexec /usr/sbin/nft.real "$@"\n')
         nft.chmod(0o755)
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-b", unpacked, target], check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", unpacked, target], check=True, stdout=subprocess.DEVNULL)
     return target
 
 
@@ -230,9 +228,7 @@ def test_create_modify_delete_delete_again(node: SystemdNode, suite: str, tmp_pa
 
 
 @pytest.mark.parametrize("suite", RESTARTING)
-def test_an_active_service_does_not_flush_when_the_package_changes(
-    node: SystemdNode, suite: str, tmp_path: Path
-) -> None:
+def test_an_active_service_does_not_flush_when_the_package_changes(node: SystemdNode, suite: str, tmp_path: Path) -> None:
     run(node)
     start_service(node)
     before = tables(node)
@@ -404,9 +400,7 @@ def test_a_package_that_fails_to_configure_is_rolled_back(node: SystemdNode) -> 
 # Locks
 
 
-@pytest.mark.parametrize(
-    "path", ["/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"]
-)
+@pytest.mark.parametrize("path", ["/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock"])
 def test_a_held_lock_is_waited_for_and_then_named(node: SystemdNode, path: str) -> None:
     hold = f"import fcntl, time; f = open('{path}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True)"
     before = state(node)
@@ -513,9 +507,7 @@ def test_dnf(rpm_node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dnf_at_work_is_waited_for_and_then_named(rpm_node: SystemdNode) -> None:
     rpm.publish(rpm_node, ["1.0.9"])
     rpm_node.run(["dnf", "makecache"])
-    rpm_node.run(
-        ["sh", "-c", "mkdir -p /var/lib/dnf && sleep 60 > /dev/null 2>&1 & echo $! > /var/lib/dnf/rpmdb_lock.pid"]
-    )
+    rpm_node.run(["sh", "-c", "mkdir -p /var/lib/dnf && sleep 60 > /dev/null 2>&1 & echo $! > /var/lib/dnf/rpmdb_lock.pid"])
     result = attempt(rpm_node, lock_timeout=1)
     assert result["failed"]
     assert "already locked by" in result["msg"]

@@ -229,9 +229,7 @@ def others(node: NamespaceNode) -> str:
 
 def test_tables_of_others_survive_byte_for_byte(node: NamespaceNode) -> None:
     node.run(["nft", "-f", "-"], OTHERS)
-    node.run(
-        ["ip6tables-nft", "-t", "mangle", "-A", "FORWARD", "-p", "tcp", "--dport", "1", "-j", "MARK", "--set-mark", "7"]
-    )
+    node.run(["ip6tables-nft", "-t", "mangle", "-A", "FORWARD", "-p", "tcp", "--dport", "1", "-j", "MARK", "--set-mark", "7"])
     node.run(["iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", "mine", "-j", "ACCEPT"])
     before = others(node)
     for options in ({}, {"priority": -299}, {"state": "absent"}):
@@ -462,9 +460,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input_is_a_clear_error_and_changes_nothing(
-    node: NamespaceNode, message: str, options: dict[str, Any]
-) -> None:
+def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
     assert message in refused(node, **options)
 
 

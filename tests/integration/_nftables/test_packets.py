@@ -148,9 +148,7 @@ def test_every_checksum_is_right_on_both_ways(lab: Lab) -> None:
     load_by_module(pod.node)
     assert all(probe(lab, kind, pod.address) for kind in KINDS)
     machines: list[Machine] = [lab.load_balancer, pod.node, pod]
-    assert {machine.name: wrong_checksums(machine) for machine in machines} == dict.fromkeys(
-        (m.name for m in machines), 0
-    )
+    assert {machine.name: wrong_checksums(machine) for machine in machines} == dict.fromkeys((m.name for m in machines), 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -87,9 +87,7 @@ def test_a_run_that_is_told_to_end_takes_its_nft_along(node: NamespaceNode) -> N
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
-def test_what_a_killed_run_left_in_run_goes_with_the_next_although_it_changes_nothing(
-    node: NamespaceNode, state: str
-) -> None:
+def test_what_a_killed_run_left_in_run_goes_with_the_next_although_it_changes_nothing(node: NamespaceNode, state: str) -> None:
     run(node, state=state)
     clean = node.snapshot()
     for path in (LOCK, f"{CHECKPOINT}/rollback.pyz"):

@@ -62,9 +62,7 @@ def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) 
     assert done["rp_filter"]["interfaces"]["eth0"]["after"]["effective"] == 2
     assert [entry["before_header"].split(":")[0] for entry in done["diff"]] == ["immediate", "permanent"]
 
-    fewer = [
-        {**one, "policy_routes": {"rules": [], "routes": []}} if "policy_routes" in one else one for one in MODULES
-    ]
+    fewer = [{**one, "policy_routes": {"rules": [], "routes": []}} if "policy_routes" in one else one for one in MODULES]
     modified = profile.four(modules=fewer)
     assert changed(modified) == [name == "policy_routes" for name in ORDER]
 

@@ -207,9 +207,7 @@ def test_a_boot_without_a_link_loads_the_rest_and_says_what_waits(node: Namespac
     done = boot(node, sys.executable)
     assert done.returncode == 0, done
     assert [line.split(":")[0] for line in shown(node) if "proto 75" in line] == ["700", "704"]
-    assert [line for line in shown(node, "route") if "proto 75" in line] == [
-        "default via 192.0.2.1 dev eth0 table 1004 proto 75"
-    ]
+    assert [line for line in shown(node, "route") if "proto 75" in line] == ["default via 192.0.2.1 dev eth0 table 1004 proto 75"]
     assert "ip rule 701: from 10.0.1.5 lookup 1003 (table 1003 is empty)" in done.stdout
     assert "ip route 10.0.1.1 dev eth1 table 1003 scope link (there is no link eth1)" in done.stdout
 
@@ -316,9 +314,7 @@ def test_another_path_takes_the_place_of_the_former(node: NamespaceNode) -> None
 
 
 @pytest.mark.parametrize("call", ["rename", "unlink,unlinkat,rmdir"])
-def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(
-    node: NamespaceNode, call: str
-) -> None:
+def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(node: NamespaceNode, call: str) -> None:
     clean = node.snapshot()
     other = "/etc/kubenode/moved.json"
     desired: dict[str, Any] = {"rules": RULES[:2], "routes": ROUTES[:2]}
@@ -374,17 +370,15 @@ def test_options_may_come_as_strings(node: NamespaceNode) -> None:
 def test_tables_may_come_by_name(node: NamespaceNode) -> None:
     node.write("/etc/iproute2/rt_tables.d/pods.conf", "1003 pods\n")
     run(node, rules=RULES)
-    assert not run(
-        node, rules=[{**rule, **({"table": "pods"} if rule.get("table") == 1003 else {})} for rule in RULES]
-    )["changed"]
+    assert not run(node, rules=[{**rule, **({"table": "pods"} if rule.get("table") == 1003 else {})} for rule in RULES])[
+        "changed"
+    ]
 
 
 # What a run sends
 
 
-def watched_run(
-    node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any
-) -> tuple[dict[str, Any], list[str]]:
+def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The result, and the types of the messages that were sent, dumps left out; the signal comes with message ``last``."""
     return watched.run(node, "policy_routes", options, last, signal)
 
@@ -533,9 +527,7 @@ def test_another_meaning_under_our_key_is_refused_and_absent_works(node: Namespa
     message = refused(node, rules=RULES, routes=ROUTES)
     assert "ip rule 701: from 10.0.1.5 lookup 1009 is there and belongs to protocol static" in message
     node.ip(["rule del priority 701", "route add default via 10.0.1.9 dev eth1 table 1003 protocol bird"])
-    assert "belongs to protocol bird. Nothing was changed. Choose another metric or table" in refused(
-        node, routes=ROUTES
-    )
+    assert "belongs to protocol bird. Nothing was changed. Choose another metric or table" in refused(node, routes=ROUTES)
     assert run(node, state="absent")["changed"]
 
 
@@ -582,9 +574,7 @@ UNREAD = {
 
 @pytest.mark.parametrize("owner", ["static", "75"])
 @pytest.mark.parametrize("name", UNREAD)
-def test_a_route_that_cannot_be_read_is_refused_by_name_and_never_replaced(
-    node: NamespaceNode, name: str, owner: str
-) -> None:
+def test_a_route_that_cannot_be_read_is_refused_by_name_and_never_replaced(node: NamespaceNode, name: str, owner: str) -> None:
     """It came to our key after ours had."""
     lines, route, family = UNREAD[name]
     ours = {"table": 1003, "to": "default", "via": "fe80::1" if family else "10.0.1.1", "dev": "eth1"}
@@ -769,16 +759,12 @@ def ip_lines(rules: list[dict[str, Any]], routes: list[dict[str, Any]], owner: i
         verdict = ["goto", str(rule["goto"])] if "goto" in rule else [rule.get("action", "")]
         words = [str(word) for pair in entry.items() for word in pair]
         family = "-6" if rule["family"] == "ipv6" else "-4"
-        lines.append(
-            " ".join([family, "rule add", "not" if rule.get("not") else "", *words, *verdict, f"protocol {owner}"])
-        )
+        lines.append(" ".join([family, "rule add", "not" if rule.get("not") else "", *words, *verdict, f"protocol {owner}"]))
     for route in routes:
         entry = {key: value for key, value in route.items() if key not in ("family", "type", "to")}
         words = [str(word) for pair in entry.items() for word in pair]
         family = "-6" if route["family"] == "ipv6" else "-4"
-        lines.append(
-            " ".join([family, "route add", route.get("type", ""), str(route["to"]), *words, f"protocol {owner}"])
-        )
+        lines.append(" ".join([family, "route add", route.get("type", ""), str(route["to"]), *words, f"protocol {owner}"]))
     return lines
 
 
@@ -807,9 +793,7 @@ def test_any_desired_state_holds_on_any_current_state(
         before = node.snapshot()
         done = node.module("policy_routes", {"rules": desired_rules, "routes": desired_routes, "permanent": False})
         if done["failed"]:
-            assert {**node.snapshot(), "rules -4": 0, "rules -6": 0} == {**before, "rules -4": 0, "rules -6": 0}, done[
-                "msg"
-            ]
+            assert {**node.snapshot(), "rules -4": 0, "rules -6": 0} == {**before, "rules -4": 0, "rules -6": 0}, done["msg"]
             assert sorted(not_ours(node)) == sorted(foreign), done["msg"]
             return
         assert not_ours(node) == foreign
@@ -906,9 +890,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=[message for message, _options in BAD_INPUT])
-def test_bad_input_is_a_clear_error_and_changes_nothing(
-    node: NamespaceNode, message: str, options: dict[str, Any]
-) -> None:
+def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
     assert message in refused(node, **options)
 
 
@@ -968,9 +950,7 @@ def test_check_mode_fails_where_the_run_could_not_bring_pyroute2(lab: Lab, node:
     for options in ({"rules": RULES, "routes": ROUTES}, {"rules": RULES[:1], "permanent": False}):
         tasks = playbook.write(tmp_path / "play.json", [{"kubenode.datapath.policy_routes": options}])
         for arguments in (["--check"], []):
-            failed = playbook.play(
-                inventory, tasks, *arguments, environment=playbook.without_library(tmp_path, "pyroute2")
-            )
+            failed = playbook.play(inventory, tasks, *arguments, environment=playbook.without_library(tmp_path, "pyroute2"))
             assert failed.failed and "pyroute2 is needed on the node for this change" in failed.output, failed.output
             assert node.snapshot() == clean
 

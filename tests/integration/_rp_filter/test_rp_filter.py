@@ -150,11 +150,7 @@ def test_a_desired_state_that_all_makes_impossible(node: NamespaceNode, all_: in
     write(node, all=all_)
     clean, before = node.snapshot(), effective(node)
     error = refused(node, interfaces=["eth0"], mode=mode)
-    assert (
-        f"net.ipv4.conf.all.rp_filter is {all_}" in error
-        and f"mode {mode} ({wanted})" in error
-        and "raise_all" in error
-    )
+    assert f"net.ipv4.conf.all.rp_filter is {all_}" in error and f"mode {mode} ({wanted})" in error and "raise_all" in error
     done = four_steps(node, interfaces=["eth0"], mode=mode, raise_all=True)
     assert done["interfaces"]["eth0"]["after"] == {"value": wanted, "all": wanted, "effective": wanted}
     assert effective(node) == {**before, "eth0": wanted}
@@ -278,9 +274,7 @@ WITHOUT_US = "-net.ipv4.conf.eth*.rp_filter = 1\nnet.ipv4.conf.eth0/100.rp_filte
 
 
 @pytest.mark.parametrize("others", [WITHOUT_US, f"{WITHOUT_US}net.ipv4.conf.all.rp_filter = 1\n"], ids=["", "all"])
-@pytest.mark.parametrize(
-    "planes", [["immediate", "permanent"], ["immediate"], ["permanent", "immediate"]], ids=" ".join
-)
+@pytest.mark.parametrize("planes", [["immediate", "permanent"], ["immediate"], ["permanent", "immediate"]], ids=" ".join)
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
     node: NamespaceNode, others: str, planes: list[str]
 ) -> None:
@@ -415,9 +409,7 @@ def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, ca
     run(node, **desired)
     made = node.snapshot()
     options, back, start, goal = (
-        (desired, {"state": "absent"}, clean, made)
-        if state == "present"
-        else ({"state": "absent"}, desired, made, clean)
+        (desired, {"state": "absent"}, clean, made) if state == "present" else ({"state": "absent"}, desired, made, clean)
     )
     for number in range(1, 40):
         run(node, **back)
@@ -446,9 +438,7 @@ def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any])
 def test_an_odd_record_is_warned_of_and_stops_no_run(node: NamespaceNode) -> None:
     clean = node.snapshot()
     loose(node, "eth0")
-    node.write(
-        RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n"
-    )
+    node.write(RECORD, node.read(RECORD) + json.dumps({"name": "eth1", "ifindex": 3, "holder": PATH, "before": "x"}) + "\n")
     (warning,) = warnings(run(node, check=True, state="absent"))
     assert f"{RECORD}, line 3: expected an entry written by this collection" in warning
     assert run(node, state="absent")["changed"] and node.snapshot() == clean
@@ -489,9 +479,7 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("message", "options"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input_is_a_clear_error_and_changes_nothing(
-    node: NamespaceNode, message: str, options: dict[str, Any]
-) -> None:
+def test_bad_input_is_a_clear_error_and_changes_nothing(node: NamespaceNode, message: str, options: dict[str, Any]) -> None:
     assert message in refused(node, **{"interfaces": ["eth0"], "mode": "loose", **options})
 
 

@@ -434,9 +434,7 @@ def test_ansible_works_on_a_node(lab: Lab, tmp_path: Path, pipelining: str) -> N
     inventory = lab.write_inventory(tmp_path / "hosts.json")
     (tmp_path / "up").write_bytes(bytes(range(256)) * 1000)
     option = f"ansible_pipelining={pipelining}"
-    copied = ansible(
-        lab, inventory, "node1", "-e", option, "-m", "copy", "-a", f"src={tmp_path}/up dest=/etc/lab-copied"
-    )
+    copied = ansible(lab, inventory, "node1", "-e", option, "-m", "copy", "-a", f"src={tmp_path}/up dest=/etc/lab-copied")
     assert copied.returncode == 0, copied.stdout + copied.stderr
     assert not os.path.exists("/etc/lab-copied")
     fetched = ansible(

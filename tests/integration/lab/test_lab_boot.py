@@ -57,9 +57,7 @@ def node(running: Lab) -> Iterator[SystemdNode]:
     yield node
     running.metadata.change(WELL)
     node.forget_services()
-    node.run(
-        ["sh", "-c", "systemctl disable --quiet early kubelet; rm -f /etc/systemd/system/early.service"], check=False
-    )
+    node.run(["sh", "-c", "systemctl disable --quiet early kubelet; rm -f /etc/systemd/system/early.service"], check=False)
     node.run_from_host(["nft", "flush", "ruleset"])
 
 

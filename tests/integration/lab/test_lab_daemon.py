@@ -141,9 +141,7 @@ def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[st
 
 
 @pytest.mark.parametrize("declaration", [NAMESPACES, SYSTEMD], ids=["namespaces", "systemd"])
-def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(
-    tool: Tool, declaration: dict[str, Any]
-) -> None:
+def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(tool: Tool, declaration: dict[str, Any]) -> None:
     tool.up(declaration)
     node = Path("/proc", str(tool.node_pid()))
     for pid in tool.processes():

@@ -87,9 +87,7 @@ def test_each_fault_is_told_from_the_others(machine: Machine) -> None:
     with MetadataServer(machine) as service:
         for status in (404, 429, 500):
             service.change(Behaviour(fault="status", status=status))
-            code = machine.run(
-                ["curl", "-s", "--write-out", "\n%{http_code}", "--header", "Metadata: true", AZURE]
-            ).stdout
+            code = machine.run(["curl", "-s", "--write-out", "\n%{http_code}", "--header", "Metadata: true", AZURE]).stdout
             assert code == f"{ERROR_PAGE}\n{status}"
         service.change(Behaviour(fault="garbage"))
         status, body = ask_azure(machine)

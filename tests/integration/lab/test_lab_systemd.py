@@ -128,16 +128,12 @@ def test_a_killed_lab_leaves_nothing_and_disturbs_no_other(podman: Podman, kille
 
 def test_the_machine_s_own_podman_knows_nothing_of_it(podman: Podman) -> None:
     node = SystemdNode("unknown", podman, podman.image("bookworm"))
-    listed = subprocess.run(
-        ["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False)
     assert node.name not in listed.stdout.split()
 
 
 @pytest.mark.parametrize("suite", nft_versions.SUITES)
-def test_the_nft_of_another_release_reads_the_files_and_stdin_of_the_machine(
-    front: Machine, tmp_path: Path, suite: str
-) -> None:
+def test_the_nft_of_another_release_reads_the_files_and_stdin_of_the_machine(front: Machine, tmp_path: Path, suite: str) -> None:
     nft = str(tmp_path / "nft")
     Path(nft).write_text(nft_versions.wrapper(suite))
     ruleset = tmp_path / "ruleset.nft"

@@ -124,13 +124,9 @@ def test_stopping_the_unit_removes_our_table_alone(node: SystemdNode) -> None:
     node.run(["nft", "delete table inet mine"])
 
 
-@pytest.mark.parametrize(
-    "events", [["start"], ["start", "reload"], ["start", "restart"], ["start", "stop"]], ids=" ".join
-)
+@pytest.mark.parametrize("events", [["start"], ["start", "reload"], ["start", "restart"], ["start", "stop"]], ids=" ".join)
 @pytest.mark.parametrize("booted", [False, True])
-def test_whatever_happens_to_nftables_service_our_table_comes_back(
-    node: SystemdNode, events: list[str], booted: bool
-) -> None:
+def test_whatever_happens_to_nftables_service_our_table_comes_back(node: SystemdNode, events: list[str], booted: bool) -> None:
     if booted:
         node.reboot()
     eventually(lambda: state_of(node) == "active")

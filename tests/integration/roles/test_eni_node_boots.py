@@ -60,9 +60,7 @@ class Rack:
     def addressed(self) -> set[str]:
         """The links that have the address that is theirs."""
         listed = self.node.run(["ip", "-o", "address"]).stdout
-        return {
-            link for link, address in ADDRESSES.items() if f" {address}/32 scope global noprefixroute {link}" in listed
-        }
+        return {link for link, address in ADDRESSES.items() if f" {address}/32 scope global noprefixroute {link}" in listed}
 
     def values(self) -> dict[str, int]:
         """rp_filter of each link, and src_valid_mark of the primary."""

@@ -229,9 +229,7 @@ NODE_PORTS = {
 
 @EACH_BACKEND
 @pytest.mark.parametrize("scene", NODE_PORTS.values(), ids=NODE_PORTS.keys())
-def test_a_node_port_answers_where_its_reply_leaves_by_the_primary(
-    lab: EniLab, scene: NodePort, backend: Backend
-) -> None:
+def test_a_node_port_answers_where_its_reply_leaves_by_the_primary(lab: EniLab, scene: NodePort, backend: Backend) -> None:
     node = serve_node_port(lab, backend=backend)
     node.filter_reverse_path(STRICT, **scene.exceptions)
     if scene.src_valid_mark:
@@ -302,9 +300,7 @@ def test_a_pods_load_balancer_answers_with_the_enis_address_alone(lab: EniLab) -
     """Strict filtering everywhere, and a cloud that checks sources."""
     node, (eni,) = serve_load_balancer(lab), lab.node("node1").enis
     node.filter_reverse_path(STRICT)
-    given = Steps(
-        node, "link_addresses", {"addresses": [{"dev": eni.name, "address": eni.address}], "permanent": False}
-    )
+    given = Steps(node, "link_addresses", {"addresses": [{"dev": eni.name, "address": eni.address}], "permanent": False})
     assert_unanswered(lab, call_load_balancer, "source")
     assert given.run()["changed"]
     answer = call_load_balancer(lab)
@@ -390,9 +386,7 @@ def test_three_modules_bring_it_and_take_it_back(lab: EniLab, strict: bool) -> N
     node = serve_node_port(lab)
     node.filter_reverse_path(STRICT)
     clean = node.snapshot()
-    connmark = Steps(
-        node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "strict": strict}
-    )
+    connmark = Steps(node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "strict": strict})
     rule = {"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}
     steps = [connmark, Steps(node, "policy_routes", {"rules": [rule]})]
     steps += [] if strict else [Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "loose"})]
@@ -463,9 +457,7 @@ def test_bits_of_the_mask_that_the_mark_lacks_are_cleared(lab: EniLab) -> None:
     filter_for(node, strict=True)
     run(node, strict=True, mark="0x80", mask="0xff")
     load(node, "meta mark set meta mark | 0x101", "iifname eth0 ct mark set ct mark | 0x101", priority=-160)
-    watch = (
-        f'iifname {{ "eth0", "{lab.pod("pod1").link}" }} meta mark & 0xfff == 0x180 ct mark & 0xfff == 0x180 counter'
-    )
+    watch = f'iifname {{ "eth0", "{lab.pod("pod1").link}" }} meta mark & 0xfff == 0x180 ct mark & 0xfff == 0x180 counter'
     chain = f"chain prerouting {{\ntype filter hook prerouting priority -140;\n{watch}\n}}"
     node.run(["nft", "-f", "-"], f"table inet watch {{\n{chain}\n}}\n")
     assert call_node_port(lab)

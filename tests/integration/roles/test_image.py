@@ -208,9 +208,7 @@ def started(log: str) -> Iterator[list[str]]:
 
 
 def test_every_variable_is_given_as_text() -> None:
-    specs = [
-        yaml.safe_load((collection.CHECKOUT / f"roles/{role}/meta/argument_specs.yml").read_text()) for role in ROLES
-    ]
+    specs = [yaml.safe_load((collection.CHECKOUT / f"roles/{role}/meta/argument_specs.yml").read_text()) for role in ROLES]
     names = {name for spec in specs for name in spec["argument_specs"]["main"]["options"]}
     assert set(VARIABLES) == names
 
@@ -259,14 +257,10 @@ def plug_in(lab: Lab) -> None:
     """The ENI, and the link that Cilium makes."""
     node: SystemdNode = lab.node("node1")
     lab.load_balancer.ip([f"link add eni1 type veth peer name eth1 netns {node.pid}", "link set eni1 up"])
-    node.ip(
-        ["link add cilium_host type veth peer name cilium_net", "address add 10.0.1.10/24 dev eth1", "link set eth1 up"]
-    )
+    node.ip(["link add cilium_host type veth peer name cilium_net", "address add 10.0.1.10/24 dev eth1", "link set eth1 up"])
 
 
-def test_the_first_boot_brings_it_all_before_kubelet_and_a_run_on_the_node_finds_it(
-    booted: Lab, tmp_path: Path
-) -> None:
+def test_the_first_boot_brings_it_all_before_kubelet_and_a_run_on_the_node_finds_it(booted: Lab, tmp_path: Path) -> None:
     node: SystemdNode = booted.node("node1")
     assert set(node.kubelet_starts()[0].tables) == TABLES
     assert booted.load_balancer.probe_tcp(booted.pod("pod1").address, 8080)

@@ -31,9 +31,7 @@ class Site:
 
     def play(self, *arguments: str, **variables: str) -> Played:
         """Run it; the namespace node has no systemd of its own and would be taken for an image."""
-        return playbook.play(
-            self._inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables}
-        )
+        return playbook.play(self._inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables})
 
     def is_answered(self) -> bool:
         return self.lab.load_balancer.probe_tcp(self.lab.pod("pod1").address, 8080)

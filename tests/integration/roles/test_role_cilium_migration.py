@@ -46,9 +46,7 @@ class Pool:
 
     def play(self, *arguments: str, target: str = "node1", **variables: Any) -> Played:
         """Run it; a namespace node has no systemd of its own and would be taken for an image."""
-        named = {
-            f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()
-        }
+        named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
         given = {"target": target, "report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
         return playbook.play(self._inventory, PLAYBOOK, *arguments, variables=given, environment=callback)
@@ -202,9 +200,7 @@ def test_a_node_from_an_image_is_restored_too(pool: Pool) -> None:
     assert pool.play(state="restored").well().changed == 0
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("state", "gone"), ("mode", "dream"), ("backend", "old"), ("grace", "long")]
-)
+@pytest.mark.parametrize(("variable", "value"), [("state", "gone"), ("mode", "dream"), ("backend", "old"), ("grace", "long")])
 def test_bad_input_is_a_clear_error_and_changes_nothing(pool: Pool, variable: str, value: str) -> None:
     before = pool.node.snapshot()
     failed = pool.play(**{variable: value})

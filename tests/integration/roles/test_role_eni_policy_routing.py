@@ -114,10 +114,7 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
     assert f"Remedy {remedy}: eth0" in converged.output
     assert aws.is_node_port_answered()
     rules = aws.node.run(["ip", "rule"]).stdout
-    assert (
-        re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE)
-        and "1024:\tfrom all fwmark 0x80/0x80" in rules
-    )
+    assert re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE) and "1024:\tfrom all fwmark 0x80/0x80" in rules
     assert aws.play(remedy=remedy, state="absent", **AWS).changed == 1
     assert aws.node.snapshot() == clean
     again = aws.play(remedy=remedy, state="absent", **AWS)
@@ -216,9 +213,7 @@ def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_a
     assert "An image: systemd does not run on it" in image.output and image.changed == 1
     assert not aws.metadata.requests
     after = aws.node.snapshot()
-    assert {key: after[key] for key in after if key != "files"} == {
-        key: before[key] for key in before if key != "files"
-    }
+    assert {key: after[key] for key in after if key != "files"} == {key: before[key] for key in before if key != "files"}
     kept = aws.node.read("/etc/kubenode/policy-routes-75.json")
     assert '"enis": {"layout": "aws_vpc_cni", "cloud": "auto", "pod_interfaces": ["veth-*"]}' in kept
     aws.play(mode="auto", state="absent")

@@ -94,10 +94,7 @@ def test_wrong_values_are_told_before_the_host_is_looked_at(site: Site) -> None:
     refused = site.play({"roles": [ROLE]}, *by_text(given), "--tags", ROLE)
     assert refused.failed and " unreachable=0 " in refused.output, refused.output
     told = "eni_policy_routing_enis must be a list of dictionaries, or JSON text of such a list; 'eth0' was given"
-    assert (
-        BEGUN not in refused.output
-        and f'"msg": "{told}\\neni_policy_routing_protocol must be an integer; ' in refused.output
-    )
+    assert BEGUN not in refused.output and f'"msg": "{told}\\neni_policy_routing_protocol must be an integer; ' in refused.output
 
 
 def test_a_role_that_runs_twice_is_checked_twice(site: Site) -> None:

@@ -82,9 +82,7 @@ def test_wrong_variables_are_told_by_name_and_leave_the_node_as_it_was(lab: Lab,
     for arguments in (["--check"], []):
         told = played(inventory, tmp_path, role, wrong, arguments)
         unnamed = [
-            (name, value, said)
-            for (name, value), said in zip(wrong, told, strict=True)
-            if not said.startswith(f"{role}_")
+            (name, value, said) for (name, value), said in zip(wrong, told, strict=True) if not said.startswith(f"{role}_")
         ]
         assert not unnamed
     assert node.snapshot() == before

@@ -96,9 +96,7 @@ def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
 def test_a_state_file_is_understood() -> None:
     pods = [AzurePod(1), AzurePod(2)]
     state = leftovers.state_from(state_text(NODE_MAC, pods))
-    assert state.endpoints == tuple(
-        Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods
-    )
+    assert state.endpoints == tuple(Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods)
     assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), frozenset({"azure0"}), "")
 
 
@@ -403,9 +401,7 @@ def test_the_verdict_on_a_rule_for_the_whole_node_gives_its_reason(told: str) ->
 
 def test_an_unsure_pod_is_named_by_what_waits_for_it() -> None:
     redirect = Rule("-p IPv4 -j redirect")
-    verdict = Judge(evidence(LIVES, **NO_PODS), {PREROUTING: (VIRTUAL,), BROUTING: (redirect,)}).rule(
-        BROUTING, redirect
-    )
+    verdict = Judge(evidence(LIVES, **NO_PODS), {PREROUTING: (VIRTUAL,), BROUTING: (redirect,)}).rule(BROUTING, redirect)
     told = f"it may serve {POD}, and it is unknown whether azure-vnet's pod there still exists"
     assert verdict is not None and (verdict.verb, verdict.reason) == (DOUBTFUL, told)
 

@@ -45,9 +45,7 @@ def address(text: str, length: int, on: Link, flags: int = 0x80, label: str = ""
     if label:
         found[link_message.IFA_LABEL] = label.encode() + b"\0"
     scope = link_message.LINK_SCOPE if text.startswith("fe80") else 0
-    return link_message.address_from(
-        link_message.IFADDR.pack(family, length, flags & 0xFF, scope, on.number) + pack(found)
-    )
+    return link_message.address_from(link_message.IFADDR.pack(family, length, flags & 0xFF, scope, on.number) + pack(found))
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,7 @@ LISTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("written", "listed"), [(written, listed) for written, forms in LISTED.items() for listed in forms]
-)
+@pytest.mark.parametrize(("written", "listed"), [(written, listed) for written, forms in LISTED.items() for listed in forms])
 def test_a_rule_means_the_same_however_it_is_listed(written: str, listed: str) -> None:
     assert ebtables.meaning(listed) == ebtables.meaning(written)
 
@@ -221,9 +219,7 @@ BACK = {
 
 
 @pytest.mark.parametrize(("before", "gone", "now", "after", "moved"), BACK.values(), ids=BACK.keys())
-def test_rules_come_back_beside_their_neighbours(
-    before: str, gone: set[int], now: str, after: str, moved: bool
-) -> None:
+def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], now: str, after: str, moved: bool) -> None:
     merge = ebtables.put_back([Rule(text) for text in now], taken(list(before), gone))
     assert ("".join(rule.text for rule in merge.rules), merge.moved) == (after, moved)
     back = sorted(merge.rules[position].text for position in merge.added)
@@ -249,9 +245,7 @@ def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> N
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
 
 
-def test_the_lock_of_another_program_is_waited_for_and_then_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_another_program_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     monkeypatch.setattr(backend, "LOCK", str(path))
     monkeypatch.setattr(backend, "PATIENCE", 0.1)
@@ -330,9 +324,7 @@ def test_what_is_no_prefix_stays_as_it_is(given: str) -> None:
 def test_what_stands_around_the_rules_of_a_listing_is_no_rule() -> None:
     text = "# a comment\nBridge table: nat\n\nBridge chain: IN:OUT, entries: 1, policy: ACCEPT\n# another\n-j DROP  \n"
     assert ebtables.from_save("legacy", text) == {Place("legacy", "nat", "IN:OUT"): (Rule("-j DROP"),)}
-    assert ebtables.from_save("nft", "rubbish\n*nat\nrubbish too\n:OUTPUT ACCEPT\n") == {
-        Place("nft", "nat", "OUTPUT"): ()
-    }
+    assert ebtables.from_save("nft", "rubbish\n*nat\nrubbish too\n:OUTPUT ACCEPT\n") == {Place("nft", "nat", "OUTPUT"): ()}
 
 
 def test_a_rule_without_words_and_one_of_a_chain_that_is_not_listed_are_rules() -> None:

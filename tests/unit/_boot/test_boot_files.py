@@ -190,9 +190,7 @@ def test_a_foreign_file_is_left_where_a_killed_run_was_about_to_write(
 
 
 @pytest.mark.parametrize("build", [table, routes])
-def test_a_folder_stays_with_what_an_operator_put_into_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build
-) -> None:
+def test_a_folder_stays_with_what_an_operator_put_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build) -> None:
     last, lived = 0, False
     while not lived:
         last += 1
@@ -305,9 +303,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(
         machine = Machine(tmp_path / str(last), build).prepare(former)
         before = tree(machine.root)
 
-        def failing(
-            backend: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform, at: int = last
-        ) -> None:
+        def failing(backend: RootedFiles, operation: t.Any, perform: t.Any = RootedFiles.perform, at: int = last) -> None:
             nonlocal performed
             performed += 1
             if performed == at:

@@ -58,10 +58,7 @@ def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
         said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
         done = started(sys.executable, "-I", "-S", "-c", said)
         assert done.returncode == 255
-        assert (
-            done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot")
-            and done.stderr.count("\n") == 1
-        )
+        assert done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot") and done.stderr.count("\n") == 1
         assert f"is Python {'.'.join(map(str, version))}." in done.stderr
     assert not any(word in main for word in ("annotations", 'f"', "->", "print"))
 
@@ -198,9 +195,7 @@ def test_the_interpreter_that_runs_this_is_chosen_if_it_lasts(
     os.unlink(versioned)
     with pytest.raises(Refusal) as refused:
         interpreters.choose()
-    assert f"{local} is not Python 3.9 or newer: 3.6.8" in str(refused.value) and "Nothing was changed" in str(
-        refused.value
-    )
+    assert f"{local} is not Python 3.9 or newer: 3.6.8" in str(refused.value) and "Nothing was changed" in str(refused.value)
 
 
 def test_a_python_behind_a_folder_or_link_of_others_is_none(programs: t.Callable[..., str], tmp_path: Path) -> None:

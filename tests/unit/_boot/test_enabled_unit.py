@@ -278,9 +278,7 @@ def test_units_tell_what_they_load_and_by_which_python() -> None:
 def test_the_shell_of_a_condition_gets_the_question_as_words() -> None:
     """~root is a link's name that a shell would take for a folder."""
     condition = table_unit.BootCondition("address", "~root", PYTHON, "/etc/~root.pyz")
-    (line,) = [
-        line for line in table_unit.unit("ip6", "t", "/etc/t", condition).text.splitlines() if "Condition" in line
-    ]
+    (line,) = [line for line in table_unit.unit("ip6", "t", "/etc/t", condition).text.splitlines() if "Condition" in line]
     script, _quote, words = line.removeprefix("ExecCondition=/bin/sh -c '").rpartition("'")
     assert "root" not in script and PYTHON not in script
     assert words == f" sh {PYTHON} -I -S -B /etc/~root.pyz address ~root 30"

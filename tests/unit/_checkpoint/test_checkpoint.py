@@ -209,9 +209,7 @@ def test_a_connection_that_proves_nothing_goes_unprotected_or_asks_a_command(tra
     host = Host([{"changed": True}], checkpoint=30, transport=transport)
     assert host.execute() == {"changed": True}
     assert host.runs == [{"checkpoint": 0}]
-    host = Host(
-        [armed(), {"changed": False}], [CONFIRMED], checkpoint=30, transport=transport, checkpoint_command="true"
-    )
+    host = Host([armed(), {"changed": False}], [CONFIRMED], checkpoint=30, transport=transport, checkpoint_command="true")
     assert host.execute()["changed"] and host.resets == 0
 
 

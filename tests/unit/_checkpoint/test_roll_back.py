@@ -27,9 +27,7 @@ ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
 
 def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
     """Of steps that are called after their numbers."""
-    entries = [
-        codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)
-    ]
+    entries = [codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)]
     monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
     return rollback_program.replay(ARMED, "it was not confirmed")
 

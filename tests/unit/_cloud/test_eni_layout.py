@@ -267,8 +267,6 @@ BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
 
 
 @pytest.mark.parametrize(("layout", "enis", "options", "told"), BAD)
-def test_bad_input_is_named_with_what_is_allowed(
-    layout: str, enis: t.Any, options: dict[str, t.Any], told: str
-) -> None:
+def test_bad_input_is_named_with_what_is_allowed(layout: str, enis: t.Any, options: dict[str, t.Any], told: str) -> None:
     with pytest.raises(Invalid, match=f"^{told}"):
         eni_layout.desired(layout, enis, **options)

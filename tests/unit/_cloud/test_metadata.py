@@ -73,12 +73,8 @@ def test_an_interface_without_ipv6_is_no_error(family: dict[str, t.Any]) -> None
 
 
 def test_an_interface_may_have_ipv6_alone() -> None:
-    (nic,) = metadata.azure(
-        json.dumps([{"macAddress": "000D3AF806EC", "ipv6": ipv6("fd00::4", "fd00::5", "fd00:1::4")}])
-    )
-    assert nic == Nic(
-        "00:0d:3a:f8:06:ec", (), ("fd00::4", "fd00::5", "fd00:1::4"), ("fd00::/64", "fd00:1::/64"), primary=True
-    )
+    (nic,) = metadata.azure(json.dumps([{"macAddress": "000D3AF806EC", "ipv6": ipv6("fd00::4", "fd00::5", "fd00:1::4")}]))
+    assert nic == Nic("00:0d:3a:f8:06:ec", (), ("fd00::4", "fd00::5", "fd00:1::4"), ("fd00::/64", "fd00:1::/64"), primary=True)
 
 
 WHOLE = json.dumps([azure_nic("000D3AF806EC", "10.224.0.4", "10.224.0.0", ipv6=ipv6("fd00::4"))])
@@ -277,9 +273,7 @@ def test_the_router_is_the_second_address_of_a_subnet_that_has_two(prefix: int, 
 
 
 def test_an_interface_is_returned_with_its_link_or_without_one() -> None:
-    nic = Nic(
-        "0e:49:61:0f:c3:11", ("10.0.0.4",), ("fd00::4",), ("10.0.0.0/24",), Gateway("10.0.0.1", "fe80::1"), True, 1, 2
-    )
+    nic = Nic("0e:49:61:0f:c3:11", ("10.0.0.4",), ("fd00::4",), ("10.0.0.0/24",), Gateway("10.0.0.1", "fe80::1"), True, 1, 2)
     known = {
         **{"mac": nic.mac, "ipv4": ["10.0.0.4"], "ipv6": ["fd00::4"], "subnets": ["10.0.0.0/24"], "primary": True},
         **{"gateway": {"ipv4": "10.0.0.1", "ipv6": "fe80::1"}, "device_number": 1, "network_card": 2},
@@ -503,9 +497,7 @@ def test_a_service_that_gives_no_answer_is_told_with_what_came_of_it() -> None:
     assert "within 0.5 s: 7 bytes came, but not the whole answer." in str(Silent(REQUEST, 0.5, 7))
     assert str(silent).endswith(" or a firewall drops its packets.")
     rejected = Rejected(REQUEST, 403, "Forbidden")
-    assert str(rejected).startswith(
-        f"{REQUEST} was answered with HTTP status 403 Forbidden, where 200 is expected. The"
-    )
+    assert str(rejected).startswith(f"{REQUEST} was answered with HTTP status 403 Forbidden, where 200 is expected. The")
     assert rejected.status == 403
     both = str(Unidentified({"azure": silent, "aws": rejected}))
     assert both == f"no cloud's metadata service was found; set cloud if it is known. azure: {silent} aws: {rejected}"

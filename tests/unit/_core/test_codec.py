@@ -140,7 +140,5 @@ def test_what_no_version_has_written_is_not_read(line: str) -> None:
 def test_the_program_is_whole(tmp_path: Path) -> None:
     program = tmp_path / "rollback.pyz"
     program.write_bytes(archive("_checkpoint.rollback_program").encode("utf-8", "surrogateescape"))
-    done = subprocess.run(
-        [sys.executable, "-I", "-B", program, "ready"], capture_output=True, text=True, check=False, cwd="/"
-    )
+    done = subprocess.run([sys.executable, "-I", "-B", program, "ready"], capture_output=True, text=True, check=False, cwd="/")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")

@@ -306,9 +306,7 @@ class Deaf(Shelf):
 def test_an_undo_that_does_not_read_back_is_said_with_what_differs() -> None:
     shelves: list[Shelf] = [Deaf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     shelves[1].says_no.add(Put("b", "2"))
-    with pytest.raises(
-        Failure, match=r"was undone, but the node does not read as before. first: before: .*'a': 'old'.*now:"
-    ):
+    with pytest.raises(Failure, match=r"was undone, but the node does not read as before. first: before: .*'a': 'old'.*now:"):
         converge(shelves, BOTH)
 
 

@@ -89,10 +89,7 @@ REFUSED: list[tuple[Parser, t.Any, str]] = [
     *((fields.node, given, "an IP address of one node") for given in ("0.0.0.0", "::", "ff02::1", "ffff::1")),
     (fields.node, "10.0.1.0/24", "an IP address"),
     *((fields.address, given, "an IP address") for given in ("10.0.0.1\0", "fe80::1\0", None, 7)),
-    *(
-        (fields.prefix, given, A_PREFIX)
-        for given in ("", "x", "10.0.0.0/33", "10.0.0.0/-1", "::/129", "10.0.0.0/", "/8")
-    ),
+    *((fields.prefix, given, A_PREFIX) for given in ("", "x", "10.0.0.0/33", "10.0.0.0/-1", "::/129", "10.0.0.0/", "/8")),
     *((fields.prefix, given, A_PREFIX) for given in ("10.0.0.0/x", "10.0.0.0/8/8", "default/0", None, 7)),
     (fields.prefix, "10.0.1.5/24", "a prefix without host bits, as 10.0.1.0/24"),
     (fields.prefix, "10.0.1.1/31", "a prefix without host bits, as 10.0.1.0/31"),
@@ -137,16 +134,10 @@ def test_a_range_of_one_is_shown_as_a_number() -> None:
         (v6("ffff::1"), 128, "ffff::1"),
     ],
 )
-def test_the_network_of_an_address_holds_it_and_the_next_one_does_not(
-    address: bytes, length: int, network: str
-) -> None:
+def test_the_network_of_an_address_holds_it_and_the_next_one_does_not(address: bytes, length: int, network: str) -> None:
     found = fields.network(address, length)
     assert (fields.show(found[0]), found[1]) == (network, length) and fields.contains(found, address)
-    other = (
-        address[:-1] + bytes([address[-1] ^ 1])
-        if length == len(address) * 8
-        else bytes([address[0] ^ 0x80]) + address[1:]
-    )
+    other = address[:-1] + bytes([address[-1] ^ 1]) if length == len(address) * 8 else bytes([address[0] ^ 0x80]) + address[1:]
     assert not fields.contains(found, other)
 
 

@@ -107,9 +107,7 @@ def test_whatever_stands_in_a_values_place_is_told_or_passed_over(
 
 
 @pytest.mark.parametrize(("read", "good", "allowed"), READERS.values(), ids=READERS.keys())
-def test_no_depth_is_too_much(
-    read: t.Callable[[str], object], good: t.Any, allowed: tuple[type[Exception], ...]
-) -> None:
+def test_no_depth_is_too_much(read: t.Callable[[str], object], good: t.Any, allowed: tuple[type[Exception], ...]) -> None:
     for text in (NESTED, NESTED + "]" * len(NESTED)):
         try:
             read(text)

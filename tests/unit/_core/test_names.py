@@ -14,9 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import nam
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 
 
-@pytest.mark.parametrize(
-    "name", ["azureSLBProbe", "kubenodeReturnPath", "Accept", "accept1", "_", "a.b-c", "filter", "a" * 128]
-)
+@pytest.mark.parametrize("name", ["azureSLBProbe", "kubenodeReturnPath", "Accept", "accept1", "_", "a.b-c", "filter", "a" * 128])
 def test_a_table_may_have_any_free_name(name: str) -> None:
     assert names.table("table", name) == name
 
@@ -25,9 +23,7 @@ def test_a_table_may_have_any_free_name(name: str) -> None:
     "name", ["accept", "counter", "ip6", "table", "chain", "gc-interval", "all", "th", "xt", "secmark", "dnat"]
 )
 def test_a_word_of_nfts_language_is_no_name_for_a_table(name: str) -> None:
-    with pytest.raises(
-        Invalid, match=f"^table must be a word that no nft from version .* reserves.*'{name}' was given"
-    ):
+    with pytest.raises(Invalid, match=f"^table must be a word that no nft from version .* reserves.*'{name}' was given"):
         names.table("table", name)
     assert names.table("table", name, is_new=False) == name  # absent removes what an nft that leaves it free has made
 
@@ -45,10 +41,7 @@ TAKEN: list[tuple[Check, str]] = [
     *((names.network_interface, name) for name in ("eth0", "eth0.100", "lo0", "all0")),
     *((names.pattern, name) for name in ("eth0", "eni*", "e*", "a" * 14 + "*", "a" * 15)),
     *((names.table, name) for name in ("a", "_", "A9_.-", "a" * 128)),
-    *(
-        (names.path, path)
-        for path in ("/a", "/etc/kubenode/x.nft", "/a.=+@~:,-/Z9", "/a/" + "b" * 200, "/.a/b", "/a./b")
-    ),
+    *((names.path, path) for path in ("/a", "/etc/kubenode/x.nft", "/a.=+@~:,-/Z9", "/a/" + "b" * 200, "/.a/b", "/a./b")),
 ]
 
 
@@ -70,10 +63,7 @@ REFUSED: list[tuple[Check, str, str]] = [
     *((names.network_interface, name, A_LINK) for name in ("", "eni*")),
     *((names.pattern, name, A_LINK) for name in ("", "*", "a" * 15 + "*", "e*i", "*a", "a b", "..")),
     *((names.table, name, A_TABLE) for name in ("", "1a", "-a", "a b", "a" * 129, "ä", "a\n")),
-    *(
-        (names.path, path, A_PATH)
-        for path in ("", "a", "a/b", "/", "/a/", "//a", "/a//b", "/a b", "/a\n", "/ä", "/a%b", "/$a")
-    ),
+    *((names.path, path, A_PATH) for path in ("", "a", "a/b", "/", "/a/", "//a", "/a//b", "/a b", "/a\n", "/ä", "/a%b", "/$a")),
     *(
         (names.path, path, A_PATH)
         for path in ("/a/./b", "/a/../b", "/a/..", "/.a", "/a/.b", "/" + "b" * 201, "/" + "b" * 201 + "/c")

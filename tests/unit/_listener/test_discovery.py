@@ -107,8 +107,7 @@ def test_a_boot_and_a_run_record_the_same() -> None:
     told = eni_layout.desired("aws_vpc_cni", NODE)
     found = discovery.found(AWS, NODE)
     run, boot = (
-        policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(enis=AWS).text()
-        for desired in (told, found)
+        policy.from_options(75, desired.rules, desired.routes, TABLES)._replace(enis=AWS).text() for desired in (told, found)
     )
     assert run == boot
     assert found.unfit == {}

@@ -44,9 +44,7 @@ def u32(value: int) -> bytes:
 def rule(kind: int, protocol: int, priority: int = 700, src: str = "10.0.1.5") -> bytes:
     header = struct.pack("=BBBBBxxBI", socket.AF_INET, 0, 32, 0, 254, 1, 0)
     source = socket.inet_aton(src)
-    return message(
-        kind, header, {15: u32(254), 14: u32(0xFFFFFFFF), 21: bytes([protocol]), 6: u32(priority), 2: source}
-    )
+    return message(kind, header, {15: u32(254), 14: u32(0xFFFFFFFF), 21: bytes([protocol]), 6: u32(priority), 2: source})
 
 
 def route(kind: int, protocol: int, table: int = 1003, link: int = 7, flags: int = 0, route_flags: int = 0) -> bytes:
@@ -55,9 +53,7 @@ def route(kind: int, protocol: int, table: int = 1003, link: int = 7, flags: int
 
 
 def link(kind: int, name: str, index: int, is_up: bool, family: int = 0) -> bytes:
-    return message(
-        kind, struct.pack("=BxHiII", family, 1, index, int(is_up), 0), {3: name.encode() + b"\0", 13: u32(0)}
-    )
+    return message(kind, struct.pack("=BxHiII", family, 1, index, int(is_up), 0), {3: name.encode() + b"\0", 13: u32(0)})
 
 
 def address(kind: int, index: int, text: str) -> bytes:
@@ -290,9 +286,7 @@ def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_t
     assert waits(desired(None, [sourced]), links=UP) == ["fd01::9 is not an address of this node"]
     assert waits(desired(None, [sourced]), desired(None, [local]), UP) == []
     sourced, local = {**sourced, "src": "fe80::9"}, {**local, "to": "fe80::9"}
-    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == [
-        "fe80::9 is not an address of this node on eth1"
-    ]
+    assert waits(desired(None, [sourced]), desired(None, [local]), UP) == ["fe80::9 is not an address of this node on eth1"]
     assert waits(desired(None, [sourced]), desired(None, [{**local, "dev": "eth1"}]), UP) == []
 
 

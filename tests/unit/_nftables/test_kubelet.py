@@ -43,9 +43,7 @@ def test_a_label_is_found_on_kubelets_command_line_alone(tmp_path: Path) -> None
     assert has_label(LABEL, f"{tmp_path}/")
 
 
-@pytest.mark.parametrize(
-    "other", ["kubernetes.azure.com/ebpf-host-routing=false", f"my.{LABEL}", f"{LABEL}-ish", f"\n# {LABEL}"]
-)
+@pytest.mark.parametrize("other", ["kubernetes.azure.com/ebpf-host-routing=false", f"my.{LABEL}", f"{LABEL}-ish", f"\n# {LABEL}"])
 def test_another_label_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
     place(tmp_path, "etc/default/kubelet", f"KUBELET_NODE_LABELS={other}\n")
     assert not has_label(LABEL, f"{tmp_path}/")

@@ -95,9 +95,7 @@ def test_a_table_goes_although_nft_cannot_read_it(monkeypatch: pytest.MonkeyPatc
     assert converge([live], {Plane.IMMEDIATE}, check=True).changed and found.tables == {"mine", "other"}
     assert converge([live], {Plane.IMMEDIATE}).changed and found.tables == {"other"}
     assert (
-        {*warnings} == {warnings[0]}
-        and "table ip6 mine" in warnings[0]
-        and "undoing this run cannot restore it" in warnings[0]
+        {*warnings} == {warnings[0]} and "table ip6 mine" in warnings[0] and "undoing this run cannot restore it" in warnings[0]
     )
     warnings.clear()
     assert not converge([live], {Plane.IMMEDIATE}).changed and not warnings
@@ -162,9 +160,7 @@ def test_a_statement_of_another_shape_is_foreign(statement: t.Any) -> None:
 # A node without nft
 
 
-def survey(
-    desired: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool
-) -> tuple[list[str], list[str]]:
+def survey(desired: nft_table.Table | None, monkeypatch: pytest.MonkeyPatch, check: bool) -> tuple[list[str], list[str]]:
     """The warnings of a run, and its error."""
 
     def run(argv: t.Sequence[str], stdin: str | None = None) -> Completed:
@@ -185,11 +181,7 @@ def test_without_nft_check_mode_says_that_a_run_fails_and_the_run_changes_nothin
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warnings, errors = survey(ProbeSnat().table(), monkeypatch, check=True)
-    assert (
-        not errors
-        and all("a run fails before it changes anything. Install nft first" in one for one in warnings)
-        and warnings
-    )
+    assert not errors and all("a run fails before it changes anything. Install nft first" in one for one in warnings) and warnings
     _warnings, (error,) = survey(ProbeSnat().table(), monkeypatch, check=False)
     assert "nft is not installed" in error and "Nothing was changed" in error
     assert survey(None, monkeypatch, check=False) == ([], [])  # to take a table away, it is not needed

@@ -44,9 +44,7 @@ FOREIGN: dict[str, Body] = {
     "bytes at a place": match({"payload": {"base": "nh", "offset": 8, "len": 16}}, 1),
     "a header as a word": match({"payload": "ip6 saddr"}, 1),
     "a number as a header": match({"payload": 7}, 1),
-    "a field of a tunnel's packet": match(
-        {"payload": {"tunnel": "vxlan", "protocol": "ip6", "field": "saddr"}}, "fe80::1"
-    ),
+    "a field of a tunnel's packet": match({"payload": {"tunnel": "vxlan", "protocol": "ip6", "field": "saddr"}}, "fe80::1"),
     "meta in two words": match({"meta": {"key": "iifname", "more": 1}}, "eth0"),
     "a socket's key": match({"socket": {"key": "mark"}}, 1),
     "a route's protocol and field": match({"rt": {"protocol": "ip6", "field": "nexthop"}}, "fe80::1"),

@@ -61,9 +61,7 @@ class Node:
 def manager(monkeypatch: pytest.MonkeyPatch) -> FakePackages:
     """A node's package manager; nft is there when its package is."""
     fake = FakePackages({"nftables": OLD})
-    monkeypatch.setattr(
-        package_resource.process, "find", lambda name: "/usr/sbin/nft" if "nftables" in fake.packages else None
-    )
+    monkeypatch.setattr(package_resource.process, "find", lambda name: "/usr/sbin/nft" if "nftables" in fake.packages else None)
     return fake
 
 
@@ -118,9 +116,7 @@ def unstartable(argv: t.Sequence[str], stdin: str | None = None) -> t.NoReturn:
 def test_an_nft_that_cannot_be_started_is_told_and_stops_no_absent(node: Node) -> None:
     node.run(node.package())
     node.manager.nft = unstartable  # type: ignore[method-assign]
-    with pytest.raises(
-        Refusal, match="nftables .* is installed, but /usr/sbin/nft cannot be started: Exec format error"
-    ):
+    with pytest.raises(Refusal, match="nftables .* is installed, but /usr/sbin/nft cannot be started: Exec format error"):
         node.run(node.package(), check=True)
     assert node.run(node.package(None)).changed
     assert "nftables" not in node.manager.packages
@@ -371,9 +367,7 @@ LISTED = "Available Packages\nnftables.x86_64    1:1.0.9-1.azl3  base\nnftables.
 POLICY = "nftables:\n  Installed: (none)\n  Candidate: 1.0.6-2+deb12u2\n  Version table:\n"
 
 
-def backend(
-    manager: packages.Manager, script: Script, monkeypatch: pytest.MonkeyPatch, patience: float = 0
-) -> packages.Packages:
+def backend(manager: packages.Manager, script: Script, monkeypatch: pytest.MonkeyPatch, patience: float = 0) -> packages.Packages:
     monkeypatch.setattr(packages, "manager_of", lambda release: manager._replace(locks=(), listing_locks=()))
     monkeypatch.setattr(packages, "PAUSE", 0.01)
     return packages.Packages(script, {}, patience)
@@ -426,9 +420,7 @@ def test_a_file_that_the_mirror_has_replaced_is_found_after_one_refresh(
 
 
 @pytest.mark.parametrize("manager", packages.MANAGERS, ids=lambda manager: manager.name)
-def test_another_failure_is_final_and_repeats_the_answer(
-    manager: packages.Manager, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_failure_is_final_and_repeats_the_answer(manager: packages.Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({" ".join(manager.upgrade): [(1, "", "W: noise\nE: Held packages were changed\n")]})
     with pytest.raises(Failure, match=f"{manager.upgrade[0]}: E: Held packages were changed"):
         backend(manager, script, monkeypatch).perform(packages.Upgrade("nftables"))

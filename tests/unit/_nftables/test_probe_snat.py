@@ -65,9 +65,7 @@ def listing() -> dict[str, t.Any]:
             chain("postrouting", 2),
             rule("prerouting", 4, link("iifname"), discovery, counter(), {"accept": None}),
             rule("prerouting", 5, link("iifname"), equals(payload("ip6", "saddr"), SOURCE), rewrite_in, counter()),
-            rule(
-                "postrouting", 6, link("oifname"), equals(payload("ip6", "daddr"), TRANSLATED), rewrite_out, counter()
-            ),
+            rule("postrouting", 6, link("oifname"), equals(payload("ip6", "daddr"), TRANSLATED), rewrite_out, counter()),
         ]
     }
 
@@ -108,9 +106,7 @@ OTHER_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
     "another interface": lambda one: bodies(one, "rule")[1]["expr"][0]["match"].update(right="eth1"),
     "any interface but": lambda one: bodies(one, "rule")[1]["expr"][0]["match"].update(op="!="),
     "another address": lambda one: bodies(one, "rule")[1]["expr"][1]["match"].update(right="fe80::1"),
-    "a prefix": lambda one: bodies(one, "rule")[1]["expr"][1]["match"].update(
-        right={"prefix": {"addr": "fe80::", "len": 10}}
-    ),
+    "a prefix": lambda one: bodies(one, "rule")[1]["expr"][1]["match"].update(right={"prefix": {"addr": "fe80::", "len": 10}}),
     "a named set": lambda one: bodies(one, "rule")[1]["expr"][1]["match"].update(right="@probes"),
     "a type less": lambda one: bodies(one, "rule")[0]["expr"][1]["match"]["right"]["set"].pop(),
     "a range of types": lambda one: bodies(one, "rule")[0]["expr"][1]["match"].update(right={"range": [134, 136]}),

@@ -99,9 +99,7 @@ def test_a_file_that_turns_into_a_fifo_while_it_is_looked_at_is_not_waited_for(
         files.Files().read(str(path))
 
 
-@pytest.mark.parametrize(
-    ("place", "kind"), [(place_fifo, "FIFO"), (place_socket, "device or the like"), (Path.mkdir, "folder")]
-)
+@pytest.mark.parametrize(("place", "kind"), [(place_fifo, "FIFO"), (place_socket, "device or the like"), (Path.mkdir, "folder")])
 def test_what_is_in_the_place_of_a_file_of_ours_is_told(tmp_path: Path, place: Place, kind: str) -> None:
     place(tmp_path / "x")
     assert files.Files().read(str(tmp_path / "x")) == files.Other(kind)

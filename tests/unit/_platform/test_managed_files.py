@@ -39,10 +39,7 @@ def hold(path: Path, text: str | None, **options: t.Any) -> bool:
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
     """Every path below a folder, with its mode and text."""
     paths = sorted(folder.rglob("*"))
-    return {
-        str(path.relative_to(folder)): (path.stat().st_mode, path.read_text() if path.is_file() else "")
-        for path in paths
-    }
+    return {str(path.relative_to(folder)): (path.stat().st_mode, path.read_text() if path.is_file() else "") for path in paths}
 
 
 def test_a_file_is_written_once_and_removed_with_the_folder_that_was_made_for_it(tmp_path: Path) -> None:
@@ -238,9 +235,7 @@ def test_a_folder_that_is_reached_by_a_link_is_not_ours_to_remove(tmp_path: Path
     assert (tmp_path / "kubenode" / "one").exists()
 
 
-def test_a_write_that_may_not_have_reached_the_disk_is_rolled_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_may_not_have_reached_the_disk_is_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "kubenode" / "file"
     calls: list[int] = []
 

@@ -78,9 +78,7 @@ NO_ANSWER = (
         pytest.param(seen("offline", "mnt ipc uts"), NO_SYSTEMD, id="buildah --isolation chroot"),
         pytest.param(seen("offline", "mnt ipc uts cgroup"), NO_SYSTEMD, id="container with --pid host --network host"),
         pytest.param(seen("offline", has_systemd=False), NO_SYSTEMD, id="build container"),
-        pytest.param(
-            Seen("running", has_proc=False), "An image: it has no /proc.", id="chroot with /run, without /proc"
-        ),
+        pytest.param(Seen("running", has_proc=False), "An image: it has no /proc.", id="chroot with /run, without /proc"),
     ],
 )
 def test_the_node_tells_and_in_doubt_it_is_an_image(found: Seen, reason: str) -> None:

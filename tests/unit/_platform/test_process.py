@@ -27,9 +27,7 @@ def test_what_is_printed_and_how_it_ended() -> None:
     assert shell("echo out; echo error >&2; exit 3") == Completed(3, "out\n", "error\n")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "one\r\ntwo", "h\u00f6\udcff", "x" * 2_000_000], ids=["none", "ends", "bytes", "long"]
-)
+@pytest.mark.parametrize("text", ["", "one\r\ntwo", "h\u00f6\udcff", "x" * 2_000_000], ids=["none", "ends", "bytes", "long"])
 def test_stdin_arrives_as_it_is_and_what_is_printed_too(text: str) -> None:
     assert process.run(["cat"], text) == Completed(0, text, "")
 
@@ -210,9 +208,7 @@ def test_a_program_that_completes_its_work_keeps_the_lock_of_its_killed_run(tmp_
         assert run.done.exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "completes"), [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGTERM, True)]
-)
+@pytest.mark.parametrize(("number", "completes"), [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGTERM, True)])
 def test_a_run_that_is_told_to_end_leaves_no_program_behind(tmp_path: Path, number: int, completes: bool) -> None:
     run = Run(tmp_path, lasts=1.5, completes=completes)
     run.end(number)

@@ -117,9 +117,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_key_has_many_spellings(spelling: str) -> None:
-    (one,) = sysctl_files.by_procps(
-        {"/etc/sysctl.d/1.conf": f"# comment\n ; comment\nnonsense\n {spelling} = 2 \n"}
-    ).assignments
+    (one,) = sysctl_files.by_procps({"/etc/sysctl.d/1.conf": f"# comment\n ; comment\nnonsense\n {spelling} = 2 \n"}).assignments
     assert one == ("/etc/sysctl.d/1.conf", 4, SPELLINGS[spelling], "2")
 
 
@@ -172,8 +170,5 @@ def test_a_link_called_like_a_pattern_has_no_line_of_its_own(read: t.Callable[..
 @pytest.mark.parametrize("case", PRECEDENCE)
 def test_precedence(case: str) -> None:
     short, systemd, procps = PRECEDENCE[case]
-    texts = {
-        path: re.sub(r"^(-?)([^=\n]+)", r"\1net/ipv4/conf/\2/rp_filter", text, flags=re.M)
-        for path, text in short.items()
-    }
+    texts = {path: re.sub(r"^(-?)([^=\n]+)", r"\1net/ipv4/conf/\2/rp_filter", text, flags=re.M) for path, text in short.items()}
     assert (sysctl_files.by_systemd(texts).value(ETH0), sysctl_files.by_procps(texts).value(ETH0)) == (systemd, procps)

@@ -89,7 +89,5 @@ def test_an_error_names_the_option_of_the_profile(changes: dict[str, t.Any], opt
         ("never", False, "The node has no IPv6: ipv6.source says so."),
     ],
 )
-def test_the_boots_of_an_image_decide_about_ipv6_unless_the_option_does(
-    source: str, has_ipv6: bool, reason: str
-) -> None:
+def test_the_boots_of_an_image_decide_about_ipv6_unless_the_option_does(source: str, has_ipv6: bool, reason: str) -> None:
     assert knowledge.of_an_image(source) == {"has_ipv6": has_ipv6, "ipv6_reason": reason}

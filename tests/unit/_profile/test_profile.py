@@ -37,9 +37,7 @@ def order(*modules: dict[str, t.Any], undo: bool = False) -> list[str]:
         ([{"rp_filter": ["loose"]}], "modules[0].rp_filter", "a dictionary of the module's options"),
     ],
 )
-def test_what_is_no_list_of_modules_is_an_error_that_names_the_entry(
-    given: list[t.Any], option: str, told: str
-) -> None:
+def test_what_is_no_list_of_modules_is_an_error_that_names_the_entry(given: list[t.Any], option: str, told: str) -> None:
     with pytest.raises(Invalid) as error:
         profile.entries(given)
     assert error.value.option == option and told in str(error.value)

@@ -114,9 +114,7 @@ SOURCES: list[tuple[str, str, int, str]] = [
 
 
 @pytest.mark.parametrize(("src", "devs", "table", "lack"), SOURCES)
-def test_a_source_is_an_address_of_this_node_and_a_narrow_one_of_each_link(
-    src: str, devs: str, table: int, lack: str
-) -> None:
+def test_a_source_is_an_address_of_this_node_and_a_narrow_one_of_each_link(src: str, devs: str, table: int, lack: str) -> None:
     hops = tuple(Hop(dev) for dev in devs.split())
     route = Route(IPV6 if ":" in src else IPV4, table, src=packed(src), hops=hops)
     assert NODE.lack_of_source(route) == lack

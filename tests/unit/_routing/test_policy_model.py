@@ -174,9 +174,7 @@ TEXTS: list[tuple[Make, dict[str, t.Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "options", "text"), TEXTS, ids=[text for _make, _options, text in TEXTS])
-def test_an_object_reads_as_ip_prints_it_and_comes_back_from_a_file(
-    make: Make, options: dict[str, t.Any], text: str
-) -> None:
+def test_an_object_reads_as_ip_prints_it_and_comes_back_from_a_file(make: Make, options: dict[str, t.Any], text: str) -> None:
     item = make(**options)
     assert str(item) == text
     name = "rules" if make is rule_of else "routes"
@@ -495,9 +493,7 @@ def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
 @pytest.mark.parametrize("links", [("eth1", ""), ("", "eth1"), ("", "")])
 def test_a_route_is_taken_from_the_file_by_its_gateway_alone(links: tuple[str, str]) -> None:
     """As an operator reads it on the node, where the link is told."""
-    kept, going = (
-        {"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links
-    )
+    kept, going = ({"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links)
     other = {"table": 9, "to": "10.8.0.0/16", "via": "10.0.0.1"}
     left = of(routes=[kept, other]).without(of(routes=[going]))
     assert [str(one) for one in left.routes or ()] == ["ip route 10.8.0.0/16 via 10.0.0.1 table 9"]
@@ -541,9 +537,7 @@ READ: list[tuple[str, dict[int, bytes], rule.Rule]] = [
 
 
 @pytest.mark.parametrize(("_name", "attributes", "expected"), READ, ids=[name for name, _attributes, _rule in READ])
-def test_what_the_kernel_says_by_default_means_nothing(
-    _name: str, attributes: dict[int, bytes], expected: rule.Rule
-) -> None:
+def test_what_the_kernel_says_by_default_means_nothing(_name: str, attributes: dict[int, bytes], expected: rule.Rule) -> None:
     tagged = {**PLAIN, **attributes, rule.FRA_PROTOCOL: b"\x4b"}
     assert rule.from_message(message(tagged)) == (expected, 75)
 

@@ -57,9 +57,7 @@ GATEWAY, DEFAULT = route(to="192.0.2.1"), route(via="192.0.2.1")
 DESIRED = of([one.options() for one in (TO_POD, FROM_POD)], [one.options() for one in (DEFAULT, GATEWAY)])
 
 
-def hold(
-    kernel: FakeNetlink, desired: policy.Policy, is_present: bool = True, check: bool = False
-) -> tuple[Outcome, Report]:
+def hold(kernel: FakeNetlink, desired: policy.Policy, is_present: bool = True, check: bool = False) -> tuple[Outcome, Report]:
     state = LivePolicy(kernel, desired, is_present)
     outcome = converge([state], {Plane.IMMEDIATE}, check=check)
     return outcome, outcome.report(state)
@@ -340,13 +338,10 @@ def kernels(draw: st.DrawFn, owners: tuple[int, ...] = (OURS, THEIRS, KERNEL)) -
         for owner in [draw(st.sampled_from(owners))]
     }
     routes = {
-        one.key: (one, draw(st.sampled_from(owners)))
-        for one in parsed(draw(st.lists(strategies.routes, max_size=5)), "routes")
+        one.key: (one, draw(st.sampled_from(owners))) for one in parsed(draw(st.lists(strategies.routes, max_size=5)), "routes")
     }
     ipv6_main = (rule(priority=32766, family="ipv6"), KERNEL)
-    return FakeNetlink(
-        [MAIN, ipv6_main, *((one, owner) for (_identity, owner), one in rules.items())], [NEAR, *routes.values()]
-    )
+    return FakeNetlink([MAIN, ipv6_main, *((one, owner) for (_identity, owner), one in rules.items())], [NEAR, *routes.values()])
 
 
 @st.composite

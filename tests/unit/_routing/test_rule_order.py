@@ -73,10 +73,7 @@ class Packets:
     rules: t.Sequence[Rule]
 
     def decisions(self, order: t.Sequence[Rule]) -> list[Rule | None]:
-        subsets = (
-            [rule for number, rule in enumerate(self.rules) if bits >> number & 1]
-            for bits in range(1 << len(self.rules))
-        )
+        subsets = ([rule for number, rule in enumerate(self.rules) if bits >> number & 1] for bits in range(1 << len(self.rules)))
         return [next((rule for rule in order if rule in subset), None) for subset in subsets]
 
 
@@ -164,9 +161,7 @@ CONFLICT = {
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), CONFLICT.values(), ids=CONFLICT.keys())
-def test_two_rules_conflict_where_a_packet_meets_both_and_their_order_decides(
-    one: Rule, other: Rule, expected: bool
-) -> None:
+def test_two_rules_conflict_where_a_packet_meets_both_and_their_order_decides(one: Rule, other: Rule, expected: bool) -> None:
     assert [rule_order.conflict(*pair) for pair in ((one, other), (other, one))] == [expected, expected]
 
 
@@ -196,9 +191,7 @@ def test_ours_stands_behind_a_foreign_rule_that_does_the_work_of_one_before_it()
 
 def test_what_cannot_come_before_a_foreign_rule_is_refused_where_a_packet_would_tell() -> None:
     kernel = node(foreign=[WIDE])
-    with pytest.raises(
-        Refusal, match=r"rules\[0\] cannot be placed before rules\[1\], as listed: it is .* protocol openr;"
-    ):
+    with pytest.raises(Refusal, match=r"rules\[0\] cannot be placed before rules\[1\], as listed: it is .* protocol openr;"):
         hold(kernel, NARROW, WIDE)
     assert kernel.messages == 0
     harmless = rule(from_="192.0.2.1", table=7)
@@ -364,9 +357,7 @@ def test_an_order_that_is_not_back_is_said() -> None:
     kernel = node(*reversed(THREE))
     undo = Arrange(OURS, (Order(THREE, (MARKED,)),)).inverse()
     assert kernel.verify(undo) == [f"{NARROW} is not where it was", f"{MARKED} is not where it was"]
-    assert node(MARKED, PODS[0]).verify(Arrange(OURS, (Order((), PODS[:1]),)).inverse()) == [
-        f"{PODS[0]} is still there"
-    ]
+    assert node(MARKED, PODS[0]).verify(Arrange(OURS, (Order((), PODS[:1]),)).inverse()) == [f"{PODS[0]} is still there"]
 
 
 # No packet takes a wrong path

@@ -127,9 +127,7 @@ def test_a_pattern_for_everything_leaves_the_reserved_names_alone(
     read: t.Callable[..., sysctl_files.Configuration],
 ) -> None:
     configuration = read({PATH: sysctl_text(desired("*"), ["eth0"], {})})
-    values = {
-        name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")
-    }
+    values = {name: configuration.value(key(name)) for name in ("all", "default", "lo", "a", "alle", "lo0", "eth9", "d")}
     assert values == {"all": None, "default": None, "lo": None, "a": 2, "alle": 2, "lo0": 2, "eth9": 2, "d": 2}
 
 
@@ -154,9 +152,7 @@ RAISING = {
 
 @pytest.mark.parametrize("case", RAISING)
 @pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
-def test_a_file_that_lowers_all_gives_its_value_to_all_else(
-    case: str, read: t.Callable[..., sysctl_files.Configuration]
-) -> None:
+def test_a_file_that_lowers_all_gives_its_value_to_all_else(case: str, read: t.Callable[..., sysctl_files.Configuration]) -> None:
     text, expected = RAISING[case]
     others = {"/etc/sysctl.d/50-x.conf": text}
     one = desired("eth0", mode="off", raise_all=True)
@@ -186,9 +182,7 @@ OVERRIDING: dict[str, tuple[str, str, list[tuple[str, int]]]] = {
 def test_lines_that_win_over_ours_are_found(case: str) -> None:
     path, short, expected = OVERRIDING[case]
     lines = [line.partition("=") for line in short.split("\n")]
-    text = "\n".join(
-        f"-{key(name[1:])}" if name.startswith("-") else f"{key(name)}={value}" for name, _equals, value in lines
-    )
+    text = "\n".join(f"-{key(name[1:])}" if name.startswith("-") else f"{key(name)}={value}" for name, _equals, value in lines)
     one = desired("eth0", "eni*")
     files = {path: text, PATH: sysctl_text(one, [], {path: text})}
     found = overriding(one, PATH, files, sysctl_files.by_systemd)
@@ -216,9 +210,7 @@ def test_a_set_that_lowers_all_leaves_another_sets_links_to_come_as_that_set_des
 def test_a_foreign_heading_tells_no_desired_state(interfaces: str) -> None:
     text = f"# Reverse-path filtering loose on: {interfaces}\n"
     assert desired_in(text) is None
-    assert key("all") in sysctl_text(
-        desired("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"}
-    )
+    assert key("all") in sysctl_text(desired("eth0", mode="off", raise_all=True), [], {BEFORE_OURS: f"{text}{key('all')} = 1"})
 
 
 LOWER = {
@@ -235,14 +227,10 @@ def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_foun
     early, late, expected = LOWER[case]
     one, others = desired("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
     files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
-    found = [
-        (over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)
-    ]
+    found = [(over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)]
     assert found == expected
     warnings = BootOrder(one, PATH, files).inspect()
-    assert all(
-        f"; at least {number} is expected. Remove" in text for text, (_name, _line, number) in zip(warnings, expected)
-    )
+    assert all(f"; at least {number} is expected. Remove" in text for text, (_name, _line, number) in zip(warnings, expected))
 
 
 @pytest.mark.parametrize(
@@ -440,10 +428,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
     other = "/etc/sysctl.d/91-x.conf"
     machine.hold(desired("eth0"))
     assert machine.hold(desired("eth1", mode="strict"), other) == ["eth1"]
-    assert (
-        machine.hold(desired("eth0")) == []
-        and machine.hold(desired("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
-    )
+    assert machine.hold(desired("eth0")) == [] and machine.hold(desired("eth*", mode="loose")._replace(patterns=("eth0*",))) == []
     assert machine.hold(desired("eth0"), other) == ["eth0", "eth1"]
     with pytest.raises(Refusal, match=f"should be 1, but the set whose path is {PATH} keeps it at 2"):
         machine.hold(desired("eth0", mode="strict"), other)
@@ -454,9 +439,7 @@ def test_two_sets_do_not_fight(machine: Machine) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("all_", "mode"), [(1, "off"), (2, "off"), (2, "strict")])
-def test_a_desired_state_that_all_makes_impossible_is_refused_or_all_is_lowered(
-    tmp_path: Path, all_: int, mode: str
-) -> None:
+def test_a_desired_state_that_all_makes_impossible_is_refused_or_all_is_lowered(tmp_path: Path, all_: int, mode: str) -> None:
     machine = Machine(tmp_path, "eth0", "eth1", all_=all_)
     with pytest.raises(Refusal, match=f"conf.all.rp_filter is {all_} .* mode {mode} .* raise_all"):
         machine.hold(desired("eth0", mode=mode))
@@ -500,9 +483,7 @@ def test_a_desired_state_that_does_not_need_a_lower_all_any_more_raises_it_again
 
 @needs_root
 @pytest.mark.parametrize("first", [PATH, "/etc/sysctl.d/91-x.conf"])
-def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another_set(
-    tmp_path: Path, first: str
-) -> None:
+def test_a_link_that_keeps_its_value_below_a_lowered_all_may_be_named_by_another_set(tmp_path: Path, first: str) -> None:
     machine, other = Machine(tmp_path, "eth0", "eth1", all_=1), "/etc/sysctl.d/91-x.conf"
     raising = desired("eth0", mode="off", raise_all=True)
     machine.hold(raising)
@@ -648,9 +629,7 @@ OTHERS = st.lists(
 UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
 
 
-def written(
-    one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)
-) -> dict[str, str]:
+def written(one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
     """All files, with ours for the desired state."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
