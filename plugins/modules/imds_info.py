@@ -184,6 +184,7 @@ has_ipv6:
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import enis_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.clouds import CHOICES
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import address_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
@@ -191,7 +192,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._module import M
 LONGEST_TIMEOUT = 3600
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
-    "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+    "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
     "endpoint": {"type": "str"},
     "timeout": {"type": "float", "default": 5},
     "retries": {"type": "int", "default": 5},

@@ -11,6 +11,7 @@ import typing as t
 
 from .._boot import boot_files
 from .._boot.units import Units
+from .._cloud.clouds import CHOICES
 from .._cni.layout_guards import CniLayouts
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
@@ -31,7 +32,7 @@ OPTIONS = {
         "type": "dict",
         "options": {
             "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
-            "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+            "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
             "mark": {"type": "str"},
             "priorities": {"type": "dict"},
             "pod_interfaces": {"type": "list", "elements": "str"},

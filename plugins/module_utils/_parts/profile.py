@@ -10,6 +10,7 @@ import importlib
 import types
 import typing as t
 
+from .._cloud.clouds import CHOICES
 from .._core.errors import DatapathError, Failure, Invalid
 from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
 from .._core.plan import Outcome, Resource
@@ -39,7 +40,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
         "type": "dict",
         "options": {
             "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
-            "cloud": {"type": "str", "choices": ["auto", "azure", "aws", "alibaba"], "default": "auto"},
+            "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
             "interfaces": {"type": "list", "elements": "raw"},
             "primary_interface": {"type": "str"},
             "pod_interfaces": {"type": "list", "elements": "str"},
