@@ -18,8 +18,6 @@ import typing as t
 
 from .._core.errors import Failure, Invalid
 
-# In the order in which the clouds are asked if the firmware does not name the cloud.
-
 # The chassis asset tag of every Azure machine, of any generation. The vendor "Microsoft Corporation" alone means any Hyper-V.
 AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
 

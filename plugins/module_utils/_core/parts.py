@@ -46,17 +46,21 @@ def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str
     return {name: params.pop(name, None) for name in long_lists}
 
 
-class Earlier(t.NamedTuple):
-    """What the modules before this one do to the node in the same transaction, as far as this one has to know.
+class Effects(t.NamedTuple):
+    """What a module does to the node, as far as the modules after it in the same transaction have to know.
 
-    brings_nft: nft is installed. units_gone: the units that are removed.
+    brings_nft: nft is installed. units_gone: the units that are removed. rules: policy rules that are added.
     """
 
     brings_nft: bool = False
     units_gone: frozenset[str] = frozenset()
+    rules: tuple[t.Any, ...] = ()
+
+    def then(self, other: Effects) -> Effects:
+        return Effects(self.brings_nft or other.brings_nft, self.units_gone | other.units_gone, (*self.rules, *other.rules))
 
 
-NOTHING_EARLIER = Earlier()
+NO_EFFECTS = Effects()
 
 
 class Request:
@@ -64,7 +68,8 @@ class Request:
 
     params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
     unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator. checked: checks options by
-    an argument spec, for a module that is made of others; returns them with their defaults. Raises Failure.
+    an argument spec, for a module that is made of others; returns them with their defaults. Raises Failure. earlier: the effects
+    of the modules before this one.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Request:
         run: t.Callable[..., t.Any],
         warn: t.Callable[[str], None],
         checked: t.Callable[[Spec, dict[str, t.Any]], dict[str, t.Any]],
-        earlier: Earlier = NOTHING_EARLIER,
+        earlier: Effects = NO_EFFECTS,
     ) -> None:
         self.params = params
         self.run = run
@@ -112,7 +117,7 @@ class Parts(t.NamedTuple):
         removed after these. A checkpoint is armed after them, because a package manager may need longer than its seconds.
     stages: the resources of each of several modules. A module is observed and planned anew when its turn comes, if another one
         has changed the node: what the kernel makes of a change shows only then.
-    units: the units that the resources keep, as far as other modules have to know.
+    effects: see Effects.
     """
 
     resources: t.Sequence[Resource]
@@ -120,4 +125,4 @@ class Parts(t.NamedTuple):
     report: t.Callable[[Outcome], dict[str, t.Any]]
     groundwork: t.Sequence[Resource] = ()
     stages: t.Sequence[t.Sequence[Resource]] = ()
-    units: frozenset[str] = frozenset()
+    effects: Effects = NO_EFFECTS

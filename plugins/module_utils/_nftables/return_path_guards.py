@@ -39,15 +39,16 @@ class MarkRule:
     It does not refuse, because a CNI may add its own rule later.
     """
 
-    def __init__(self, desired: ReturnPath) -> None:
+    def __init__(self, desired: ReturnPath, coming: t.Iterable[rule.Rule] = ()) -> None:
+        """coming: rules that the same run adds."""
         self._desired = desired
+        self._coming = coming
 
     def inspect(self) -> t.Iterable[str]:
         if not kernel.is_own_root():
             return
-        current = [
-            one for one, _protocol in Netlink().rules() if not one.opaque
-        ]  # an opaque rule may have selectors that cannot be parsed
+        # an opaque rule may have selectors that cannot be parsed
+        current = [*(one for one, _protocol in Netlink().rules() if not one.opaque), *self._coming]
         found = {
             name: self._desired.routing(one for one in current if one.family == family)
             for name, family in fields.FAMILIES.items()

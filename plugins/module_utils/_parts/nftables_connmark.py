@@ -10,7 +10,7 @@ from __future__ import annotations
 from .._boot import boot_files
 from .._boot.units import Units
 from .._core import names
-from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._nftables import return_path_table
 from .._nftables.boot_table import BootTable
@@ -76,8 +76,13 @@ def parts(request: Request) -> Parts:
     if desired:
         guards.append(PrimaryInterface(desired.primary_interface))
     if desired and request.params["immediate"]:
-        guards.append(MarkRule(desired))
+        guards.append(MarkRule(desired, request.earlier.rules))
     if validation and setting and request.params["permanent"]:
         texts = {**found, sysctl_path: setting}
         guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))
-    return Parts(resources, guards, lambda _outcome: {"ruleset": ruleset, "table": table}, units=frozenset({boot.unit}))
+    return Parts(
+        resources,
+        guards,
+        lambda _outcome: {"ruleset": ruleset, "table": table},
+        effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
+    )

@@ -14,7 +14,7 @@ from .._boot.masked_unit import Harmless, MaskedUnit, state_of
 from .._boot.units import Units
 from .._core import version
 from .._core.errors import Invalid
-from .._core.parts import Parts, Request
+from .._core.parts import Effects, Parts, Request
 from .._core.plan import Outcome, Resource
 from .._nftables.package_resource import InstalledPackage
 from .._platform.files import Files
@@ -61,4 +61,4 @@ def parts(request: Request) -> Parts:
         service = {"enabled": state.has_links and not is_masked, "active": state.active, "masked": is_masked}
         return {**package.result(), "manager": manager.name, "service": service}
 
-    return Parts(resources, guards, report, groundwork=resources)
+    return Parts(resources, guards, report, groundwork=resources, effects=Effects(brings_nft=request.is_present))

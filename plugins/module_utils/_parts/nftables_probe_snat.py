@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
 from .._boot import boot_files
 from .._boot.units import Units
 from .._core import names
-from .._core.parts import TWO_PLANES, Parts, Request
+from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._nftables import probe_guards
 from .._nftables.boot_table import BootTable
@@ -75,7 +75,7 @@ def parts(request: Request) -> Parts:
         resources,
         guards,
         lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner},
-        units=frozenset({boot.unit}),
+        effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
 
 

@@ -14,7 +14,7 @@ from .._boot.units import Units
 from .._cloud.clouds import CHOICES
 from .._cni.layout_guards import CniLayouts
 from .._core.errors import Failure, Invalid
-from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
@@ -124,7 +124,9 @@ def parts(request: Request) -> Parts:
         done = outcome.report(live) or Report()
         return {"rules": done.rules.report(), "routes": done.routes.report()}
 
-    return Parts(resources, _guards(listed, request), report, groundwork=[] if library.is_desired else [library])
+    rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
+    groundwork = [] if library.is_desired else [library]
+    return Parts(resources, _guards(listed, request), report, groundwork, effects=Effects(rules=rules))
 
 
 def _unmanaged(listed: Policy, request: Request) -> list[str]:

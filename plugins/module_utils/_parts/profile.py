@@ -12,7 +12,7 @@ import typing as t
 
 from .._cloud.clouds import CHOICES
 from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import CHECKPOINT, Earlier, Parts, Request, loaded
+from .._core.parts import CHECKPOINT, NO_EFFECTS, Effects, Parts, Request, loaded
 from .._core.plan import Outcome, Resource
 from .._platform import node_mode
 from .._platform.own_root import OwnRoot
@@ -102,7 +102,7 @@ def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.It
 
     Raises Invalid for a wrong option of any entry before another error of another one.
     """
-    earlier, trouble = Earlier(), list[DatapathError]()
+    earlier, trouble = NO_EFFECTS, list[DatapathError]()
     for entry in entries:
         part = _part(entry.module)
         asked = _asked(request, entry, part, is_image, earlier)
@@ -116,17 +116,14 @@ def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.It
             trouble.append(error)
             continue
         own = own._replace(resources=[one for one in own.resources if one.plane in planes])
-        if entry.undoes:
-            earlier = earlier._replace(units_gone=earlier.units_gone | own.units)
-        elif entry.module == "nftables_package":
-            earlier = earlier._replace(brings_nft=True)
+        earlier = earlier.then(own.effects)
         if not trouble:
             yield entry, asked, own
     if trouble:
         raise trouble[0]
 
 
-def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: bool, earlier: Earlier) -> Request:
+def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: bool, earlier: Effects) -> Request:
     """The entry's options by its module's argument spec. Raises Invalid, Failure."""
     given = dict(entry.options)
     if "immediate" in part.OPTIONS:
@@ -145,8 +142,8 @@ def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: boo
 
 def _line(entry: Entry, asked: Request, done: Outcome) -> str:
     """What became of a module's resources, for people."""
-    changed = [resource.name for resource, _plan in done.plans]
-    kept = [resource.name for resource, plan in done.surveyed if not plan.steps]
+    changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
+    kept = [name for resource, plan in done.surveyed if not plan.steps for name in resource.name.split(", ")]
     told = [f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names]
     return f"{entry.module} ({asked.params['state']}): {'; '.join(told) or 'nothing to do'}"
 

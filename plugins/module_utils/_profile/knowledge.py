@@ -79,14 +79,16 @@ def _of_interfaces(error: Invalid) -> Invalid:
     return error.renamed(f"enis.interfaces{error.option[len('enis') :]}")
 
 
-def of_ipv6(source: str, has_ipv6: bool, reason: str) -> Values:
-    """source: what tells whether the node has IPv6. reason: what it said, as a clause."""
+def of_ipv6(has_ipv6: bool, reason: str) -> Values:
+    """reason: what was said by what tells it, as a clause."""
     verdict = "The node has IPv6" if has_ipv6 else "The node has no IPv6"
     return {"has_ipv6": has_ipv6, "ipv6_reason": f"{verdict}: {reason}."}
 
 
-def of_an_image(source: str) -> Values:
-    """An image gets what a node with IPv6 needs, and each boot decides whether the node has IPv6."""
+def of_an_image(source: str, variable: str = "ipv6.source") -> Values:
+    """An image gets what a node with IPv6 needs, and each boot decides whether the node has IPv6. variable: where the source was
+    given.
+    """
     if source in ("imds", "address"):
         return {"has_ipv6": True, "ipv6_reason": "Each boot decides whether the node has IPv6."}
-    return of_ipv6(source, source == "always", "ipv6.source says so")
+    return of_ipv6(source == "always", f"{variable} says so")

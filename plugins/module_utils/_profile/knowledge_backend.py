@@ -28,7 +28,8 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
         if not verdict.is_image and not options["later_interfaces"]:
             check_interfaces(knowledge.named_interfaces(enis))
     if ipv6:
-        values |= knowledge.of_an_image(ipv6["source"]) if verdict.is_image else _ipv6(**ipv6)
+        variable = (options["variables"] or {}).get("ipv6.source", "ipv6.source")
+        values |= knowledge.of_an_image(ipv6["source"], variable) if verdict.is_image else _ipv6(**ipv6, variable=variable)
     return values
 
 
@@ -75,11 +76,11 @@ def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
     return enis_backend.read(cloud)[1]
 
 
-def _ipv6(source: str, interface: str) -> Values:
+def _ipv6(source: str, interface: str, variable: str) -> Values:
     if source == "imds":
         named = [address for one in _interfaces("azure") for address in one["ipv6"]]
-        return knowledge.of_ipv6(source, bool(named), f"the metadata service names {', '.join(named) or 'no address'}")
+        return knowledge.of_ipv6(bool(named), f"the metadata service names {', '.join(named) or 'no address'}")
     if source == "address":
         found = kernel.global_ipv6_addresses(interface)
-        return knowledge.of_ipv6(source, bool(found), f"{interface} has {', '.join(found) or 'no global address'}")
-    return knowledge.of_ipv6(source, source == "always", "ipv6.source says so")
+        return knowledge.of_ipv6(bool(found), f"{interface} has {', '.join(found) or 'no global address'}")
+    return knowledge.of_ipv6(source == "always", f"{variable} says so")

@@ -12,7 +12,7 @@ import pytest
 
 from lab import Lab
 from lab.node import NamespaceNode
-from lab.steps import Steps
+from lab.steps import Steps, warnings
 
 Modules = list[dict[str, Any]]
 
@@ -115,6 +115,15 @@ def test_a_wrong_option_of_one_module_changes_nothing_of_any(
 ) -> None:
     others = [one for one in MODULES if module not in one]
     assert said in profile.refused(modules=[{module: options}, *others])
+
+
+def test_a_module_knows_what_the_modules_before_it_do(node: NamespaceNode, profile: Steps) -> None:
+    """The mark's rule is not there yet when the table that needs it is planned."""
+    table = {"nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}}
+    rule = {"policy_routes": {"rules": [{"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}]}}
+    assert "No rule routes by mark" in str(warnings(profile.run(check=True, modules=[table])))
+    for check in (True, False):
+        assert not warnings(profile.run(check=check, modules=[table, rule]))
 
 
 def test_an_interface_that_comes_later_is_asked_for(node: NamespaceNode, profile: Steps) -> None:
