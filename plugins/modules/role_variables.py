@@ -45,7 +45,9 @@ options:
     choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
 seealso:
   - module: kubenode.datapath.node_mode
-  - module: ansible.builtin.validate_argument_spec
+  - name: Role argument validation
+    description: What ansible-core checks before each role.
+    link: https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_reuse_roles.html#role-argument-validation
 """
 
 EXAMPLES = r"""
