@@ -47,6 +47,13 @@ def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return own
 
 
+def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
+    """The modules that have changed something: those of a profile, or the module itself."""
+    results = change.get("result", {}).items()
+    of_profile = [name for name, result in results if isinstance(result, dict) and result.get("changed")]
+    return of_profile or [change["action"].rpartition(".")[2]]
+
+
 @dataclasses.dataclass
 class Node:
     """One node. end: FAILED, UNREACHABLE, STOPPED or NO_TASK if its tasks did not bring it to the end of the run; else empty.
@@ -95,7 +102,7 @@ class Node:
         """The middle of the node's line: its error, or else what was changed."""
         if self.end:
             return self.trouble
-        return ", ".join(dict.fromkeys(change["action"].rpartition(".")[2] for change in self.changes))
+        return ", ".join(dict.fromkeys(name for change in self.changes for name in _modules(change)))
 
     def data(self) -> dict[str, t.Any]:
         return {
