@@ -74,23 +74,23 @@ def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
     node = running.node("node1")
     pod = running.pod("pod1").address
     assert not running.load_balancer.probe_tcp(pod, 8080)
-    assert play() == 2  # the package and the table
+    assert play() == 1  # the package and the table, one transaction
     assert running.load_balancer.probe_tcp(pod, 8080)
     assert play() == 0
     assert eventually(lambda: state_of(node) == "active")
     assert state_of(node, "nftables.service") == "inactive"
-    assert play(state="absent") == 2
+    assert play(state="absent") == 1
     assert node.snapshot() == bare
     assert state_of(node) == "inactive"
     assert play(state="absent") == 0
 
 
-def test_a_converged_run_executes_three_modules(node: SystemdNode, play: Callable[..., int]) -> None:
+def test_a_converged_run_executes_one_module(node: SystemdNode, play: Callable[..., int]) -> None:
     for variables in ({}, {"ipv6": "address"}):
         play(**variables)
         with node.count_processes(names=["python3"]) as calls:
             assert play(**variables) == 0
-        assert len(calls) == 3, calls
+        assert len(calls) == 1, calls
 
 
 def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
