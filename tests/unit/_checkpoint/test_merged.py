@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._checkpoint import merged
+import pytest
+
+pytest.importorskip("ansible")
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._checkpoint import merged  # noqa: E402
 
 
 def entry(plane: str, name: str, after: str) -> dict[str, str]:
