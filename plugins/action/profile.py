@@ -25,6 +25,7 @@ class ActionModule(ActionBase):
         is_runtime = not (verdict and verdict.is_image)
         carrying = partial(_library.execute, self, task_vars=variables)
         result.update(_checkpoint.execute(self, carrying, arguments, is_runtime))
-        if verdict and "node" in result:
-            result["node"]["reason"] = verdict.reason
+        if "node" in result:
+            own = result["node"]["reason"]
+            result["node"]["reason"] = verdict.reason if verdict else node_mode.told(own, self._connection.transport)
         return result

@@ -74,7 +74,7 @@ def parts(request: Request) -> Parts:
     every = [resource for stage in stages for resource in stage]
     guards = [guard for _entry, _asked, own in built for guard in own.guards]
     if any(asked.params.get("immediate") for _entry, asked, _own in built):
-        guards.insert(0, OwnRoot("mode is runtime", "Set mode to image"))
+        guards.insert(0, OwnRoot(str(known["reason"]).rstrip("."), "Set mode to image"))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         results, lines = dict[str, t.Any](), list[str]()

@@ -80,8 +80,7 @@ def by_node(seen: Seen, transport: str) -> Verdict:
     if not seen.has_proc:
         return Verdict(True, "An image: it has no /proc.")
     if seen.state in ANSWERS:
-        through = f", entered by {transport}" if ENTERS.search(transport) else ""
-        return Verdict(False, f"A running node{through}: systemd runs on it.")
+        return Verdict(False, told("A running node: systemd runs on it.", transport))
     if seen.has_systemd and seen.shared >= SHARED and seen.own & APART:
         return Verdict(False, "A running node: this is a container in its namespaces, as a DaemonSet's pod is.")
     if seen.state in (None, "offline"):
@@ -92,6 +91,11 @@ def by_node(seen: Seen, transport: str) -> Verdict:
         f"An image: `systemctl is-system-running` said {said}, which is no state of a running systemd. If this is a running"
         " node, set mode to runtime.",
     )
+
+
+def told(reason: str, transport: str) -> str:
+    """The reason with the connection by which the node was entered."""
+    return reason.replace("node:", f"node, entered by {transport}:", 1) if ENTERS.search(transport) else reason
 
 
 def parse(answer: str) -> Seen:
