@@ -182,11 +182,10 @@ _ADDRESSES = [
 _OTHER_ADDRESSES = [{"dev": "eth1", "address": "10.0.1.11"}, {"dev": "eth1", "address": "10.0.1.10"}]
 
 _MARKS = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}
-# The three remedies of the role eni_policy_routing, and the probe table beside them.
+# The three remedies of the role eni_policy_routing. One table alone: one that is restored is listed after all others.
 _REST: tuple[dict[str, Any], ...] = (
     {"network_daemons": {"restart": False}},
     {"policy_routes": {"rules": _RULES, "routes": _ROUTES}},
-    {"nftables_probe_snat": {}},
 )
 _LOOSE = [
     *_REST,
