@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import cleanup_options
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
@@ -81,26 +81,14 @@ def _optional_interface(option: str, given: str) -> None:
         names.interface(option, given)
 
 
-def _prefixes(option: str, given: t.Sequence[str]) -> None:
-    for number, one in enumerate(given):
-        try:
-            prefix = fields.prefix(one)[1]
-        except Unfit:
-            prefix = fields.ANY
-        if prefix == fields.ANY:
-            allowed = "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0"
-            raise Invalid(f"{option}[{number}]", one, allowed)
+def _addresses(given: t.Sequence[str], is_applied: bool) -> None:
+    for number, one in enumerate(given if is_applied else ()):
+        cleanup_options.address(number, one)
 
 
 def _patterns(option: str, given: t.Sequence[str]) -> None:
     for number, one in enumerate(given):
         names.pattern(f"{option}[{number}]", one)
-
-
-def _backup(option: str, given: str) -> None:
-    path = names.path(option, given)
-    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
-        raise Invalid(option, given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read")
 
 
 def _command(option: str, given: t.Sequence[str]) -> None:
@@ -225,8 +213,8 @@ ROLES = {
         },
         words=("addresses", "kubectl"),
         checks={
-            "addresses": applied(_prefixes, "addresses"),
-            "backup": lambda given, _is_applied: _backup("backup", given),
+            "addresses": _addresses,
+            "backup": lambda given, _is_applied: cleanup_options.backup(given),
             "bridge_name": applied(_optional_interface, "bridge_name"),
             "bridge_interface": applied(_optional_interface, "bridge_interface"),
             "bridge_checkpoint": _seconds,

@@ -39,9 +39,17 @@ def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dic
     The first round does not count.
     """
     listed = [{"name": name, **task} for _round in range(rounds + 1) for name, task in tasks.items()]
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for task, taken in durations(lab, listed):
+        seconds[task].append(taken)
+    return {task: taken[1:] for task, taken in seconds.items()}
+
+
+def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
+    """Plays the tasks on the first node. Returns the name and the seconds of each, as the callback of this name gives them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        playbook.write(folder / "play.json", listed, hosts=lab.nodes[0].name)
+        play = playbook.write(folder / "play.json", tasks, hosts=lab.nodes[0].name)
         environment = {
             "ANSIBLE_STDOUT_CALLBACK": "durations",
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
@@ -49,16 +57,12 @@ def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dic
         }
         inventory = lab.write_inventory(folder / "inventory.json")
         subprocess.run(
-            ["ansible-playbook", "-i", str(inventory), str(folder / "play.json")],
+            ["ansible-playbook", "-i", str(inventory), str(play)],
             env={**os.environ, **lab.ansible_environment(), **environment},
             check=True,
         )
         lines = (folder / "durations").read_text().splitlines()
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for line in lines:
-        task, taken = line.split()
-        seconds[task].append(float(taken))
-    return {task: taken[1:] for task, taken in seconds.items()}
+    return [(task, float(taken)) for task, taken in map(str.split, lines)]
 
 
 MISSED: list[str] = []  # titles of what was over its target

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from bench.measure import HERE, PING, show_ratio, show_times
-from lab import Lab, Node, playbook
+from bench.measure import PING, durations, show_ratio, show_times
+from lab import Lab, Node
 from lab.node import NamespaceNode
 
 ROUNDS = 12
@@ -72,39 +68,16 @@ def _measure(lab: Lab, role: str) -> None:
     }
     row = [{"name": "row", **one} for one in modules]
     rounds = [{"name": "ping", **PING}, role_task, *row] * (ROUNDS + 1)
-    taken = [_by_name(lines) for lines in _play(lab, rounds)][1:]
-    pings, roles, rows = zip(*taken)
-    show_ratio(f"converged {role} / ping", roles, pings, target)
-    show_times("its modules one after another", rows)
+    taken = _by_round(durations(lab, rounds))[1:]
+    show_ratio(f"converged {role} / ping", [one["role"] for one in taken], [one["ping"] for one in taken], target)
+    show_times("its modules one after another", [one["row"] for one in taken])
 
 
-def _play(lab: Lab, tasks: list[Task]) -> list[list[str]]:
-    """The lines of the callback durations, by round; a round begins with a ping."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        play = playbook.write(folder / "play.json", tasks, hosts=lab.nodes[0].name)
-        environment = {
-            "ANSIBLE_STDOUT_CALLBACK": "durations",
-            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
-            "BENCH_DURATIONS": str(folder / "durations"),
-        }
-        inventory = lab.write_inventory(folder / "inventory.json")
-        subprocess.run(
-            ["ansible-playbook", "-i", str(inventory), str(play)],
-            env={**os.environ, **lab.ansible_environment(), **environment},
-            check=True,
-        )
-        rounds: list[list[str]] = []
-        for line in (folder / "durations").read_text().splitlines():
-            rounds += [[]] if line.startswith("ping ") else []
-            rounds[-1].append(line)
+def _by_round(tasks: list[tuple[str, float]]) -> list[dict[str, float]]:
+    """Seconds of the ping with which each round begins, of all tasks of the role, and of its modules one after another."""
+    rounds: list[dict[str, float]] = []
+    for name, seconds in tasks:
+        kind = name.partition(":")[0]
+        rounds += [{"ping": 0.0, "role": 0.0, "row": 0.0}] if kind == "ping" else []
+        rounds[-1][kind] += seconds
     return rounds
-
-
-def _by_name(lines: list[str]) -> tuple[float, float, float]:
-    """Seconds of the ping, of all tasks of the role, and of its modules one after another."""
-    taken = {"ping": 0.0, "role": 0.0, "row": 0.0}
-    for line in lines:
-        name, seconds = line.split()
-        taken[name.partition(":")[0]] += float(seconds)
-    return taken["ping"], taken["role"], taken["row"]

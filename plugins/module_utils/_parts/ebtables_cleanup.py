@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import ebtables
+from .._azure_vnet import cleanup_options, ebtables
 from .._azure_vnet.backup_resource import BackupFile
 from .._azure_vnet.ebtables_backend import Ebtables
 from .._azure_vnet.leftover_backends import LeftoverBackends
@@ -20,9 +20,6 @@ from .._azure_vnet.leftovers_resource import (
 )
 from .._azure_vnet.restored_resource import RestoredLeftovers
 from .._boot.units import Units
-from .._cni import cni
-from .._core import fields, names
-from .._core.errors import Invalid
 from .._core.parts import Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._platform.carried_library import CarriedLibrary
@@ -46,23 +43,15 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
-    kept = BackupFile(files, f"{_folder(options['backup'])}/{options['owner']}.json")
+    kept = BackupFile(files, f"{cleanup_options.backup(options['backup'])}/{options['owner']}.json")
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
-
-
-def _folder(given: str) -> str:
-    """A folder that lasts over a boot and that no container runtime reads. Raises Invalid."""
-    path = names.path("backup", given)
-    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
-        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which runtimes read")
-    return path
 
 
 def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
     options = request.params
     desired = Selection(
-        tuple(_prefix(number, one) for number, one in enumerate(options["addresses"])),
+        tuple(cleanup_options.address(number, one) for number, one in enumerate(options["addresses"])),
         BACKENDS[options["backend"]],
         options["neighbors"],
         options["routes"],
@@ -115,13 +104,3 @@ def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) ->
         }
 
     return Parts(resources, [ON_THE_NODE], report)
-
-
-def _prefix(number: int, given: str) -> fields.Prefix:
-    try:
-        prefix = fields.prefix(given)[1]
-    except fields.Unfit:
-        prefix = fields.ANY
-    if prefix == fields.ANY:
-        raise Invalid(f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
-    return prefix

@@ -101,12 +101,17 @@ def told(reason: str, transport: str) -> str:
 def parse(answer: str) -> Seen:
     """Reads the answer to ASK. Skips what a login shell printed before it."""
     words = {line.split(" ")[0]: line.split(" ")[1:] for line in answer.splitlines()}
-    namespaces = {kind: found for kind, found in words.items() if kind in KINDS and len(found) == 2}
+    namespaces = {kind: (found[0], found[1]) for kind, found in words.items() if kind in KINDS and len(found) == 2}
+    return seen(words["state"][0] if "state" in words else None, namespaces, "systemd" in words)
+
+
+def seen(state: str | None, namespaces: t.Mapping[str, tuple[str, str]], has_systemd: bool) -> Seen:
+    """namespaces: by kind, the own one and process 1's; empty for one that cannot be read."""
     pairs = {kind: found for kind, found in namespaces.items() if all(found)}
     return Seen(
-        words["state"][0] if "state" in words else None,
+        state,
         any(here for here, _init in namespaces.values()),
         frozenset(kind for kind, (here, init) in pairs.items() if here == init),
         frozenset(kind for kind, (here, init) in pairs.items() if here != init),
-        "systemd" in words,
+        has_systemd,
     )

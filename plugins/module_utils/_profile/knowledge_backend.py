@@ -51,15 +51,8 @@ def _seen(run: process.Runner) -> node_mode.Seen:
     """What the shell command node_mode.ASK tells, without a shell."""
     systemctl = process.find("systemctl")
     state = run([systemctl, "is-system-running"], None).stdout.strip() if systemctl else None
-    here, of_init = ({kind: _namespace(who, kind) for kind in node_mode.KINDS} for who in ("self", "1"))
-    both = [kind for kind in node_mode.KINDS if here[kind] and of_init[kind]]
-    return node_mode.Seen(
-        state,
-        any(here.values()),
-        frozenset(kind for kind in both if here[kind] == of_init[kind]),
-        frozenset(kind for kind in both if here[kind] != of_init[kind]),
-        os.path.isdir("/proc/1/root/run/systemd/system"),
-    )
+    namespaces = {kind: (_namespace("self", kind), _namespace("1", kind)) for kind in node_mode.KINDS}
+    return node_mode.seen(state, namespaces, os.path.isdir("/proc/1/root/run/systemd/system"))
 
 
 def _namespace(who: str, kind: str) -> str:

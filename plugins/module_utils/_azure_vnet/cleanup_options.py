@@ -1,0 +1,31 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Checks of the options of ebtables_cleanup, on the node for the module and on the controller for its role."""
+
+from __future__ import annotations
+
+from .._cni import cni
+from .._core import fields, names
+from .._core.errors import Invalid
+
+
+def backup(given: str) -> str:
+    """A folder that lasts over a boot and that no container runtime reads. Raises Invalid."""
+    path = names.path("backup", given)
+    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
+        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read")
+    return path
+
+
+def address(number: int, given: str) -> fields.Prefix:
+    """An entry of the option ``addresses``. Raises Invalid."""
+    try:
+        prefix = fields.prefix(given)[1]
+    except fields.Unfit:
+        prefix = fields.ANY
+    if prefix == fields.ANY:
+        raise Invalid(f"addresses[{number}]", given, "an address, or a prefix without host bits other than 0.0.0.0/0 and ::/0")
+    return prefix
