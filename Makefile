@@ -11,7 +11,7 @@ demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
 test:  ## lint, sanity, unit, integration, a sample of faults, molecule and image, with a summary at the end
-	@$(TOOLCHAIN) lint sanity unit integration faults molecule image
+	@$(TOOLCHAIN) integration lint sanity unit faults molecule image
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench

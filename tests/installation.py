@@ -8,6 +8,7 @@ Only what is missing is installed. A run that finds everything in place takes a 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import glob
 import hashlib
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 # Debian packages, by what they are for.
@@ -112,11 +113,12 @@ def install_packages(wanted: list[str]) -> None:
     if missing:
         root = [] if os.geteuid() == 0 else ["sudo"]
         apt_get = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]
-        step(
-            f"installing Debian packages: {' '.join(missing)}",
-            [*apt_get, "update"],
-            [*apt_get, "install", "--yes", "--no-install-recommends", *missing],
-        )
+        with one_at_a_time():
+            step(
+                f"installing Debian packages: {' '.join(missing)}",
+                [*apt_get, "update"],
+                [*apt_get, "install", "--yes", "--no-install-recommends", *missing],
+            )
 
 
 def interpreters() -> dict[int, str]:
@@ -156,12 +158,19 @@ def made_once(home: Path, make: Callable[[], None]) -> None:
     """A folder of the cache; two runs of make must not make the same one."""
     complete = home / "complete"
     if not complete.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with (CACHE / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with one_at_a_time():
             if not complete.exists():
                 make()
                 complete.touch()
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Among all runs on this machine, and the parts of each."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def connections() -> Path:
