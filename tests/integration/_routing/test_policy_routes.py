@@ -723,14 +723,17 @@ def test_a_cni_that_adds_and_deletes_its_own_meanwhile(node: NamespaceNode) -> N
     many = [{"priority": 512, "to": f"10.8.{number // 256}.{number % 256}", "table": "main"} for number in range(500)]
     before = node.snapshot()
     node.write("/run/cni", CNI)
-    node.run(["sh", "-c", "sh /run/cni > /run/cni.log 2>&1 & echo $! > /run/cni.pid"])
+    node.run(["sh", "-c", "setsid sh /run/cni > /run/cni.log 2>&1 & echo $! > /run/cni.pid"])
     try:
         for _round in range(3):
             assert run(node, rules=many, routes=ROUTES, permanent=False)["rules"]["kept"] == 0
             assert not run(node, rules=many, routes=ROUTES, permanent=False)["changed"]
             run(node, state="absent", permanent=False)
     finally:
-        node.run(["sh", "-c", "kill $(cat /run/cni.pid)"])
+        # With the ip of the moment, which would add a rule after the others are deleted.
+        node.run(
+            ["sh", "-c", "group=-$(cat /run/cni.pid); kill -- $group; while kill -0 -- $group; do sleep 0.01; done 2> /dev/null"]
+        )
     assert node.read("/run/cni.log") == ""
     node.run(
         [
