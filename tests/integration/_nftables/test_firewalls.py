@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
 from lab import Lab, Node
 from lab.container import SystemdNode
-from lab.load_balancer import PROBE_SOURCE
+from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.router import dhcpv6_source
 from lab.surroundings import AGENTBAKERS_TABLE
 from lab.waiting import eventually
@@ -21,13 +20,13 @@ from lab.waiting import eventually
 class Firewall(NamedTuple):
     """``setup`` enables it and lets packets to pods pass; ``holds`` tells that its rules are loaded.
 
-    accepts_global: whether its rule for DHCPv6 replies accepts a source that is not link-local.
+    ``remedy``: has it accept the DHCPv6 replies that AgentBaker's table translates; empty if it does so by itself.
     """
 
     packages: tuple[str, ...]
     setup: str
     holds: str
-    accepts_global: bool
+    remedy: str
 
 
 FIREWALLS = {
@@ -35,15 +34,15 @@ FIREWALLS = {
         ("ufw",),
         "ufw default allow routed && ufw --force enable",
         "ip6tables --list-rules ufw6-before-input",
-        accepts_global=False,
+        f"ufw allow in on eth0 proto udp from {PROBE_TRANSLATED} port 547 to any port 546",  # docs/probe-snat.md
     ),
     # netbase: firewalld looks protocols up in /etc/protocols
     "firewalld": Firewall(
         ("firewalld", "netbase"),
-        "firewall-cmd --permanent --new-policy=pods && firewall-cmd --permanent --policy=pods --add-ingress-zone=ANY"
-        " --add-egress-zone=ANY --set-target=ACCEPT && firewall-cmd --reload",
+        "set -e; pods='firewall-cmd --permanent --policy=pods'; firewall-cmd --permanent --new-policy=pods;"
+        " $pods --add-ingress-zone=ANY; $pods --add-egress-zone=ANY; $pods --set-target=ACCEPT; firewall-cmd --reload",
         "nft list chain inet firewalld filter_INPUT",
-        accepts_global=True,
+        "",
     ),
 }
 
@@ -53,13 +52,19 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
     node = Node("node1", pods=["pod1"], system="bookworm", besides=firewall.packages)
     with Lab("firewall", nodes=[node]) as lab:
         machine: SystemdNode = lab.node("node1")
-        holds: Callable[[], bool] = lambda: machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
+
+        def holds() -> bool:
+            return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
+
         machine.run(["sh", "-c", firewall.setup])
         assert holds() and dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
         assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
 
         machine.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
-        assert (dhcpv6_source(lab.load_balancer, machine) is not None) is firewall.accepts_global
+        if firewall.remedy:
+            assert dhcpv6_source(lab.load_balancer, machine) is None
+            machine.run(["sh", "-c", firewall.remedy])
+        assert dhcpv6_source(lab.load_balancer, machine) == PROBE_TRANSLATED
 
         for way in ("run", "boot"):
             if way == "run":
