@@ -226,7 +226,8 @@ WELL_FORMED = {
     "with a length": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY),
     "with a length, in lower case and more after it": b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n%s more" % (len(BODY), BODY),
     "until the end": b"HTTP/1.0 200 OK\r\n\r\n%s" % BODY,
-    "after interim answers": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n%s" % BODY,
+    "after interim answers": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\n\r\n%s" % BODY,
     "without a reason": b"HTTP/1.1 200\r\n\r\n%s" % BODY,
     "in chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x;a=b\r\n%s\r\n%X\r\n%s\r\n0\r\n\r\n"
     % (HALF, BODY[:HALF], len(BODY) - HALF, BODY[HALF:]),
