@@ -175,7 +175,7 @@ interfaces:
       type: int
       sample: null
 has_ipv6:
-  description: Whether any interface has an IPv6 address.
+  description: Whether the primary interface has an IPv6 address.
   returned: success
   type: bool
   sample: true
@@ -209,7 +209,7 @@ def main() -> None:
             changed=False,
             cloud=cloud,
             interfaces=interfaces,
-            has_ipv6=any(interface["ipv6"] for interface in interfaces),
+            has_ipv6=any(one["ipv6"] for one in interfaces if one["primary"]),
         )
 
 

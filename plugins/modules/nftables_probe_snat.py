@@ -20,6 +20,8 @@ description:
     entry.
   - Neighbour discovery and router advertisements are not translated. The probe's address is also that of the node's default
     router, and without router advertisements the default route expires after 9000 seconds.
+  - Packets to link-local and multicast addresses are not translated either. They are not probes, but for example DHCPv6 replies
+    of the router, which a firewall such as ufw accepts only from a link-local address.
   - The table is compared by meaning. Counters, handles, the order of a set and the output format of an nft version do not
     matter. A rule, chain, set, hook, priority or flag that is missing, added, moved or altered does. A table that is as desired
     is not reloaded, so its counters keep their values.
@@ -42,7 +44,8 @@ notes:
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
   - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table. The module then
     writes no file and no unit, refuses options that differ from AgentBaker's table, loads that table if it is missing, and
-    changes nothing with O(state=absent). See RV(managed_by).
+    changes nothing with O(state=absent). See RV(managed_by). AgentBaker's table also translates packets to link-local and
+    multicast addresses. The module warns if that is the table in the kernel.
   - The module warns if the node has no IPv6 default route by O(interface), if IPv6 forwarding is off, and if forwarding is on
     while C(accept_ra) is V(1), because the kernel then ignores router advertisements.
 extends_documentation_fragment:
@@ -102,11 +105,15 @@ options:
     description:
       - The condition that the unit checks at each boot before it loads the table.
       - With V(none), the unit always loads the table.
-      - With V(imds), the unit loads the table if the cloud's metadata service names an IPv6 address of one of the node's
-        interfaces. The unit asks the service for up to 60 seconds. Without an answer the unit fails, kubelet starts, and systemd
-        starts the unit again after 10 seconds.
+      - With V(imds), the unit loads the table if the cloud's metadata service names an IPv6 address of the node's primary
+        interface. Other interfaces do not count. The unit asks the service for up to 60 seconds. Without an answer the unit
+        fails, kubelet starts, and systemd starts the unit again after 10 seconds.
       - With V(address), the unit loads the table as soon as O(interface) has a global IPv6 address, and does not load it if there
         is none after 30 seconds.
+      - If the node has no IPv6, the timer C(kubenode-nft-ip6-TABLE.timer) starts the unit again 120 seconds later, until the node
+        has IPv6. From 300 seconds after the boot on, the unit waits at most one second for an answer, because a restart of
+        kubelet waits for the unit. If the node loses IPv6 later, the table stays until the next boot. Stopping the unit also
+        stops the timer.
       - The condition is checked by a program, the file O(path) with C(.pyz) appended. It needs only Python 3.9 or newer on the
         node. The unit runs it with the Python that runs this module if that will exist at boot, or else with another one on the
         node. A run that changes the program, the unit or this Python rehearses the program.

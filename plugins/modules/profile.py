@@ -201,7 +201,7 @@ node:
       description: Why, in one sentence.
       type: str
       returned: with O(ipv6) and O(state=present)
-      sample: "The node has IPv6: the metadata service names fd12:3456:789a::4."
+      sample: "The node has IPv6: the metadata service names fd12:3456:789a::4 for the primary interface."
     primary_interface:
       description: The primary ENI's network interface.
       type: str

@@ -12,22 +12,20 @@ import typing as t
 
 from . import imds_backend, links_backend, metadata
 
-TIMEOUT = 5.0  # seconds for one request; a working service answers within milliseconds
-RETRIES = 5  # after the first try
-
 
 def read(
     cloud: str = "auto",
     endpoint: str | None = None,
-    timeout: float = TIMEOUT,
+    timeout: float = imds_backend.TIMEOUT,
     *,
-    retries: float = RETRIES,
+    retries: float = imds_backend.RETRIES,
     deadline: float = math.inf,
 ) -> tuple[str, list[dict[str, t.Any]]]:
     """The cloud that answered, and the interfaces as imds_info returns them. Raises NoMetadata.
 
     timeout, retries, deadline: see imds_backend.with_retries().
     """
-    answering, nics = imds_backend.with_retries(imds_backend.asking(cloud, endpoint), timeout, retries=retries, deadline=deadline)
+    asking = imds_backend.asking(imds_backend.interfaces, cloud, endpoint)
+    answering, nics = imds_backend.with_retries(asking, timeout, retries=retries, deadline=deadline)
     node = links_backend.read()
     return answering, [metadata.interface(nic, node) for nic in nics]

@@ -29,6 +29,8 @@ TREE_PATH = "/latest/meta-data/"
 TOKEN_PATH = "/latest/api/token"
 TOKEN_LIFETIME = 300  # seconds; reading all interfaces takes much less
 
+TIMEOUT = 5.0  # seconds for one request; a working service answers within milliseconds
+RETRIES = 5  # after the first try
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0  # seconds between tries; each pause is twice the previous one
 DOUBLINGS = 2  # from FIRST_PAUSE to LONGEST_PAUSE
 SEARCH_LIMIT = 1.0  # seconds for one request while the cloud is unknown; a service on the host answers within milliseconds
@@ -37,7 +39,7 @@ ANSWER_LIMIT = 2**20  # bytes; an answer has a few hundred for each interface
 T = t.TypeVar("T")
 
 
-def read(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
+def interfaces(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
     """Read the node's interfaces from the cloud's service once.
 
     endpoint: for example ``http://169.254.169.254``.
@@ -46,12 +48,29 @@ def read(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
     Raises Invalid for another form of endpoint, and a subclass of NoMetadata if the service gives no valid answer.
     """
     if cloud == "azure":
-        return metadata.azure(_request("GET", endpoint, AZURE_PATH, {"Metadata": "true"}, timeout))
-    return _read_tree(cloud, endpoint, timeout)
+        return metadata.azure(_azure(endpoint, timeout))
+    tree = _Tree(cloud, endpoint, timeout)
+    folders = metadata.macs(tree.get("network/interfaces/macs/"))
+    return metadata.tree(cloud, {folder: dict(tree.files(folder)) for folder in folders}, primary=tree.get("mac"))
 
 
-def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
-    """The first cloud that answers as its vendor documents, and the interfaces. Raises Unidentified.
+def primary_ipv6(cloud: str, endpoint: str, timeout: float) -> tuple[str, ...]:
+    """Read the IPv6 addresses of the node's primary interface once. Arguments and errors as interfaces().
+
+    Other interfaces, and other values of this one, are not parsed: whether the node has IPv6 does not depend on them.
+    """
+    if cloud == "azure":
+        return metadata.azure_ipv6(_azure(endpoint, timeout))
+    tree = _Tree(cloud, endpoint, timeout)
+    folder = metadata.node_mac(tree.get("mac"))
+    return metadata.tree_ipv6(cloud, folder, tree.file(folder, TREES[cloud].ipv6) or "")
+
+
+Read = t.Callable[[str, str, float], T]  # interfaces() or primary_ipv6()
+
+
+def search(read: Read[T], endpoint: str | None, timeout: float) -> tuple[str, T]:
+    """The first cloud that answers as its vendor documents, and what was read. Raises Unidentified.
 
     endpoint: replaces each cloud's own endpoint.
     """
@@ -64,16 +83,17 @@ def search(endpoint: str | None, timeout: float) -> tuple[str, tuple[Nic, ...]]:
     raise Unidentified(problems)
 
 
-def asking(cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, tuple[Nic, ...]]]:
-    """A function for with_retries() that asks the service once and returns the cloud that answered and the interfaces.
+def asking(read: Read[T], cloud: str = "auto", endpoint: str | None = None) -> t.Callable[[float], tuple[str, T]]:
+    """A function for with_retries() that asks the service once and returns the cloud that answered and what was read.
 
+    read: interfaces() or primary_ipv6().
     cloud: "auto" for the cloud that the firmware names, or else the first that answers.
     """
     known = cloud_by_firmware() if cloud == "auto" else cloud
 
-    def ask(seconds: float) -> tuple[str, tuple[Nic, ...]]:
+    def ask(seconds: float) -> tuple[str, T]:
         if known is None:
-            return search(endpoint, seconds)
+            return search(read, endpoint, seconds)
         return known, read(known, endpoint or ENDPOINTS[known], seconds)
 
     return ask
@@ -115,23 +135,36 @@ def with_retries(
     raise AssertionError("count() has no end")
 
 
-def _read_tree(cloud: str, endpoint: str, timeout: float) -> tuple[Nic, ...]:
-    names = TREES[cloud]
-    token = _token(names, endpoint, timeout)
+def _azure(endpoint: str, timeout: float) -> str:
+    return _request("GET", endpoint, AZURE_PATH, {"Metadata": "true"}, timeout)
 
-    def get(path: str) -> str:
-        return _request("GET", endpoint, TREE_PATH + path, token, timeout)
 
-    def files(folder: str) -> t.Iterator[tuple[str, str]]:
-        for name in names.files():
-            try:
-                yield name, get(f"network/interfaces/macs/{folder}/{name}")
-            except Rejected as problem:
-                if problem.status != 404:  # on both clouds 404 means that the interface has no such value
-                    raise
+class _Tree:
+    """The files of a service that has a folder for each interface. Asks for a token first, if the cloud has one."""
 
-    folders = metadata.macs(get("network/interfaces/macs/"))
-    return metadata.tree(cloud, {folder: dict(files(folder)) for folder in folders}, primary=get("mac"))
+    def __init__(self, cloud: str, endpoint: str, timeout: float) -> None:
+        self._names = TREES[cloud]
+        self._endpoint = endpoint
+        self._timeout = timeout
+        self._token = _token(self._names, endpoint, timeout)
+
+    def get(self, path: str) -> str:
+        return _request("GET", self._endpoint, TREE_PATH + path, self._token, self._timeout)
+
+    def file(self, folder: str, name: str) -> str | None:
+        """A file of an interface; None if it is missing."""
+        try:
+            return self.get(f"network/interfaces/macs/{folder}/{name}")
+        except Rejected as problem:
+            if problem.status != 404:  # on both clouds 404 means that the interface has no such value
+                raise
+        return None
+
+    def files(self, folder: str) -> t.Iterator[tuple[str, str]]:
+        for name in self._names.files():
+            text = self.file(folder, name)
+            if text is not None:
+                yield name, text
 
 
 def _token(names: metadata.Tree, endpoint: str, timeout: float) -> dict[str, str]:
@@ -228,10 +261,12 @@ class _Stream:
 
 def _body(request: str, stream: _Stream) -> bytes:
     """The body of an answer with status 200 (RFC 9112 sections 4, 6 and 7.1). Raises Rejected or Garbled."""
-    status, *fields = stream.until(b"\r\n\r\n").decode(errors="replace").split("\r\n")
-    parts = re.fullmatch(r"HTTP/1\.[01] ([0-9]{3})(?: (.*))?", status)
-    if not parts:
-        raise Garbled(f"the answer to {request}", "HTTP", status)
+    parts = None
+    while not parts or parts[1].startswith("1"):  # interim answers, such as 100 Continue (RFC 9110 section 15.2)
+        status, *fields = stream.until(b"\r\n\r\n").decode(errors="replace").split("\r\n")
+        parts = re.fullmatch(r"HTTP/1\.[01] ([0-9]{3})(?: (.*))?", status)
+        if not parts:
+            raise Garbled(f"the answer to {request}", "HTTP", status)
     if parts[1] != "200":
         raise Rejected(request, int(parts[1]), parts[2] or "")
     headers = {name.strip().lower(): value.strip() for name, _colon, value in (field.partition(":") for field in fields)}

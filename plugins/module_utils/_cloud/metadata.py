@@ -256,28 +256,30 @@ def address_of(endpoint: str) -> tuple[str, int]:
 def azure(answer: str) -> tuple[Nic, ...]:
     """Parse Azure's network/interface. Raises Garbled.
 
-    The first interface is the primary one, as in AgentBaker (cse_config.sh, getPrimaryNicIP). An interface without "ipv6"
-    has no IPv6 address.
+    An interface without "ipv6" has no IPv6 address.
     """
+    interfaces = _azure_interfaces(answer)
+    return tuple(_azure_nic(f"interface[{index}]", one, index == 0) for index, one in enumerate(interfaces))
+
+
+def azure_ipv6(answer: str) -> tuple[str, ...]:
+    """The primary interface's IPv6 addresses. The rest of Azure's network/interface is not parsed. Raises Garbled."""
+    return _azure_addresses("interface[0]", _azure_interfaces(answer)[0], "ipv6", 6)
+
+
+def _azure_interfaces(answer: str) -> list[t.Any]:
+    """At least one interface; the first is the primary one, as in AgentBaker (cse_config.sh, getPrimaryNicIP). Raises Garbled."""
     try:
         interfaces = json.loads(answer)
     except (ValueError, RecursionError):
         raise Garbled("Azure's list of interfaces", "JSON", answer) from None
     if not isinstance(interfaces, list) or not interfaces:
         raise Garbled("Azure's list of interfaces", "a list of at least one", answer)
-    return tuple(_azure_nic(f"interface[{index}]", one, index == 0) for index, one in enumerate(interfaces))
+    return interfaces
 
 
-def _azure_nic(what: str, one: object, primary: bool) -> Nic:
-    if not isinstance(one, dict):
-        raise Garbled(what, "an object", str(one))
-
-    def addresses(family: str, version: int) -> tuple[str, ...]:
-        entries = _entries(what, one, family, "ipAddress")
-        texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
-        return _hosts(f"{what}.{family}.ipAddress", version, filter(None, texts))
-
-    ipv4, ipv6 = addresses("ipv4", 4), addresses("ipv6", 6)
+def _azure_nic(what: str, one: t.Any, primary: bool) -> Nic:
+    ipv4, ipv6 = _azure_addresses(what, one, "ipv4", 4), _azure_addresses(what, one, "ipv6", 6)
     bases = (f"{entry.get('address')}/{entry.get('prefix')}" for entry in _entries(what, one, "ipv4", "subnet"))
     subnets4 = _networks(f"{what}.ipv4.subnet", 4, bases)
     subnets6 = _networks(f"{what}.ipv6", 6, (f"{address}/{AZURE_IPV6_PREFIX}" for address in ipv6))
@@ -285,8 +287,16 @@ def _azure_nic(what: str, one: object, primary: bool) -> Nic:
     return Nic(mac, ipv4, ipv6, (*subnets4, *subnets6), Gateway(_first_host(subnets4)), primary)
 
 
-def _entries(what: str, nic: dict[str, t.Any], family: str, listed: str) -> list[dict[str, t.Any]]:
+def _azure_addresses(what: str, nic: t.Any, family: str, version: int) -> tuple[str, ...]:
+    entries = _entries(what, nic, family, "ipAddress")
+    texts = [str(entry.get("privateIpAddress") or "") for entry in entries]
+    return _hosts(f"{what}.{family}.ipAddress", version, filter(None, texts))
+
+
+def _entries(what: str, nic: t.Any, family: str, listed: str) -> list[dict[str, t.Any]]:
     """``nic[family][listed]``; empty if the family or the list is missing. Raises Garbled for another type."""
+    if not isinstance(nic, dict):
+        raise Garbled(what, "an object", str(nic))
     current = nic.get(family) or {}
     entries = (current.get(listed) or []) if isinstance(current, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -310,8 +320,18 @@ def tree(cloud: str, folders: t.Mapping[str, t.Mapping[str, str]], primary: str)
     folders: folder name -> file name -> text, without missing files.
     primary: the instance's MAC address, which is that of the primary interface.
     """
-    own = _mac("the node's mac", primary.strip())
+    own = node_mac(primary)
     return tuple(_tree_nic(TREES[cloud], name, files, own) for name, files in folders.items())
+
+
+def node_mac(text: str) -> str:
+    """A tree's file "mac": the MAC address of the primary interface, which is also the name of its folder. Raises Garbled."""
+    return _mac("the node's mac", text.strip())
+
+
+def tree_ipv6(cloud: str, folder: str, text: str) -> tuple[str, ...]:
+    """An interface's IPv6 addresses, from the file in its folder that lists them. Raises Garbled."""
+    return _hosts(f"{folder}/{TREES[cloud].ipv6}", 6, _words(text))
 
 
 def _tree_nic(names: Tree, folder: str, files: t.Mapping[str, str], primary: str) -> Nic:

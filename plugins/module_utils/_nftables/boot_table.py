@@ -67,11 +67,14 @@ class BootTable:
         is_desired = script is not None
         enabled = EnabledUnit(self._backend, self._systemd, unit, desired=is_desired, starts=starts)
         arriving, leaving = boot_files.BootFiles(self._backend, unit.name, self._path, is_desired, entries).stages()
-        if condition is None or not is_desired:
-            return [arriving, enabled, leaving]
+        is_asking = condition is not None and is_desired
+        # The unit starts the timer, so the timer comes before it and goes after it. starts: the unit does that.
+        timer = EnabledUnit(self._backend, self._systemd, table_unit.timer(self._family, self._table), is_asking, starts=False)
+        if not is_asking:
+            return [arriving, enabled, leaving, timer]
         from .._boot.rehearsed_unit import RehearsedUnit
 
-        return [RehearsedUnit(arriving, enabled, unit), leaving]
+        return [timer, RehearsedUnit(arriving, enabled, unit), leaving]
 
     def _entries(self, path: str, script: str | None, program: str | None, accept: nft_backend.Nft) -> list[Entry]:
         """Each file begins with the table's name, so that a run for one table does not claim another table's file."""

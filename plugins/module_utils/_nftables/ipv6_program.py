@@ -5,6 +5,9 @@
 
 """The boot program that tells a table's unit whether the node has IPv6. The unit runs it before it loads the table.
 
+The node's network may still be coming up when it boots, so the program then waits up to SECONDS for an answer. A unit that starts
+later, as by its timer, must not delay a restart of kubelet, which waits for the unit: the program then takes LATER at most.
+
 ExecCondition= (systemd.service(5)) starts it as ``boot.pyz CONDITION INTERFACE SECONDS``. Exit statuses: 0 continues, 77
 skips the unit without a failure, any other status fails the unit, and systemd tries again.
 
@@ -24,13 +27,15 @@ from .._platform import kernel
 from .table_unit import NO
 
 YES, UNKNOWN = 0, 255
-REQUEST_LIMIT = 5.0  # seconds for one request; the service on the host answers in milliseconds
+BOOT = 300.0  # seconds from the start of process 1 in which a node boots; systemd-networkd-wait-online(8) takes up to 120
+LATER = 1.0  # seconds for an answer after that
 PAUSE = 0.1  # seconds between two reads of the interface's addresses
 
 
 def main(arguments: t.Sequence[str] = ()) -> int:
     *verb, condition, interface, seconds = arguments or sys.argv[1:]
-    ask, deadline = CONDITIONS[condition], time.monotonic() + float(seconds)
+    patience = float(seconds) if time.time() - kernel.booted_at() < BOOT else min(float(seconds), LATER)
+    ask, deadline = CONDITIONS[condition], time.monotonic() + patience
     if verb == [REHEARSE]:
         from .._boot import rehearsal_program  # no boot needs it
 
@@ -46,10 +51,11 @@ def main(arguments: t.Sequence[str] = ()) -> int:
 
 
 def by_metadata(_interface: str, deadline: float) -> tuple[bool, str]:
-    """True if the metadata service names an IPv6 address of a node interface, and the reason. Retries until the deadline."""
-    answering, nics = imds_backend.with_retries(imds_backend.asking(), REQUEST_LIMIT, deadline=deadline)
-    addresses = [address for nic in nics for address in nic.ipv6]
-    return bool(addresses), f"the metadata service of {answering} names {', '.join(addresses) or 'no IPv6 address'}"
+    """True if the metadata service names an IPv6 address of the primary interface, and the reason. Retries until the deadline."""
+    asking = imds_backend.asking(imds_backend.primary_ipv6)
+    answering, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, deadline=deadline)
+    names = f"names {', '.join(addresses) or 'no IPv6 address'} for the primary interface"
+    return bool(addresses), f"the metadata service of {answering} {names}"
 
 
 def by_address(interface: str, deadline: float) -> tuple[bool, str]:

@@ -33,7 +33,10 @@ PRIORITY_NAMES = {-300: "raw", -150: "mangle", -100: "dstnat", 0: "filter", 50: 
 
 
 class Match(t.NamedTuple):
-    """``expression`` (in nft's syntax, "ip6 saddr") equals one of ``values``, which are canonical and sorted."""
+    """``expression`` (in nft's syntax, "ip6 saddr") equals one of ``values``, which are canonical and sorted.
+
+    An expression that ends with "!=" equals none of them.
+    """
 
     expression: str
     values: tuple[str, ...]
@@ -182,10 +185,10 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
         return Counter()
     if kind in ("accept", "drop"):
         return Verdict(kind)
-    if kind == "match" and value["op"] in ("==", "in"):
+    if kind == "match" and value["op"] in ("==", "in", "!="):
         expression, values = _comparison(value["left"], value["right"])
         if expression and values:
-            return match(expression, *values)
+            return match(f"{expression} !=" if value["op"] == "!=" else expression, *values)
     if kind == "mangle":
         expression, values = _expression(value["key"]), _elements(value["value"])
         computed = _expression(value["value"])
@@ -200,6 +203,8 @@ def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]
     if expression and expression.endswith(" mark") and isinstance(right, dict) and set(right) == {"prefix"}:
         prefix = right["prefix"]
         return f"{expression} & {mark_text(2**32 - 2 ** (32 - prefix['len']))}", [prefix["addr"]]
+    if isinstance(right, dict) and set(right) == {"prefix"}:
+        return expression, [f"{right['prefix']['addr']}/{right['prefix']['len']}"]
     return expression, _elements(right)
 
 

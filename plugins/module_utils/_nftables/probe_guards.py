@@ -14,7 +14,8 @@ from .._core.errors import Refusal
 from .._netlink import rtnetlink
 from .._platform import kernel
 from . import kubelet_backend
-from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
+from .nft_backend import Nft
+from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
 # clusters. It deletes a table azureSLBProbe, and this collection would add it again.
@@ -61,10 +62,15 @@ class HealthProbeFilters:
 
 
 class AgentBaker:
-    """For a node whose image enables AgentBaker's unit: refuses a desired table that differs from the unit's."""
+    """For a node whose image enables AgentBaker's unit: refuses a desired table that differs from the unit's.
 
-    def __init__(self, desired: ProbeSnat) -> None:
+    Warns if the current table is the unit's, because that one translates more than probes. nft: reads the table; None for an
+    image, which has none yet.
+    """
+
+    def __init__(self, desired: ProbeSnat, nft: Nft | None) -> None:
         self._desired = desired
+        self._nft = nft
 
     def inspect(self) -> t.Iterable[str]:
         theirs = ProbeSnat()
@@ -74,7 +80,16 @@ class AgentBaker:
                 f" desired {self._desired.summary()}. Nothing was changed."
                 " Leave the options at their defaults on this node, or disable that unit first"
             )
-        return ()
+        table = theirs.table(not_probed=())
+        if self._nft and self._nft.read(table.family, table.name) == table:
+            (probe,) = theirs.probes
+            yield (
+                f"Table {table.name}, which {AGENTBAKER_UNIT} loads, translates {probe.source} to {probe.translated} in packets"
+                f" to every destination, also to {' and '.join(NOT_PROBED)}: these are DHCPv6 replies and multicast listener"
+                " queries of the router, and never probes. A firewall that accepts DHCPv6 replies from fe80::/10 alone, as ufw"
+                f" does, drops them, and the node loses the IPv6 address that it has by DHCPv6. If there is such a firewall,"
+                f" have it accept UDP from {probe.translated} port 547 to port 546 on {theirs.interface}."
+            )
 
 
 class ProbePath:

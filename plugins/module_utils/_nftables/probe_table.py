@@ -30,6 +30,11 @@ AZURE_TRANSLATED = "2603:1062:0:1:fe80:1234:5678:9abc"
 # would lose IPv6 when the default route expires after 9000 s.
 NEIGHBOUR_DISCOVERY = ("nd-neighbor-solicit", "nd-router-advert", "nd-neighbor-advert")
 
+# The load balancer probes front-end and node addresses, never these. What the router's address sends here is the link's own
+# traffic, and the node accepts it only from a link-local source: DHCPv6 replies (a firewall's rule for UDP port 546, such as
+# ufw's, names fe80::/10), multicast listener queries (RFC 3810 section 5.1.14).
+NOT_PROBED = ("fe80::/10", "ff00::/8")
+
 # nf_tables keeps a priority in a signed 32-bit integer; connection tracking hooks in at -200
 # (NF_IP6_PRI_CONNTRACK, include/uapi/linux/netfilter_ipv6.h).
 PRIORITY_RANGE = (-(2**31), 2**31 - 1)
@@ -67,16 +72,27 @@ class ProbeSnat(t.NamedTuple):
             _probes(options["probes"]),
         )
 
-    def table(self) -> Table:
-        """The desired table. Probes are sorted, so that the order of the option's list does not matter."""
+    def table(self, not_probed: tuple[str, ...] = NOT_PROBED) -> Table:
+        """The desired table. Probes are sorted, so that the order of the option's list does not matter.
+
+        not_probed: packets to these prefixes are not translated. AgentBaker's table has none.
+        """
         keep: Rule = (
             match("iifname", self.interface),
             match("icmpv6 type", *NEIGHBOUR_DISCOVERY),
             Counter(),
             Verdict("accept"),
         )
-        inward = (_rewrite("iifname", self.interface, "ip6 saddr", probe.source, probe.translated) for probe in self.probes)
-        outward = (_rewrite("oifname", self.interface, "ip6 daddr", probe.translated, probe.source) for probe in self.probes)
+        # A match each: nft 0.9.8 lists a prefix that ends the address space otherwise in a set than alone.
+        spared = tuple(match("ip6 daddr !=", prefix) for prefix in not_probed)
+        inward = (
+            (match("iifname", self.interface), match("ip6 saddr", str(source)), *spared, *_rewrite("ip6 saddr", translated))
+            for source, translated in self.probes
+        )
+        outward = (
+            (match("oifname", self.interface), match("ip6 daddr", str(translated)), *_rewrite("ip6 daddr", source))
+            for source, translated in self.probes
+        )
         prerouting = Chain("prerouting", "filter", "prerouting", self.priority, (keep, *inward))
         postrouting = Chain("postrouting", "filter", "postrouting", self.priority, tuple(outward))
         return Table("ip6", self.name, frozenset({prerouting, postrouting}))
@@ -87,8 +103,8 @@ class ProbeSnat(t.NamedTuple):
         return f"table {self.name} (interface {self.interface}, priority {self.priority}, {pairs})"
 
 
-def _rewrite(link: str, interface: str, field: str, old: ipaddress.IPv6Address, new: ipaddress.IPv6Address) -> Rule:
-    return (match(link, interface), match(field, str(old)), Mangle(field, str(new)), Counter())
+def _rewrite(field: str, address: ipaddress.IPv6Address) -> Rule:
+    return (Mangle(field, str(address)), Counter())
 
 
 def _probes(given: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Probe, ...]:

@@ -13,6 +13,7 @@ from .._boot.boot_unit import REHEARSE, BootUnit, isolated
 
 # Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
 DEADLINES = {"imds": 60, "address": 30}
+AGAIN = 120  # seconds after which a unit that the condition has skipped asks again
 NO = 77  # the boot program's exit status on a node without IPv6; no shell and no Python exits with it by itself
 
 
@@ -62,10 +63,39 @@ ExecStop=-nft delete table {family} {table}
 [Install]
 WantedBy=multi-user.target
 """
-    name = f"kubenode-nft-{family}-{table}.service"
+    name = f"{_name(family, table)}.service"
     anew = f"-systemctl --no-block try-reload-or-restart {name}"
     drop_in = f"[Service]\nExecStartPost={anew}\nExecReload={anew}\nExecStopPost={anew}\n"
     return BootUnit(name, text, drop_in, rehearsal=condition.command(REHEARSE) if condition else ())
+
+
+def timer(family: str, table: str) -> BootUnit:
+    """The timer that starts a unit with a condition again after it was skipped, so that IPv6 may come after the boot.
+
+    The unit starts its timer. An active unit is not started again: a table on a node that has lost IPv6 meets no packet. Stopping
+    the unit stops the timer too (PartOf=), so that an operator's ``systemctl stop`` lasts; a skipped start is no stop.
+    """
+    name = _name(family, table)
+    text = f"""\
+[Unit]
+Description=Ask again whether nftables table {family} {table} of kubenode.datapath is needed
+DefaultDependencies=no
+PartOf={name}.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Timer]
+OnUnitInactiveSec={AGAIN}
+AccuracySec=10
+
+[Install]
+WantedBy={name}.service
+"""
+    return BootUnit(f"{name}.timer", text, wanted_by=f"{name}.service")
+
+
+def _name(family: str, table: str) -> str:
+    return f"kubenode-nft-{family}-{table}"
 
 
 def _ordering(condition: BootCondition | None) -> str:

@@ -54,9 +54,10 @@ def parts(request: Request) -> Parts:
     files, units = Files(), Units(request.run, request.warn)
     owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
 
-    ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
+    desired_table = (desired.table(not_probed=()) if owner else desired.table()) if desired else None
+    ruleset = replacement(FAMILY, table, desired_table.text()) if desired_table else ""
     is_placed = desired is not None and owner is None
-    live = LiveTable(nft, FAMILY, table, desired.table() if desired else None)
+    live = LiveTable(nft, FAMILY, table, desired_table)
     boot = BootTable(files, units, FAMILY, table, path)
     is_asking = is_placed and request.params["permanent"] and request.params["boot_condition"] != "none"
     condition = boot.condition(request.params["boot_condition"], request.params["interface"]) if is_asking else None
@@ -70,7 +71,7 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, *placed] if desired else [*placed, live]
     if desired is None and owner and table == ProbeSnat().name:
         resources.remove(live)  # the unit owns the table
-    guards = _guards(desired, owner, request.params["immediate"])
+    guards = _guards(desired, owner, nft if request.params["immediate"] else None)
     return Parts(
         resources,
         guards,
@@ -86,11 +87,14 @@ def _archive() -> str:
     return archive("_nftables.ipv6_program")
 
 
-def _guards(desired: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
-    """The guards of the desired table. A refusal applies to both planes; the warnings of ProbePath to the running kernel."""
+def _guards(desired: ProbeSnat | None, owner: str | None, nft: Nft | None) -> list[Guard]:
+    """The guards of the desired table. A refusal applies to both planes, a warning to the running kernel.
+
+    nft: None if the running kernel is not the node's.
+    """
     if desired is None:
         return []
     chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
-    chosen += [probe_guards.AgentBaker(desired)] if owner else []
-    chosen += [probe_guards.ProbePath(desired)] if immediate else []
+    chosen += [probe_guards.AgentBaker(desired, nft)] if owner else []
+    chosen += [probe_guards.ProbePath(desired)] if nft else []
     return chosen

@@ -71,8 +71,12 @@ def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
 
 def _ipv6(source: str, interface: str, variable: str) -> Values:
     if source == "imds":
-        named = [address for one in _interfaces("azure") for address in one["ipv6"]]
-        return knowledge.of_ipv6(bool(named), f"the metadata service names {', '.join(named) or 'no address'}")
+        from .._cloud import imds_backend  # only a profile that asks should wait for the import
+
+        asking = imds_backend.asking(imds_backend.primary_ipv6, "azure")
+        _cloud, named = imds_backend.with_retries(asking, imds_backend.TIMEOUT, retries=imds_backend.RETRIES)
+        names = f"names {', '.join(named) or 'no IPv6 address'} for the primary interface"
+        return knowledge.of_ipv6(bool(named), f"the metadata service {names}")
     if source == "address":
         found = kernel.global_ipv6_addresses(interface)
         return knowledge.of_ipv6(bool(found), f"{interface} has {', '.join(found) or 'no global address'}")

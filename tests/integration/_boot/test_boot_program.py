@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from lab import Lab, Node
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY, NO_IPV6_KEY, Nic
 from lab.node import NamespaceNode
+from lab.surroundings import BOOTED_NOW
 
 PROGRAM = "/etc/kubenode/probe-snat.nft.pyz"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -41,23 +43,46 @@ def place(node: NamespaceNode, condition: str) -> None:
     assert not result["failed"], result
 
 
-def ask(node: NamespaceNode, seconds: float) -> subprocess.CompletedProcess[str]:
-    """What the unit's ExecCondition= would be answered, with another deadline."""
+def ask(node: NamespaceNode, seconds: float, through: Sequence[str] = BOOTED_NOW) -> subprocess.CompletedProcess[str]:
+    """What the unit's ExecCondition= would be answered, with another deadline, by a node that boots."""
     (command,) = re.findall("^ExecCondition=(.*)$", node.read(UNIT), re.M)
     *words, _deadline = shlex.split(command.replace("$$", "$"))
-    return node.run([*words, str(seconds)], check=False)
+    return node.run([*through, *words, str(seconds)], check=False)
 
 
 METADATA = {"dual stack": (DUAL_STACK, YES), "IPv4 only": (IPV4_ONLY, NO), "no key ipv6": (NO_IPV6_KEY, NO)}
+# What a second interface may be told as; the first has its values from METADATA.
+SECOND = {
+    "none": (),
+    "with an empty MAC": (dataclasses.replace(DUAL_STACK, mac=""),),
+    "with an empty subnet": (dataclasses.replace(DUAL_STACK, subnet4="/"),),
+    "without IPv4": (dataclasses.replace(DUAL_STACK, ipv4=(), subnet4="/"),),
+    "with odd values": (Nic(mac="?", ipv4=("nowhere",), ipv6=("10.0.0.4",), subnet4="10.0.0.0/77"),),
+}
 
 
+@pytest.mark.parametrize("second", SECOND.values(), ids=SECOND.keys())
 @pytest.mark.parametrize(("nic", "status"), METADATA.values(), ids=METADATA.keys())
-def test_metadata_that_answers_decides(running: Lab, node: NamespaceNode, nic: Nic, status: int) -> None:
+def test_metadata_of_the_primary_interface_decides(
+    running: Lab, node: NamespaceNode, nic: Nic, status: int, second: tuple[Nic, ...]
+) -> None:
     place(node, "imds")
-    with MetadataServer(running.load_balancer, nics=(nic,)):
+    with MetadataServer(running.load_balancer, nics=(nic, *second)):
         done = ask(node, 10)
     assert done.returncode == status, done
-    assert "the metadata service of azure names" in done.stdout
+    assert re.search("the metadata service of azure names .* for the primary interface", done.stdout)
+
+
+@pytest.mark.parametrize("condition", ["imds", "address"])
+def test_a_node_that_has_booted_long_ago_is_asked_without_patience(node: NamespaceNode, condition: str) -> None:
+    place(node, condition)
+    node.ip([f"address del {node.address}/64 dev eth0"])
+    started = time.monotonic()
+    status = ask(node, 20, through=[]).returncode
+    node.ip([f"address add {node.address}/64 dev eth0 nodad"])
+    assert status == {"imds": UNKNOWN, "address": NO}[condition]
+    assert time.monotonic() - started < 10
+    assert ask(node, 20, through=[]).returncode == {"imds": UNKNOWN, "address": YES}[condition]
 
 
 def test_metadata_that_comes_late_is_waited_for(running: Lab, node: NamespaceNode) -> None:

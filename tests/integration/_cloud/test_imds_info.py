@@ -226,6 +226,8 @@ WELL_FORMED = {
     "with a length": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY),
     "with a length, in lower case and more after it": b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n%s more" % (len(BODY), BODY),
     "until the end": b"HTTP/1.0 200 OK\r\n\r\n%s" % BODY,
+    "after interim answers": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\n\r\n%s" % BODY,
     "without a reason": b"HTTP/1.1 200\r\n\r\n%s" % BODY,
     "in chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x;a=b\r\n%s\r\n%X\r\n%s\r\n0\r\n\r\n"
     % (HALF, BODY[:HALF], len(BODY) - HALF, BODY[HALF:]),
@@ -241,7 +243,7 @@ def test_an_answer_is_read_in_every_form_of_http(form: str, bytewise: bool) -> N
             connection.sendall(piece)
 
     with answering(answer) as endpoint:
-        (nic,) = imds_backend.read("azure", endpoint, 2)
+        (nic,) = imds_backend.interfaces("azure", endpoint, 2)
     assert nic.ipv6 == ("fd00::4",)
 
 
@@ -252,7 +254,7 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
 
     with answering(answer) as endpoint:
         start = time.monotonic()
-        imds_backend.read("azure", endpoint, 2)
+        imds_backend.interfaces("azure", endpoint, 2)
         assert time.monotonic() - start < 1
 
 
@@ -263,6 +265,8 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
         b"\x16\x03\x01",
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
@@ -274,7 +278,7 @@ def test_an_answer_is_whole_when_its_length_says_so_though_the_connection_stays(
 )
 def test_what_is_not_http_or_cut_off_is_garbled(answer: bytes) -> None:
     with answering(lambda connection: connection.sendall(answer)) as endpoint, pytest.raises(Garbled):
-        imds_backend.read("azure", endpoint, 2)
+        imds_backend.interfaces("azure", endpoint, 2)
 
 
 @pytest.mark.parametrize("pieces", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + b"["])
@@ -289,7 +293,7 @@ def test_a_service_that_dribbles_is_silent_after_the_time_limit(pieces: bytes) -
     with answering(answer) as endpoint:
         start = time.monotonic()
         with pytest.raises(Silent, match="bytes came, but not the whole answer"):
-            imds_backend.read("azure", endpoint, 0.4)
+            imds_backend.interfaces("azure", endpoint, 0.4)
         assert 0.4 <= time.monotonic() - start < 0.6
 
 
@@ -306,7 +310,7 @@ def test_a_redirection_is_not_followed() -> None:
         answering(lambda connection: connection.sendall(moved)) as endpoint,
         pytest.raises(Rejected, match="302 Found") as error,
     ):
-        imds_backend.read("azure", endpoint, 2)
+        imds_backend.interfaces("azure", endpoint, 2)
     assert not error.value.is_passing
 
 
@@ -315,7 +319,7 @@ def test_a_connection_that_is_cut_is_unreachable() -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() sends a reset
 
     with answering(cut) as endpoint, pytest.raises(Unreachable, match="reset") as error:
-        imds_backend.read("azure", endpoint, 2)
+        imds_backend.interfaces("azure", endpoint, 2)
     assert isinstance(error.value, NoMetadata)
 
 

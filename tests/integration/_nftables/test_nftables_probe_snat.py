@@ -105,9 +105,18 @@ def test_options_may_come_as_strings(node: NamespaceNode) -> None:
 # Meaning, not text
 
 
-def test_a_node_that_carries_agentbakers_table_has_nothing_to_change(node: NamespaceNode) -> None:
+def test_a_table_that_translates_to_every_destination_is_replaced_in_one_transaction(node: NamespaceNode) -> None:
+    """AgentBaker's, without its unit. This collection's own was the same at first."""
+    run(node)
+    good = node.snapshot()
     node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
-    assert not run(node, permanent=False)["changed"]
+    with node.count_processes() as calls:
+        four_steps(node)
+    assert [call[1:] for call in calls if "-f" in call] == [["-f", "-"]]
+    assert node.snapshot() == good
+    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    assert run(node, state="absent")["changed"]
+    assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
 
 
 def test_counters_of_an_unchanged_table_keep_counting(lab: Lab, node: NamespaceNode) -> None:
@@ -553,6 +562,9 @@ def test_absent_needs_no_nft(node: NamespaceNode) -> None:
     assert node.snapshot() == clean
 
 
+TOO_MUCH = "translates fe80::1234:5678:9abc to 2603:1062:0:1:fe80:1234:5678:9abc in packets to every destination"
+
+
 def bring_agentbaker(node: NamespaceNode) -> None:
     node.write(AGENTBAKER, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
     node.run(["ln", "-s", AGENTBAKER, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
@@ -565,8 +577,20 @@ def test_agentbakers_unit_stays_the_owner(node: NamespaceNode) -> None:
     for state in ("present", "absent"):
         result = run(node, state=state)
         assert (result["changed"], result["managed_by"]) == (False, "ipv6_nftables.service")
+        assert warnings(result).count(TOO_MUCH) == (1 if state == "present" else 0)
         assert node.snapshot() == before
+    assert TOO_MUCH not in warnings(run(node, immediate=False))
     assert "ipv6_nftables.service of the node's image is enabled" in refused(node, interface="eth1")
+
+
+def test_agentbakers_table_is_loaded_as_its_unit_loads_it_where_it_is_missing(node: NamespaceNode) -> None:
+    bring_agentbaker(node)
+    before = node.snapshot()
+    node.run(["nft", "delete table ip6 azureSLBProbe"])
+    missing = run(node, check=True)
+    assert missing["changed"] and TOO_MUCH not in warnings(missing)  # there is no table to look at
+    four_steps(node)
+    assert node.snapshot() == before
 
 
 def test_what_we_placed_goes_where_agentbakers_unit_has_come(node: NamespaceNode) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import get_args
 
 import pytest
@@ -15,7 +15,9 @@ from lab import Lab, Node
 from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED
 from lab.machine import Machine
 from lab.node import POD_PORT, ClusterNode
+from lab.router import dhcpv6_source
 from lab.service import Backend
+from lab.surroundings import AGENTBAKERS_TABLE
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
@@ -138,6 +140,24 @@ def test_the_table_absent_again_leaves_the_probe_unanswered(lab: Lab) -> None:
     load_by_module(pod.node)
     pod.node.module("nftables_probe_snat", {"state": "absent", "permanent": False})
     assert not probe(lab, "tcp", pod.address, timeout=QUICK)
+
+
+# Packets from the probes' address that are no probes
+
+
+def load_theirs(node: ClusterNode) -> None:
+    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+
+
+@pytest.mark.parametrize(("load", "seen"), [(load_by_module, PROBE_SOURCE), (load_theirs, PROBE_TRANSLATED)])
+@pytest.mark.parametrize("destination", [None, "ff02::1"], ids=["link-local", "multicast"])
+def test_what_goes_to_a_link_local_or_multicast_address_keeps_its_source_except_by_agentbakers_table(
+    lab: Lab, destination: str | None, load: Callable[[ClusterNode], None], seen: str
+) -> None:
+    node = lab.node("node1")
+    assert dhcpv6_source(lab.load_balancer, node, destination) == PROBE_SOURCE
+    load(node)
+    assert dhcpv6_source(lab.load_balancer, node, destination) == seen
 
 
 # Checksums

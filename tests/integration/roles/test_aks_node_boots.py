@@ -20,6 +20,7 @@ from lab.waiting import eventually
 
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
+TIMER = "kubenode-nft-ip6-azureSLBProbe.timer"
 DEADLINE = 60.0  # seconds that the boot program asks
 
 
@@ -173,11 +174,11 @@ def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_ag
     assert eventually(lambda: has_table(node), limit=30)
 
 
-def shorten(node: SystemdNode, seconds: int) -> None:
+def shorten(node: SystemdNode, seconds: int, former: float = DEADLINE) -> None:
     """Another deadline, for this boot's sake; the next run puts it right."""
     unit = f"/etc/systemd/system/{UNIT}"
     text = node.read(unit)
-    node.write(unit, text.replace(" eth0 60\n", f" eth0 {seconds}\n"))
+    node.write(unit, text.replace(f" eth0 {former:g}\n", f" eth0 {seconds}\n"))
     assert node.read(unit) != text
 
 
@@ -191,6 +192,59 @@ def test_ipv6_lost_and_gained_between_boots_is_followed(running: Lab, node: Syst
         assert has_table(node) is has_ipv6
         assert state_of(node) == ("active" if has_ipv6 else "inactive")
         assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"  # a skipped unit has not failed
+
+
+def hurry(node: SystemdNode) -> None:
+    """The timer asks again after a second; the next run puts it right."""
+    path = f"/etc/systemd/system/{TIMER}"
+    text = node.read(path)
+    node.write(path, text.replace("Sec=120\n", "Sec=1\n").replace("Sec=10\n", "Sec=100ms\n"))
+    assert node.read(path) != text
+
+
+def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
+    running: Lab, node: SystemdNode, play: Callable[..., int]
+) -> None:
+    known = running.metadata.own[node.ipv4]
+    running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+    hurry(node)
+    node.reboot()
+    assert not has_table(node) and state_of(node) == "inactive"
+    running.metadata.own[node.ipv4] = known
+    assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
+    running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+    time.sleep(3)
+    assert has_table(node) and state_of(node) == "active"
+    assert node.run(["systemctl", "--failed", "--no-legend"]).stdout == ""
+    assert play() > 0  # the role installs nothing on a node without IPv6
+    assert not has_table(node) and not node.exists(f"/etc/systemd/system/{TIMER}")
+    assert TIMER not in node.run(["systemctl", "list-units", "--all", "kubenode*"]).stdout
+    running.metadata.own[node.ipv4] = known
+    assert play() > 0 and has_table(node)
+
+
+def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_unit_stays_stopped(
+    node: SystemdNode, play: Callable[..., int]
+) -> None:
+    play(ipv6="address")
+    hurry(node)
+    shorten(node, seconds=1, former=30)
+    node.run(["systemctl", "stop", UNIT])
+    node.run(["systemctl", "daemon-reload"])
+    address = f"{node.address}/64"
+    node.ip([f"address del {address} dev eth0"])
+    node.run(["systemctl", "start", UNIT])
+    assert not has_table(node) and state_of(node) == "inactive"
+    node.ip([f"address add {address} dev eth0 nodad"])
+    assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
+    node.ip([f"address del {address} dev eth0"])
+    time.sleep(3)
+    assert has_table(node) and state_of(node) == "active"
+    node.ip([f"address add {address} dev eth0 nodad"])
+    node.run(["systemctl", "stop", UNIT])
+    time.sleep(3)
+    assert (state_of(node), state_of(node, TIMER), has_table(node)) == ("inactive", "inactive", False)
+    assert play() > 0
 
 
 # AgentBaker's own unit, as its images bring it: no ordering, no stop, a restart every 10 seconds until it succeeds.
@@ -236,6 +290,7 @@ def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
             for state in ("present", "absent"):
                 result = machine.module("nftables_probe_snat", {"state": state, "boot_condition": "imds"})
                 assert (result["changed"], result["managed_by"]) == (False, "ipv6_nftables.service"), result
+                assert ("in packets to every destination" in str(result.get("warnings"))) is (state == "present")
                 assert lab.load_balancer.probe_tcp(lab.pod("pod2").address, 8080)
             machine.run(["systemctl", "restart", "ipv6_nftables.service"])
             assert eventually(lambda: has_table(machine))

@@ -100,7 +100,11 @@ PROBE, RETURN, ROUTES = (
     "kubenode-nft-inet-kubenodeReturnPath.service",
     "kubenode-policy-routes-75.service",
 )
-FOLDERS = ("/etc/kubenode", "/etc/systemd/networkd.conf.d", f"{SYSTEM}/nftables.service.d", "/var/lib/kubenode")
+TIMER = "kubenode-nft-ip6-azureSLBProbe.timer"
+FOLDERS = (
+    *("/etc/kubenode", "/etc/systemd/networkd.conf.d", "/var/lib/kubenode"),
+    *(f"{SYSTEM}/nftables.service.d", f"{SYSTEM}/{PROBE}.wants"),
+)
 DROP_INS = [f"{SYSTEM}/nftables.service.d/{unit.removesuffix('.service')}.conf" for unit in (PROBE, RETURN)]
 FILES = (
     *(f"{folder}/.kubenode" for folder in FOLDERS),
@@ -110,7 +114,7 @@ FILES = (
     "/etc/sysctl.d/90-kubenode-rp-filter.conf",
     "/etc/systemd/networkd.conf.d/90-kubenode.conf",
     "/var/lib/kubenode/nftables-package",
-    *(f"{SYSTEM}/{unit}" for unit in (PROBE, RETURN, ROUTES, CHECK)),
+    *(f"{SYSTEM}/{unit}" for unit in (PROBE, TIMER, RETURN, ROUTES, CHECK)),
     *DROP_INS,
 )
 # All that the roles bring. Every file is root's.
@@ -118,6 +122,7 @@ NEW = {
     **dict.fromkeys(FOLDERS, "drwxr-xr-x 0:0"),
     **dict.fromkeys(FILES, "-rw-r--r-- 0:0"),
     **{f"{WANTS}/{unit}": f"lrwxrwxrwx 0:0 -> {SYSTEM}/{unit}" for unit in (PROBE, RETURN, ROUTES, CHECK)},
+    f"{SYSTEM}/{PROBE}.wants/{TIMER}": f"lrwxrwxrwx 0:0 -> {SYSTEM}/{TIMER}",
     azure_vnet.CONFLIST: "absent",
     f"{azure_vnet.CONFLIST}.kubenode_bak": "-rw------- 0:0",
     "/var/lib/kubenode/lib": "drwx------ 0:0",

@@ -125,7 +125,60 @@ def test_what_azure_does_not_document_is_garbled(answer: str, named: str) -> Non
     assert error.value.is_passing
 
 
+SECOND = [
+    {"macAddress": "", "ipv4": {}},
+    azure_nic("000D3AF806ED", "10.225.0.4", ""),
+    {"macAddress": "000D3AF806ED", "ipv4": {"ipAddress": [], "subnet": [{"address": "", "prefix": ""}]}, "ipv6": None},
+    azure_nic("000D3AF806ED", "nowhere", "10.0", ipv6=ipv6("fd00::77", "10.0.0.4")),
+    None,
+]
+
+
+@pytest.mark.parametrize("second", SECOND, ids=str)
+@pytest.mark.parametrize(
+    ("first", "addresses"),
+    [
+        ({"ipv6": ipv6("fd00:0::4", "", "fe80::1")}, ("fd00::4",)),
+        ({"ipv6": ipv6("fd00::4"), "ipv4": {"subnet": [{"address": "", "prefix": ""}]}}, ("fd00::4",)),
+        ({"ipv6": ipv6("fd00::4"), "macAddress": ""}, ("fd00::4",)),
+        ({}, ()),
+        ({"ipv6": None}, ()),
+        ({"ipv6": {}}, ()),
+        ({"ipv6": {"ipAddress": []}}, ()),
+        ({"ipv6": {"ipAddress": [{}]}}, ()),
+    ],
+    ids=str,
+)
+def test_whether_a_node_has_ipv6_is_told_by_its_first_interfaces_ipv6_alone(
+    first: dict[str, t.Any], addresses: tuple[str, ...], second: t.Any
+) -> None:
+    answer = [{**azure_nic("000D3AF806EC", "10.224.0.4", "10.224.0.0"), **first}, second]
+    assert metadata.azure_ipv6(json.dumps(answer)) == addresses
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ("{}", "a list of at least one"),
+        ("[]", "a list of at least one"),
+        ("[7]", "interface[0] must be an object; found '7'"),
+        ('[{"ipv6": {"ipAddress": 7}}]', "interface[0].ipv6.ipAddress must be a list of objects"),
+        ('[{"ipv6": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}}]', "must be an IPv6 address; found '10.0.0.4'"),
+    ],
+)
+def test_an_answer_that_does_not_tell_the_first_interfaces_ipv6_is_garbled(answer: str, named: str) -> None:
+    with pytest.raises(Garbled) as error:
+        metadata.azure_ipv6(answer)
+    assert named in str(error.value)
+
+
 # Trees
+
+
+@pytest.mark.parametrize(("text", "addresses"), [("", ()), ("fd00::4\nfd00::5", ("fd00::4", "fd00::5")), ("[fe80::1]", ())])
+def test_a_trees_list_of_ipv6_addresses_is_read(text: str, addresses: tuple[str, ...]) -> None:
+    assert metadata.tree_ipv6("aws", "0e:49:61:0f:c3:11", text) == addresses
+
 
 AWS_FILES = {
     "local-ipv4s": "10.0.1.5\n10.0.1.6",

@@ -54,7 +54,7 @@ FOREIGN: dict[str, Body] = {
     "a mask of a mask that is foreign": match({"&": [{"&": [{"osf": {"key": "name"}}, 3]}, 1]}, 1),
     "a list on the left": match([CT_MARK], 1),
     "two keys on the left": match({**CT_MARK, **SADDR}, 1),
-    "a prefix of no mark": match(SADDR, {"prefix": {"addr": "fe80::", "len": 10}}),
+    "a prefix in a set": match(SADDR, {"set": ["fe80::1", {"prefix": {"addr": "fe80::", "len": 10}}]}),
     "a prefix on a foreign left": match({"osf": {"key": "name"}}, {"prefix": {"addr": 1, "len": 32}}),
     "a range": match(SADDR, {"range": ["fe80::1", "fe80::2"]}),
     "a set with a range": match(SADDR, {"set": ["fe80::1", {"range": ["fe80::3", "fe80::4"]}]}),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 import pytest
@@ -27,8 +28,12 @@ def payload(protocol: str, field: str) -> dict[str, t.Any]:
     return {"payload": {"protocol": protocol, "field": field}}
 
 
-def equals(left: t.Any, right: t.Any) -> dict[str, t.Any]:
-    return {"match": {"op": "==", "left": left, "right": right}}
+def equals(left: t.Any, right: t.Any, op: str = "==") -> dict[str, t.Any]:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+def no_probe(address: str, length: int) -> dict[str, t.Any]:
+    return equals(payload("ip6", "daddr"), {"prefix": {"addr": address, "len": length}}, "!=")
 
 
 def link(direction: str) -> dict[str, t.Any]:
@@ -51,12 +56,16 @@ def chain(name: str, handle: int) -> dict[str, t.Any]:
     return {"chain": {"family": "ip6", "table": "azureSLBProbe", "name": name, "handle": handle, **hook}}
 
 
-def listing() -> dict[str, t.Any]:
-    """What nft 1.0.6 prints of the table that AgentBaker loads."""
+NOT_PROBED = (no_probe("fe80::", 10), no_probe("ff00::", 8))
+
+
+def listing(*not_probed: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What nft 1.0.6 prints of the table that AgentBaker loads; of ours with the further matches of the first translation."""
     rewrite_in = {"mangle": {"key": payload("ip6", "saddr"), "value": TRANSLATED}}
     rewrite_out = {"mangle": {"key": payload("ip6", "daddr"), "value": SOURCE}}
     types = {"set": ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert"]}
     discovery = equals(payload("icmpv6", "type"), types)
+    probe_source = equals(payload("ip6", "saddr"), SOURCE)
     return {
         "nftables": [
             {"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}},
@@ -64,7 +73,7 @@ def listing() -> dict[str, t.Any]:
             chain("prerouting", 1),
             chain("postrouting", 2),
             rule("prerouting", 4, link("iifname"), discovery, counter(), {"accept": None}),
-            rule("prerouting", 5, link("iifname"), equals(payload("ip6", "saddr"), SOURCE), rewrite_in, counter()),
+            rule("prerouting", 5, link("iifname"), probe_source, *not_probed, rewrite_in, counter()),
             rule("postrouting", 6, link("oifname"), equals(payload("ip6", "daddr"), TRANSLATED), rewrite_out, counter()),
         ]
     }
@@ -80,8 +89,8 @@ def move(listing: dict[str, t.Any], old: int, new: int) -> None:
 
 SAME_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
     "as it is": lambda one: None,
-    "counters have counted": lambda one: bodies(one, "rule")[1]["expr"][3]["counter"].update(packets=9, bytes=9),
-    "counters without values": lambda one: bodies(one, "rule")[1]["expr"][3].update(counter=None),
+    "counters have counted": lambda one: bodies(one, "rule")[1]["expr"][-1]["counter"].update(packets=9, bytes=9),
+    "counters without values": lambda one: bodies(one, "rule")[1]["expr"][-1].update(counter=None),
     "other handles": lambda one: [body.update(handle=99) for body in bodies(one, "rule") + bodies(one, "chain")],
     "the set in another order": lambda one: bodies(one, "rule")[0]["expr"][1]["match"]["right"]["set"].reverse(),
     "the set by number": lambda one: bodies(one, "rule")[0]["expr"][1]["match"]["right"].update(set=[134, 136, 135]),
@@ -102,7 +111,7 @@ OTHER_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
     "statements in another order": lambda one: bodies(one, "rule")[0]["expr"].reverse(),
     "another verdict": lambda one: bodies(one, "rule")[0]["expr"].__setitem__(3, {"drop": None}),
     "no counter": lambda one: bodies(one, "rule")[1]["expr"].pop(),
-    "a named counter": lambda one: bodies(one, "rule")[1]["expr"][3].update(counter="seen"),
+    "a named counter": lambda one: bodies(one, "rule")[1]["expr"][-1].update(counter="seen"),
     "another interface": lambda one: bodies(one, "rule")[1]["expr"][0]["match"].update(right="eth1"),
     "any interface but": lambda one: bodies(one, "rule")[1]["expr"][0]["match"].update(op="!="),
     "another address": lambda one: bodies(one, "rule")[1]["expr"][1]["match"].update(right="fe80::1"),
@@ -124,25 +133,39 @@ OTHER_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
     "the table sleeps (nft 1.0 prints stray memory)": lambda one: bodies(one, "table")[0].update(flags="E.D.S."),
     "another name": lambda one: bodies(one, "table")[0].update(name="other"),
     "another family": lambda one: bodies(one, "table")[0].update(family="inet"),
+    "multicast is translated": lambda one: bodies(one, "rule")[1]["expr"].pop(3),
+    "only multicast is translated": lambda one: bodies(one, "rule")[1]["expr"][3]["match"].update(op="=="),
+    "another prefix": lambda one: bodies(one, "rule")[1]["expr"][2]["match"]["right"]["prefix"].update(len=64),
+    "an address of the prefix": lambda one: bodies(one, "rule")[1]["expr"][2]["match"].update(right="fe80::"),
 }
+
+
+def ours() -> dict[str, t.Any]:
+    return listing(*copy.deepcopy(NOT_PROBED))
 
 
 @pytest.mark.parametrize("alter", SAME_MEANING.values(), ids=SAME_MEANING.keys())
 def test_a_listing_that_means_the_same_is_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
-    seen = listing()
+    seen = ours()
     alter(seen)
     assert nft_table.from_listing(seen) == ProbeSnat().table()
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
-    check_cases(listing, {**SAME_MEANING, **OTHER_MEANING})
+    check_cases(ours, {**SAME_MEANING, **OTHER_MEANING})
 
 
 @pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
 def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
-    seen = listing()
+    seen = ours()
     alter(seen)
     assert nft_table.from_listing(seen) != ProbeSnat().table()
+
+
+def test_agentbakers_table_translates_to_every_destination_and_so_differs() -> None:
+    theirs = nft_table.from_listing(listing())
+    assert theirs == ProbeSnat().table(not_probed=())
+    assert theirs != ProbeSnat().table()
 
 
 def test_the_default_table_is_that_of_the_default_options() -> None:
@@ -155,7 +178,7 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
         "\tchain prerouting {\n"
         "\t\ttype filter hook prerouting priority raw; policy accept;\n"
         '\t\tiifname "eth0" icmpv6 type { nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } counter accept\n'
-        f'\t\tiifname "eth0" ip6 saddr {SOURCE} ip6 saddr set {TRANSLATED} counter\n'
+        f'\t\tiifname "eth0" ip6 saddr {SOURCE} ip6 daddr != fe80::/10 ip6 daddr != ff00::/8 ip6 saddr set {TRANSLATED} counter\n'
         "\t}\n"
         "\n"
         "\tchain postrouting {\n"

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table beside Debian's ufw and firewalld, loaded by a run and by a boot: probes pass, and DHCPv6 replies do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from lab import Lab, Node
+from lab.container import SystemdNode
+from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.router import dhcpv6_source
+from lab.surroundings import AGENTBAKERS_TABLE
+from lab.waiting import eventually
+
+
+class Firewall(NamedTuple):
+    """``setup`` enables it and lets packets to pods pass; ``holds`` tells that its rules are loaded.
+
+    ``remedy``: has it accept the DHCPv6 replies that AgentBaker's table translates; empty if it does so by itself.
+    """
+
+    packages: tuple[str, ...]
+    setup: str
+    holds: str
+    remedy: str
+
+
+FIREWALLS = {
+    "ufw": Firewall(
+        ("ufw",),
+        "ufw default allow routed && ufw --force enable",
+        "ip6tables --list-rules ufw6-before-input",
+        f"ufw allow in on eth0 proto udp from {PROBE_TRANSLATED} port 547 to any port 546",  # docs/probe-snat.md
+    ),
+    # netbase: firewalld looks protocols up in /etc/protocols
+    "firewalld": Firewall(
+        ("firewalld", "netbase"),
+        "set -e; pods='firewall-cmd --permanent --policy=pods'; firewall-cmd --permanent --new-policy=pods;"
+        " $pods --add-ingress-zone=ANY; $pods --add-egress-zone=ANY; $pods --set-target=ACCEPT; firewall-cmd --reload",
+        "nft list chain inet firewalld filter_INPUT",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("firewall", FIREWALLS.values(), ids=FIREWALLS.keys())
+def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_boot(firewall: Firewall) -> None:
+    node = Node("node1", pods=["pod1"], system="bookworm", besides=firewall.packages)
+    with Lab("firewall", nodes=[node]) as lab:
+        machine: SystemdNode = lab.node("node1")
+
+        def holds() -> bool:
+            return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
+
+        machine.run(["sh", "-c", firewall.setup])
+        assert holds() and dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
+        assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
+
+        machine.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+        if firewall.remedy:
+            assert dhcpv6_source(lab.load_balancer, machine) is None
+            machine.run(["sh", "-c", firewall.remedy])
+        assert dhcpv6_source(lab.load_balancer, machine) == PROBE_TRANSLATED
+
+        for way in ("run", "boot"):
+            if way == "run":
+                assert machine.module("nftables_probe_snat")["changed"]
+            else:
+                machine.reboot()
+            assert eventually(holds)
+            assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE, way
+            assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080), way
+            assert not machine.module("nftables_probe_snat")["changed"], way
