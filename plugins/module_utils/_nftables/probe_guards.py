@@ -11,9 +11,9 @@ import os
 import typing as t
 
 from .._core.errors import Refusal
+from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._platform import kernel
-from . import kubelet_backend
 from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
