@@ -22,7 +22,7 @@ STARTERS = (
     "k0scontroller.service",  # `k0s install`: k0sproject/k0s, cmd/install
     "k0sworker.service",
     "snap.microk8s.daemon-kubelite.service",  # canonical/microk8s, snap/snapcraft.yaml
-    "snap.microk8s.daemon-kubelet.service",  # before MicroK8s 1.21
+    "snap.microk8s.daemon-kubelet.service",  # of versions without kubelite
     "snap.k8s.kubelet.service",  # canonical/k8s-snap, snap/snapcraft.yaml
     "snap.kubelet-eks.daemon.service",  # Canonical's Ubuntu images for EKS
 )
