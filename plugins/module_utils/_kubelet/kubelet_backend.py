@@ -17,7 +17,7 @@ from .._platform import files, processes
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")
 DROP_INS = "etc/systemd/system/kubelet.service.d"
 KUBELET = "kubelet"
-# k3s and MicroK8s run kubelet as a part of a larger process (k3s-io/k3s, cmd/k3s; canonical/microk8s, microk8s-resources).
+# k3s and MicroK8s run kubelet as a part of a larger process (k3s-io/k3s, cmd/k3s/main.go).
 PROCESSES = (KUBELET, "k3s-server", "k3s-agent", "kubelite")
 
 

@@ -14,12 +14,12 @@ from .._core.errors import Invalid
 
 # systemd ignores an ordering before a unit that a node does not have.
 STARTERS = (
-    "kubelet.service",  # kubeadm, AKS, EKS, kops, kubespray: kubernetes/release, cmd/krel/templates/latest/kubelet
+    "kubelet.service",  # kubernetes/release, cmd/kubepkg/templates; AKS and EKS too
     "rke2-server.service",  # rancher/rke2, bundle/lib/systemd/system
     "rke2-agent.service",
     "k3s.service",  # k3s-io/k3s, install.sh
     "k3s-agent.service",
-    "k0scontroller.service",  # `k0s install`: k0sproject/k0s, cmd/install
+    "k0scontroller.service",  # k0sproject/k0s, pkg/install/service.go
     "k0sworker.service",
     "snap.microk8s.daemon-kubelite.service",  # canonical/microk8s, snap/snapcraft.yaml
     "snap.microk8s.daemon-kubelet.service",  # of versions without kubelite

@@ -31,6 +31,7 @@ each_module = pytest.mark.parametrize("module", UNITS)
 RULES = "/var/log/rules-before-kubelet"
 LOOKS = f"[Service]\nExecStartPre=/bin/sh -c 'ip rule >> {RULES}; echo >> {RULES}'\n"
 SLOW = "[Service]\nExecStartPre=/bin/sleep 0.5\n"
+PATIENCE = 300  # seconds for a module, on a machine that is busy with other tests
 FOLDER = "/etc/systemd/system"
 
 
@@ -42,7 +43,7 @@ def node() -> Iterator[SystemdNode]:
 
 def run(node: SystemdNode, module: str, **more: Any) -> tuple[bool, list[str]]:
     """Whether it changed something, and its warnings about kubelet."""
-    result = node.module(module, {**UNITS[module][1], **more})
+    result = node.module(module, {**UNITS[module][1], **more}, timeout=PATIENCE)
     assert not result["failed"], result
     return result["changed"], [one for one in result.get("warnings", []) if "kubelet runs in" in one]
 
@@ -87,7 +88,7 @@ def test_a_service_that_is_not_known_is_named_until_before_names_it(node: System
     assert run(node, module, before=[edge]) == (True, [])
     assert run(node, module, before=[edge, "kubelet.service", edge]) == (False, [])
     assert edge in node.run(["systemctl", "show", "--property=Before", "--value", unit]).stdout.split()
-    assert node.module(module, {"state": "absent"})["changed"]
+    assert node.module(module, {"state": "absent"}, timeout=PATIENCE)["changed"]
 
 
 def test_an_ordering_that_the_operator_made_is_seen(node: SystemdNode, edge: str) -> None:
@@ -98,7 +99,7 @@ def test_an_ordering_that_the_operator_made_is_seen(node: SystemdNode, edge: str
     node.run(["systemctl", "daemon-reload"])
     assert run(node, module) == (False, [])
     node.remove(f"{FOLDER}/{edge}.d/after.conf")
-    assert node.module(module, {"state": "absent"})["changed"]
+    assert node.module(module, {"state": "absent"}, timeout=PATIENCE)["changed"]
 
 
 @each_module
@@ -112,12 +113,12 @@ def test_a_unit_from_before_the_list_is_updated_once(node: SystemdNode, module: 
     assert run(node, module) == (True, [])
     assert node.read(path) == text
     assert run(node, module) == (False, [])
-    assert node.module(module, {"state": "absent"})["changed"]
+    assert node.module(module, {"state": "absent"}, timeout=PATIENCE)["changed"]
 
 
 @each_module
 def test_a_name_that_cannot_be_ordered_is_refused(node: SystemdNode, module: str) -> None:
     before = node.snapshot()
-    result = node.module(module, {**UNITS[module][1], "before": ["my.service", "kubelet"]})
+    result = node.module(module, {**UNITS[module][1], "before": ["my.service", "kubelet"]}, timeout=PATIENCE)
     assert result["failed"] and "before[1] must be " in result["msg"] and "'kubelet' was given" in result["msg"], result
     assert node.snapshot() == before
