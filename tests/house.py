@@ -20,14 +20,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 SERVICES = tuple(ROOMS)
 SUBJECTS = {
+    "_kubelet": (),
     "_rp_filter": (),
     "_routing": (),
     "_cloud": (),
     "_network_daemons": (),
-    "_interfaces": ("_routing",),
+    "_interfaces": ("_kubelet", "_routing"),
     "_cni": ("_routing",),
-    "_listener": ("_cloud", "_interfaces", "_routing"),
-    "_nftables": ("_cloud", "_routing", "_rp_filter"),
+    "_listener": ("_cloud", "_interfaces", "_kubelet", "_routing"),
+    "_nftables": ("_cloud", "_kubelet", "_routing", "_rp_filter"),
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_listener"),
     # A roll-back performs what undoes a step of any subject.

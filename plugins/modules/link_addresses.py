@@ -38,6 +38,7 @@ extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._before
   - kubenode.datapath._checkpoint
 options:
   addresses:

@@ -52,6 +52,7 @@ extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._before
 options:
   table:
     description:

@@ -69,6 +69,7 @@ extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._before
   - kubenode.datapath._checkpoint
 options:
   enis:

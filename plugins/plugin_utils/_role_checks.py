@@ -20,6 +20,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import fie
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_units
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
@@ -68,6 +69,10 @@ def _seconds(given: t.Any, _is_applied: bool) -> None:
 
 def _protocol(given: t.Any, _is_applied: bool) -> None:
     policy.from_options(given, None, None, {})
+
+
+def _before(given: t.Sequence[str], _is_applied: bool) -> None:
+    kubelet_units.others(given)
 
 
 def _of_probe_table(option: str, given: t.Any) -> None:
@@ -182,6 +187,7 @@ def _return_path(desired: eni_layout.DesiredLayout, values: Values) -> None:
 ROLES = {
     "aks_dual_stack": Role(
         undo="absent",
+        words=("before",),
         specs={
             "probes": {
                 "type": "list",
@@ -198,6 +204,7 @@ ROLES = {
             "priority": applied(_of_probe_table, "priority"),
             "probes": applied(_of_probe_table, "probes"),
             "path": boot_files.option,
+            "before": _before,
             "nftables_minimum_version": applied(version.wanted, "nftables_minimum_version"),
             "nftables_lock_timeout": within("nftables_lock_timeout", 0, fields.UINT32),
         },
@@ -226,11 +233,12 @@ ROLES = {
     "eni_policy_routing": Role(
         undo="absent",
         specs={"enis": {"type": "list", "elements": "dict"}},
-        words=("pod_interfaces",),
+        words=("before", "pod_interfaces"),
         checks={
             "primary_interface": applied(names.network_interface, "primary_interface"),
             "pod_interfaces": applied(_patterns, "pod_interfaces"),
             "protocol": _protocol,
+            "before": _before,
             "checkpoint": _seconds,
         },
         together=_combination,

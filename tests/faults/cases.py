@@ -40,6 +40,7 @@ LEFT_OUT = {
 }
 """By module. The kills under ``checkpoint`` are in tests/integration/_checkpoint/test_checkpoint.py."""
 ABSENT = {"state": "absent"}
+BEFORE: dict[str, Change] = {"before": ({}, {"before": ["my-kubelet.service"]})}
 PLANES: dict[str, Change] = {
     "immediate": ({"immediate": False}, {"immediate": True}),
     "permanent": ({"permanent": False}, {"permanent": True}),
@@ -225,7 +226,7 @@ CASES = (
     Case(
         "link_addresses",
         {"addresses": _ADDRESSES},
-        changes={"addresses": ({}, {"addresses": _OTHER_ADDRESSES}), **PLANES},
+        changes={"addresses": ({}, {"addresses": _OTHER_ADDRESSES}), **BEFORE, **PLANES},
         prepare=_links,
         lists=("addresses",),
     ),
@@ -242,6 +243,7 @@ CASES = (
             "strict off": ({"strict": True}, {}),
             "path": ({"strict": True}, {"strict": True, "path": "/etc/kubenode/other.nft"}),
             "path to another folder": ({}, {"path": "/etc/kubenode-other/return-path.nft"}),
+            **BEFORE,
             **PLANES,
         },
         prepare=_foreign_table,
@@ -255,6 +257,7 @@ CASES = (
             "path": ({}, {"path": "/etc/kubenode/other.nft"}),
             "path to another folder": ({}, {"path": "/etc/kubenode-other/probe-snat.nft"}),
             "boot_condition": ({}, {"boot_condition": "address"}),
+            **BEFORE,
             **PLANES,
         },
         prepare=_foreign_table,
@@ -267,6 +270,7 @@ CASES = (
             "routes": ({}, {"routes": _OTHER_ROUTES}),
             "path": ({}, {"path": "/etc/kubenode/other.json"}),
             "path to another folder": ({}, {"path": "/etc/kubenode-other/routes.json"}),
+            **BEFORE,
             **PLANES,
         },
         prepare=_links,

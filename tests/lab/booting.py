@@ -54,9 +54,9 @@ class BootingNode(ClusterNode):
         """Run a module by Ansible itself, in a second or two."""
         return adhoc.run(self, f"kubenode.datapath.{name}", arguments or {}, check, diff, timeout)
 
-    def place_kubelet_stand_in(self) -> None:
-        """Let the node have a kubelet.service, which records at each start what was there."""
-        kubelet.place(self)
+    def place_kubelet_stand_in(self, unit: str = kubelet.UNIT) -> None:
+        """Let the node have a service that stands for kubelet, and records at each start what was there."""
+        kubelet.place(self, unit)
 
     def kubelet_starts(self) -> list[kubelet.Start]:
         """All starts of all boots, the newest last."""

@@ -15,14 +15,14 @@ UNIT = "kubelet.service"
 _PROGRAM = "/usr/local/bin/kubelet"
 _LOG = "/var/log/kubelet-start"
 
-# It is told first, so that a unit which is called active has told.
+# It is told first, so that a unit which is called active has told. The process that stays is called kubelet.
 _SERVICE = f"""\
 [Unit]
 Description=Stands for kubelet, and tells what was there when it was started
 [Service]
 Type=exec
 ExecStartPre={_PROGRAM}
-ExecStart=/bin/sleep infinity
+ExecStart={_PROGRAM} stays
 [Install]
 WantedBy=multi-user.target
 """
@@ -30,6 +30,7 @@ WantedBy=multi-user.target
 # The first field of /proc/uptime is CLOCK_BOOTTIME; the clock is read before nft, which takes its time.
 _SCRIPT = f"""\
 #!/bin/sh
+[ "$1" = stays ] && sleep infinity
 read -r clock idle < /proc/uptime
 echo "$clock $(nft list tables 2>/dev/null | tr '\\n' ';')" >> {_LOG}
 """
@@ -43,12 +44,12 @@ class Start:
     tables: tuple[str, ...]
 
 
-def place(node: Machine) -> None:
-    """Write the unit and enable it. It is started by the next boot, or by ``systemctl start kubelet``."""
+def place(node: Machine, unit: str = UNIT) -> None:
+    """Write the unit and enable it. It is started by the next boot, or by ``systemctl start``."""
     node.write(_PROGRAM, _SCRIPT, mode=0o755)
-    node.write(f"/etc/systemd/system/{UNIT}", _SERVICE)
+    node.write(f"/etc/systemd/system/{unit}", _SERVICE)
     node.run(["systemctl", "daemon-reload"])
-    node.run(["systemctl", "enable", "--quiet", UNIT])
+    node.run(["systemctl", "enable", "--quiet", unit])
 
 
 def starts(node: Machine) -> list[Start]:

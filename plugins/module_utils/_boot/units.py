@@ -134,6 +134,10 @@ class Units:
             time.sleep(pause)
             pause = min(2 * pause, PAUSES[1])
 
+    def comes_before(self, unit: str) -> list[str]:
+        """The units that systemd starts after ``unit``, by their own names and not by their aliases. Starts systemctl."""
+        return self._show(("Before",), unit)[0].split()
+
     def state(self, unit: str) -> UnitState:
         return UnitState(*self._get(("ActiveState", "SubState", "Result", "Job"), unit))
 

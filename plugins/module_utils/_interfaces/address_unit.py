@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from .._boot.boot_unit import BootUnit
+from .._kubelet import kubelet_units
 
 PREFIX = "kubenode-addresses-"
 
@@ -26,13 +27,13 @@ def link_of(unit: str) -> str:
     return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), escaped)
 
 
-def unit(link: str, addresses: t.Iterable[str]) -> BootUnit:
+def unit(link: str, addresses: t.Iterable[str], before: t.Sequence[str] = ()) -> BootUnit:
     """The unit that gives a link its addresses whenever the link appears, at boot and later.
 
     The link's device unit starts and stops it. An address that the link already has is left as it is: ``ip address add`` then
     fails, and ``-`` makes systemd ignore the failure. kubelet does not wait for a link that is not plugged in.
 
-    addresses: each with the words that ip(8) takes after ``ip address add``.
+    addresses: each with the words that ip(8) takes after ``ip address add``. before: see kubelet_units.ordering().
     """
     device = f"sys-subsystem-net-devices-{_escaped(link)}.device"
     commands = "\n".join(f"ExecStart=-ip address add {address}" for address in addresses)
@@ -41,7 +42,7 @@ def unit(link: str, addresses: t.Iterable[str]) -> BootUnit:
 Description=Addresses of {link} of kubenode.datapath
 BindsTo={device}
 After={device}
-Before=kubelet.service
+{kubelet_units.ordering(before)}
 
 [Service]
 Type=oneshot

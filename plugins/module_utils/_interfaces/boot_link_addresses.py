@@ -19,11 +19,12 @@ from .link_address import LinkAddress
 
 
 class BootLinkAddresses:
-    """The permanent plane of link addresses: one unit for each link."""
+    """The permanent plane of link addresses: one unit for each link. before: see kubelet_units.ordering()."""
 
-    def __init__(self, backend: files.Files, systemd: units.Units) -> None:
+    def __init__(self, backend: files.Files, systemd: units.Units, before: t.Sequence[str] = ()) -> None:
         self._backend = backend
         self._systemd = systemd
+        self._before = before
 
     def given(self) -> list[LinkAddress]:
         """The addresses that the units on the node add."""
@@ -51,5 +52,5 @@ class BootLinkAddresses:
         return [self._unit(link, [one for one in desired if one.dev == link]) for link in dict.fromkeys(links)]
 
     def _unit(self, link: str, desired: t.Sequence[LinkAddress]) -> EnabledUnit:
-        unit = address_unit.unit(link, [one.words for one in desired])
+        unit = address_unit.unit(link, [one.words for one in desired], self._before)
         return EnabledUnit(self._backend, self._systemd, unit, desired=bool(desired), starts=False)

@@ -36,15 +36,25 @@ class BootPolicy:
     """The file, the program, the unit and the record of the policy of ``protocol``.
 
     path: of the policy's file; the program is placed beside it. tables: the numbers of routing tables by name.
+    before: see kubelet_units.ordering().
     """
 
-    def __init__(self, backend: files.Files, systemd: units.Units, protocol: int, path: str, tables: t.Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        backend: files.Files,
+        systemd: units.Units,
+        protocol: int,
+        path: str,
+        tables: t.Mapping[str, int],
+        before: t.Sequence[str] = (),
+    ) -> None:
         self.unit = policy_unit.name(protocol)
         self._backend = backend
         self._systemd = systemd
         self._protocol = protocol
         self._path = path
         self._tables = tables
+        self._before = before
         self._written: tuple[Policy, str] | None = None
 
     @property
@@ -125,7 +135,8 @@ class BootPolicy:
         digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
 
         def unit(python: str) -> BootUnit:
-            return policy_unit.unit(self._protocol, self._path, python, boot_files.program(self._path), digest)
+            boot_program = boot_files.program(self._path)
+            return policy_unit.unit(self._protocol, self._path, python, boot_program, digest, self._before)
 
         chosen = unit(interpreter(self._backend, self._systemd, unit) if is_desired else "")
         enabled = EnabledUnit(self._backend, self._systemd, chosen, is_desired, starts, is_resident=True)

@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._boot.boot_unit import REHEARSE, BootUnit, isolated
+from .._kubelet import kubelet_units
 
 
 def name(protocol: int) -> str:
@@ -15,13 +18,14 @@ def name(protocol: int) -> str:
     return f"kubenode-policy-routes-{protocol}.service"
 
 
-def unit(protocol: int, path: str, python: str, program: str, digest: str = "") -> BootUnit:
+def unit(protocol: int, path: str, python: str, program: str, digest: str = "", before: t.Sequence[str] = ()) -> BootUnit:
     """The unit that loads the rules and routes of ``path`` before kubelet starts, then stays and restores those that are lost.
 
     It is ready once everything is loaded that can be: it waits for the network, and not for further links. It removes nothing
     when it stops, because pods would lose their routes.
 
     digest: the program's SHA-256. A new program changes the unit's text, and so the unit is restarted.
+    before: see kubelet_units.ordering().
 
     systemd restarts the unit without a limit, one second after each exit. The program itself delays its exit after a failure.
     """
@@ -30,7 +34,7 @@ def unit(protocol: int, path: str, python: str, program: str, digest: str = "") 
 Description=Policy routes of protocol {protocol} of kubenode.datapath
 Wants=network-online.target
 After=network-online.target
-Before=kubelet.service
+{kubelet_units.ordering(before)}
 StartLimitIntervalSec=0
 
 [Service]

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._boot import boot_files, units
 from .._boot.boot_unit import BootUnit
 from .._boot.enabled_unit import EnabledUnit
@@ -18,14 +20,26 @@ from .table_unit import BootCondition
 
 
 class BootTable:
-    """The permanent plane of one table. ``path``: its script; the boot program lies beside the script."""
+    """The permanent plane of one table.
 
-    def __init__(self, backend: files.Files, systemd: units.Units, family: str, table: str, path: str) -> None:
+    path: its script; the boot program lies beside the script. before: see kubelet_units.ordering().
+    """
+
+    def __init__(
+        self,
+        backend: files.Files,
+        systemd: units.Units,
+        family: str,
+        table: str,
+        path: str,
+        before: t.Sequence[str] = (),
+    ) -> None:
         self._backend = backend
         self._systemd = systemd
         self._family = family
         self._table = table
         self._path = path
+        self._before = before
 
     @property
     def unit(self) -> str:
@@ -44,7 +58,7 @@ class BootTable:
         return condition._replace(python=chosen)
 
     def _unit(self, condition: BootCondition | None = None) -> BootUnit:
-        return table_unit.unit(self._family, self._table, self._path, condition)
+        return table_unit.unit(self._family, self._table, self._path, condition, self._before)
 
     def resources(
         self,

@@ -11,9 +11,9 @@ import os
 import typing as t
 
 from .._core.errors import Refusal
+from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._platform import kernel
-from . import kubelet_backend
 from .nft_backend import Nft
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 

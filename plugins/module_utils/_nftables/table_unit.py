@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._boot.boot_unit import REHEARSE, BootUnit, isolated
+from .._kubelet import kubelet_units
 
 # Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
 DEADLINES = {"imds": 60, "address": 30}
@@ -34,7 +35,7 @@ class BootCondition(t.NamedTuple):
         return isolated(self.python, self.program, *verb, self.kind, self.interface, str(DEADLINES[self.kind]))
 
 
-def unit(family: str, table: str, path: str, condition: BootCondition | None = None) -> BootUnit:
+def unit(family: str, table: str, path: str, condition: BootCondition | None = None, before: t.Sequence[str] = ()) -> BootUnit:
     """The unit that loads ``path`` before kubelet starts. Stopping the unit removes this table alone.
 
     With default dependencies the unit would come after sysinit.target. On Ubuntu that comes after the network (cloud-init) and so
@@ -44,12 +45,14 @@ def unit(family: str, table: str, path: str, condition: BootCondition | None = N
 
     condition: decides at each boot whether to load; it needs the network. If it cannot decide, the unit fails. kubelet then
         starts, and systemd tries the unit again.
+    before: see kubelet_units.ordering().
     """
     text = f"""\
 [Unit]
 Description=nftables table {family} {table} of kubenode.datapath
 DefaultDependencies=no
 {_ordering(condition)}
+{kubelet_units.ordering(before)}
 Conflicts=shutdown.target
 
 [Service]
@@ -103,10 +106,10 @@ def _ordering(condition: BootCondition | None) -> str:
         return """\
 After=local-fs.target systemd-modules-load.service nftables.service
 Wants=network-pre.target
-Before=network-pre.target kubelet.service shutdown.target"""
+Before=network-pre.target shutdown.target"""
     return """\
 After=local-fs.target systemd-modules-load.service nftables.service network.target
-Before=kubelet.service shutdown.target"""
+Before=shutdown.target"""
 
 
 def _asking(condition: BootCondition | None) -> str:

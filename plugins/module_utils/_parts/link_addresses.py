@@ -10,14 +10,16 @@ from __future__ import annotations
 from .._boot.units import Units
 from .._core.errors import Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
-from .._core.plan import Resource
-from .._interfaces import link_address
+from .._core.plan import Guard, Resource
+from .._interfaces import address_unit, link_address
 from .._interfaces.boot_link_addresses import BootLinkAddresses
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.live_link_addresses import (
     Changes,
     LiveLinkAddresses,
 )
+from .._kubelet import kubelet_units
+from .._kubelet.kubelet_guards import KubeletStarters
 from .._network_daemons.daemon_guards import LinksOfNetworkd
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel
@@ -27,6 +29,7 @@ from .._rp_filter.boot_record import BootRecord
 OPTIONS = {
     **TWO_PLANES,
     **CHECKPOINT,
+    **kubelet_units.OPTIONS,
     "addresses": {
         "type": "list",
         "elements": "dict",
@@ -44,7 +47,8 @@ def parts(request: Request) -> Parts:
     listed = None if given is None else link_address.from_options(given)
 
     files = Files()
-    boot = BootLinkAddresses(files, Units(request.run))
+    units, before = Units(request.run), kubelet_units.others(request.params["before"])
+    boot = BootLinkAddresses(files, units, before)
     gone = boot.given() if listed is None else listed
     desired = listed or () if request.is_present else [one for one in boot.given() if one not in gone]
     placed = boot.resources(list(desired))
@@ -52,5 +56,9 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, *placed]
     if kernel.is_own_root() and not request.params["immediate"]:
         resources.insert(0, BootRecord(live, *placed))
-    guards = [LinksOfNetworkd(Networkd(request.run), live.links)] if request.is_present and request.params["immediate"] else []
+    guards: list[Guard] = []
+    if request.is_present and request.params["immediate"]:
+        guards.append(LinksOfNetworkd(Networkd(request.run), live.links))
+    if desired and request.params["permanent"]:
+        guards.append(KubeletStarters(units, sorted({address_unit.name(one.dev) for one in desired}), before))
     return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

@@ -12,6 +12,8 @@ from .._boot.units import Units
 from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
+from .._kubelet import kubelet_units
+from .._kubelet.kubelet_guards import KubeletStarters
 from .._nftables import return_path_table
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
@@ -41,6 +43,7 @@ FAMILY = "inet"
 OPTIONS = {
     **TWO_PLANES,
     **CHECKPOINT,
+    **kubelet_units.OPTIONS,
     "table": {"type": "str", "default": "kubenodeReturnPath"},
     "primary_interface": {"type": "str"},
     "pod_interfaces": {"type": "list", "elements": "str"},
@@ -54,12 +57,13 @@ OPTIONS = {
 def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
     path = boot_files.option(request.params["path"], request.is_present)
+    before = kubelet_units.others(request.params["before"])
     desired = ReturnPath.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
     files, units = Files(), Units(request.run, request.warn)
 
     ruleset = replacement(FAMILY, table, desired.table().text()) if desired else ""
-    boot = BootTable(files, units, FAMILY, table, path)
+    boot = BootTable(files, units, FAMILY, table, path, before)
     sysctl_path = return_path_table.sysctl_path(table)
     setting = desired.sysctl_text() if desired else None
     entry = text(sysctl_path, setting, return_path_table.sysctl_heading(table))
@@ -77,6 +81,8 @@ def parts(request: Request) -> Parts:
         guards.append(PrimaryInterface(desired.primary_interface))
     if desired and request.params["immediate"]:
         guards.append(MarkRule(desired, request.earlier.rules))
+    if desired and request.params["permanent"]:
+        guards.append(KubeletStarters(units, [boot.unit], before))
     if validation and setting and request.params["permanent"]:
         texts = {**found, sysctl_path: setting}
         guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))

@@ -17,6 +17,8 @@ from .._boot.units import Units
 from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
+from .._kubelet import kubelet_units
+from .._kubelet.kubelet_guards import KubeletStarters
 from .._nftables import probe_guards
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
@@ -32,6 +34,7 @@ from .._platform.files import Files
 FAMILY = "ip6"
 OPTIONS = {
     **TWO_PLANES,
+    **kubelet_units.OPTIONS,
     "table": {"type": "str", "default": "azureSLBProbe"},
     "interface": {"type": "str", "default": "eth0"},
     "priority": {"type": "int", "default": -300},
@@ -49,6 +52,7 @@ OPTIONS = {
 def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
     path = boot_files.option(request.params["path"], request.is_present)
+    before = kubelet_units.others(request.params["before"])
     desired = ProbeSnat.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
     files, units = Files(), Units(request.run, request.warn)
@@ -58,7 +62,7 @@ def parts(request: Request) -> Parts:
     ruleset = replacement(FAMILY, table, desired_table.text()) if desired_table else ""
     is_placed = desired is not None and owner is None
     live = LiveTable(nft, FAMILY, table, desired_table)
-    boot = BootTable(files, units, FAMILY, table, path)
+    boot = BootTable(files, units, FAMILY, table, path, before)
     is_asking = is_placed and request.params["permanent"] and request.params["boot_condition"] != "none"
     condition = boot.condition(request.params["boot_condition"], request.params["interface"]) if is_asking else None
     placed = boot.resources(
@@ -72,6 +76,8 @@ def parts(request: Request) -> Parts:
     if desired is None and owner and table == ProbeSnat().name:
         resources.remove(live)  # the unit owns the table
     guards = _guards(desired, owner, nft if request.params["immediate"] else None)
+    if is_placed and request.params["permanent"]:
+        guards.append(KubeletStarters(units, [boot.unit], before))
     return Parts(
         resources,
         guards,

@@ -16,6 +16,8 @@ from .._cni.layout_guards import CniLayouts
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
+from .._kubelet import kubelet_units
+from .._kubelet.kubelet_guards import KubeletStarters
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
 from .._platform.files import Files
@@ -28,6 +30,7 @@ from .._routing.routing_backend import Netlink
 OPTIONS = {
     **TWO_PLANES,
     **CHECKPOINT,
+    **kubelet_units.OPTIONS,
     "enis": {
         "type": "dict",
         "options": {
@@ -102,10 +105,11 @@ def parts(request: Request) -> Parts:
         Units(request.run, request.warn),
         request.params["permanent"],
     )
+    before = kubelet_units.others(request.params["before"])
     listed = _listed(request, tables)
     path = boot_files.option(request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present)
 
-    boot = BootPolicy(Files(), systemd, listed.protocol, path, tables)
+    boot = BootPolicy(Files(), systemd, listed.protocol, path, tables, before)
     unmanaged = _unmanaged(listed, request)
     kept = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
     active = _after(listed, boot.active(unmanaged), request)
@@ -125,8 +129,11 @@ def parts(request: Request) -> Parts:
         return {"rules": done.rules.report(), "routes": done.routes.report()}
 
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
+    guards: list[Guard] = [CniLayouts(listed)] if request.is_present else []
+    if is_permanent and not kept.is_empty:
+        guards.append(KubeletStarters(systemd, [boot.unit], before))
     groundwork = [] if library.is_desired else [library]
-    return Parts(resources, _guards(listed, request), report, groundwork, effects=Effects(rules=rules))
+    return Parts(resources, guards, report, groundwork, effects=Effects(rules=rules))
 
 
 def _unmanaged(listed: Policy, request: Request) -> list[str]:
@@ -186,7 +193,3 @@ def _library(desired: bool, systemd: Units, unit: str, request: Request) -> Carr
         is_needed=lambda: bool(systemd.named("kubenode-policy-routes-*.service") - going),
         plane=Plane.PERMANENT if request.params["permanent"] else Plane.IMMEDIATE,
     )
-
-
-def _guards(listed: Policy, request: Request) -> list[Guard]:
-    return [CniLayouts(listed)] if request.is_present else []

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The node labels that kubelet was given, from its configuration files and its command line."""
+"""What the node tells of kubelet: its labels, from configuration files and command line, and the services that run it."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 
@@ -15,6 +16,9 @@ from .._platform import files, processes
 # AKS writes KUBELET_NODE_LABELS to /etc/default/kubelet; kubeadm's drop-in and rpm distributions use the others.
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")
 DROP_INS = "etc/systemd/system/kubelet.service.d"
+KUBELET = "kubelet"
+# k3s and MicroK8s run kubelet as a part of a larger process (k3s-io/k3s, cmd/k3s/main.go).
+PROCESSES = (KUBELET, "k3s-server", "k3s-agent", "kubelite")
 
 
 def has_label(label: str, root: str = "/") -> bool:
@@ -24,10 +28,37 @@ def has_label(label: str, root: str = "/") -> bool:
     return any(word.search(line) for line in lines)
 
 
+def services(root: str = "/") -> set[str]:
+    """The systemd services that kubelet's processes belong to, by their control groups."""
+    found = (_service(_line(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
+    return {service for service in found if service}
+
+
+def _service(groups: str) -> str:
+    """The service in the text of a /proc/PID/cgroup; empty for none.
+
+    In systemd's hierarchy, named or cgroup v2's, the first component that is no slice is a unit. The groups below it are the
+    unit's own, or those of a container in it.
+    """
+    for line in groups.splitlines():
+        _number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if controllers in ("", "name=systemd"):
+            unit = next((name for name in path.split("/") if name and not name.endswith(".slice")), "")
+            if unit.endswith(".service"):
+                return unit
+    return ""
+
+
+@functools.cache
+def _running(root: str) -> dict[str, str]:
+    """The names of kubelet's processes by pid. Looked for once in a run, because it takes a file of each process of the node."""
+    return processes.named(PROCESSES, f"{root}proc")
+
+
 def _sources(root: str) -> list[str]:
     paths = [root + name for name in CONFIGURATION]
     paths += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
-    command_lines = [_line(f"{root}proc/{pid}/cmdline") for pid in processes.named(("kubelet",), f"{root}proc")]
+    command_lines = [_line(f"{root}proc/{pid}/cmdline") for pid, name in _running(root).items() if name == KUBELET]
     return [*map(_text, paths), *command_lines]
 
 

@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This doc fragment is private to the collection: it may change at any time.
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  before:
+    description:
+      - Units of systemd that start kubelet on this node, such as V(my-kubelet.service). At boot, the units of this module are
+        started before them. The order does not matter, and equal entries count once.
+      - C(kubelet.service) and the units of RKE2, k3s, k0s, MicroK8s, Canonical Kubernetes and Ubuntu's images for EKS need not be
+        named. The units of this module are always started before them.
+      - If kubelet runs in a service that is neither known nor named here, and that systemd does not order after the units of this
+        module, the module warns and names the service. A kubelet that no service runs, as one in a container, is not considered.
+      - Each name ends with C(.service) or C(.target). Units that come earlier in each boot, such as C(network-online.target), are
+        refused.
+    type: list
+    elements: str
+    default: []
+"""

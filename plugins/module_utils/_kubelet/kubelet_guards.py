@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The guard of a unit that must come before kubelet: looks for what really started kubelet."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._boot.units import Units
+from . import kubelet_backend
+from .kubelet_units import STARTERS
+
+
+class KubeletStarters:
+    """Warns if kubelet runs in a service that a unit of this collection is not ordered before.
+
+    units: names of units of this collection. before: as for kubelet_units.ordering().
+
+    Only a service that is not listed costs a question to systemd, which also knows drop-ins and aliases. A kubelet outside any
+    service is passed over: a container or a login started it, and the boot has no unit to order.
+    """
+
+    def __init__(self, systemd: Units, units: t.Sequence[str], before: t.Sequence[str]) -> None:
+        self._systemd = systemd
+        self._units = units
+        self._before = before
+
+    def inspect(self) -> t.Iterable[str]:
+        if not self._systemd.is_running():
+            return
+        for service in sorted(kubelet_backend.services().difference(STARTERS, self._before)):
+            late = [unit for unit in self._units if service not in self._systemd.comes_before(unit)]
+            if late:
+                yield (
+                    f"kubelet runs in {service}, which should start after {' and '.join(late)} at each boot, but is not"
+                    f" ordered so and may start earlier. Add {service} to the option before."
+                )

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The units that start kubelet, and the line by which a unit of this collection comes before them at boot."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.errors import Invalid
+
+# systemd ignores an ordering before a unit that a node does not have.
+STARTERS = (
+    "kubelet.service",  # kubernetes/release, cmd/kubepkg/templates; AKS and EKS too
+    "rke2-server.service",  # rancher/rke2, bundle/lib/systemd/system
+    "rke2-agent.service",
+    "k3s.service",  # k3s-io/k3s, install.sh
+    "k3s-agent.service",
+    "k0scontroller.service",  # k0sproject/k0s, pkg/install/service.go
+    "k0sworker.service",
+    "snap.microk8s.daemon-kubelite.service",  # canonical/microk8s, snap/snapcraft.yaml
+    "snap.microk8s.daemon-kubelet.service",  # of versions without kubelite
+    "snap.k8s.kubelet.service",  # canonical/k8s-snap, snap/snapcraft.yaml
+    "snap.kubelet-eks.daemon.service",  # Canonical's Ubuntu images for EKS
+)
+# What the units of this collection come after. A unit before one of these would be in an ordering cycle, and systemd breaks a
+# cycle by leaving out any unit of it.
+EARLIER = frozenset(
+    {
+        "sysinit.target",
+        "basic.target",
+        "local-fs.target",
+        "systemd-modules-load.service",
+        "nftables.service",
+        "network-pre.target",
+        "network.target",
+        "network-online.target",
+    }
+)
+LENGTH = 255  # systemd.unit(5)
+OPTIONS: dict[str, dict[str, t.Any]] = {"before": {"type": "list", "elements": "str", "default": []}}
+
+
+def others(given: t.Iterable[str] | None) -> tuple[str, ...]:
+    """The units of the option ``before``, sorted, without those of STARTERS. Raises Invalid."""
+    named = {_checked(f"before[{number}]", one) for number, one in enumerate(given or ())}
+    return tuple(sorted(named.difference(STARTERS)))
+
+
+def _checked(option: str, given: str) -> str:
+    word = r"[A-Za-z0-9:_.\\-]+"
+    if not re.fullmatch(rf"{word}(@{word})?\.(service|target)", given) or len(given) > LENGTH:
+        raise Invalid(
+            option,
+            given,
+            f"the name of a systemd unit that ends with .service or .target, of at most {LENGTH} letters, digits and :_.\\-@",
+        )
+    if given in EARLIER:
+        raise Invalid(option, given, f"a unit that starts later in the boot than {', '.join(sorted(EARLIER))}")
+    return given
+
+
+def ordering(before: t.Sequence[str]) -> str:
+    """The line of a unit that must be complete before kubelet is started. before: units besides STARTERS, see others()."""
+    return f"Before={' '.join((*STARTERS, *before))}"
