@@ -13,7 +13,7 @@ import typing as t
 from .._core.errors import Refusal
 from .._netlink import rtnetlink
 from .._platform import kernel
-from . import kubelet_backend
+from . import agentbaker_resource, kubelet_backend
 from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
@@ -25,7 +25,6 @@ HOST_ROUTING_LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
 HOST_ROUTING_PINS = tuple(
     f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
 )
-AGENTBAKER_UNIT = "ipv6_nftables.service"
 
 
 class EbpfHostRouting:
@@ -61,18 +60,19 @@ class HealthProbeFilters:
 
 
 class AgentBaker:
-    """For a node whose image enables AgentBaker's unit: refuses a desired table that differs from the unit's."""
+    """For a node on which AgentBaker's unit owns the table: refuses a desired table that differs from the unit's."""
 
     def __init__(self, desired: ProbeSnat) -> None:
         self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
-        theirs = ProbeSnat()
+        theirs = agentbaker_resource.TABLE
         if self._desired != theirs:
             raise Refusal(
-                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with the"
+                f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with the"
                 f" desired {self._desired.summary()}. Nothing was changed."
-                " Leave the options at their defaults on this node, or disable that unit first"
+                f" Leave the options at their defaults on this node, or replace that unit: set agentbaker to take_over,"
+                f" permanent to true and table to {theirs.name}"
             )
         return ()
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, playbook, steps
+from lab import Lab, agentbaker, playbook, steps
 from lab.node import NamespaceNode
-from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
+from lab.surroundings import ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -24,7 +24,6 @@ LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBPro
 DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
 RECORD = f"{UNIT}.files"  # is there while a run moves the unit's files
 LOCK = "/run/kubenode.lock"
-AGENTBAKER = "/etc/systemd/system/ipv6_nftables.service"
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def test_options_may_come_as_strings(node: NamespaceNode) -> None:
 
 
 def test_a_node_that_carries_agentbakers_table_has_nothing_to_change(node: NamespaceNode) -> None:
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
     assert not run(node, permanent=False)["changed"]
 
 
@@ -516,9 +515,9 @@ def test_an_ebpf_host_routing_node_refuses_present_but_not_absent(node: Namespac
 
 def test_a_unit_of_the_image_that_cannot_start_owns_nothing(node: NamespaceNode) -> None:
     bring_agentbaker(node)
-    node.remove(AGENTBAKER)
+    node.remove(agentbaker.UNIT)
     assert run(node, check=True)["managed_by"] is None
-    node.run(["ln", "-s", "/dev/null", AGENTBAKER])
+    node.run(["ln", "-s", "/dev/null", agentbaker.UNIT])
     assert run(node)["managed_by"] is None and node.exists(UNIT)
 
 
@@ -554,9 +553,8 @@ def test_absent_needs_no_nft(node: NamespaceNode) -> None:
 
 
 def bring_agentbaker(node: NamespaceNode) -> None:
-    node.write(AGENTBAKER, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
-    node.run(["ln", "-s", AGENTBAKER, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    agentbaker.place(node)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
 
 
 def test_agentbakers_unit_stays_the_owner(node: NamespaceNode) -> None:

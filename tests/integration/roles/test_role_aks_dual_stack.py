@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, Node, playbook
+from lab import Lab, Node, agentbaker, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
@@ -122,9 +122,7 @@ def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
     table = site.node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
     site.play(aks_dual_stack_state="absent")
     site.node.run(["nft", "-f", "-"], table)
-    unit = "/etc/systemd/system/ipv6_nftables.service"
-    site.node.write(unit, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
-    site.node.run(["ln", "-s", unit, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
+    agentbaker.place(site.node)
     before = site.node.snapshot()
     for state in ("present", "absent"):
         run = site.play(aks_dual_stack_state=state)
