@@ -69,10 +69,9 @@ class AgentBaker:
         theirs = agentbaker_resource.TABLE
         if self._desired != theirs:
             raise Refusal(
-                f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with the"
-                f" desired {self._desired.summary()}. Nothing was changed."
-                f" Leave the options at their defaults on this node, or replace that unit: set agentbaker to take_over,"
-                f" permanent to true and table to {theirs.name}"
+                f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with"
+                f" the desired {self._desired.summary()}. Nothing was changed. Leave the options at their defaults on this"
+                f" node, or replace that unit: set agentbaker to take_over, permanent to true and table to {theirs.name}"
             )
         return ()
 
