@@ -122,7 +122,7 @@ options:
       - With V(take_over), the unit of this module replaces it. The drop-in
         C(ipv6_nftables.service.d/kubenode-nft-ip6-TABLE.conf) makes systemd skip AgentBaker's unit as long as the unit of this
         module is enabled. AgentBaker's files and the links that enable its unit are not changed. If O(immediate=true),
-        AgentBaker's unit is also stopped, which changes no table.
+        AgentBaker's unit is also stopped if it is active, which changes no table.
       - V(take_over) needs O(permanent=true) and the default of O(table), which is the name of AgentBaker's table. Otherwise it
         has no effect. On a node without AgentBaker's unit it only writes the drop-in.
       - O(state=absent), and V(report) after V(take_over), remove the drop-in, load AgentBaker's table in place of this module's
