@@ -42,10 +42,10 @@ notes:
   - The module refuses O(state=present) on a node where O(interface) has Microsoft's ipv6-hp-bpf filters, and on an eBPF
     host-routing node, known by kubelet's label C(kubernetes.azure.com/ebpf-host-routing=true) or by the pinned programs
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
-  - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table. The module then
-    writes no file and no unit, refuses options that differ from AgentBaker's table, loads that table if it is missing, and
-    changes nothing with O(state=absent). See RV(managed_by). AgentBaker's table also translates packets to link-local and
-    multicast addresses. The module warns if that is the table in the kernel.
+  - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table unless
+    O(agentbaker=take_over). The module then writes no file and no unit, refuses options that differ from AgentBaker's table,
+    loads that table if it is missing, and changes nothing with O(state=absent). See RV(managed_by). AgentBaker's table also
+    translates packets to link-local and multicast addresses. The module warns if that is the table in the kernel.
   - The module warns if the node has no IPv6 default route by O(interface), if IPv6 forwarding is off, and if forwarding is on
     while C(accept_ra) is V(1), because the kernel then ignores router advertisements.
 extends_documentation_fragment:
@@ -122,6 +122,22 @@ options:
     type: str
     choices: [imds, address, none]
     default: none
+  agentbaker:
+    description:
+      - What to do on a node whose image enables AgentBaker's C(ipv6_nftables.service). systemd starts that unit before kubelet
+        but does not wait until its table is loaded, and a restart of C(nftables.service) removes the table until the next boot.
+      - With V(report), that unit stays the owner of the table. See RV(managed_by).
+      - With V(take_over), the unit of this module replaces it. The drop-in
+        C(ipv6_nftables.service.d/kubenode-nft-ip6-TABLE.conf) makes systemd skip AgentBaker's unit as long as the unit of this
+        module is enabled. AgentBaker's files and the links that enable its unit are not changed. If O(immediate=true),
+        AgentBaker's unit is also stopped if it is active, which changes no table.
+      - V(take_over) needs O(permanent=true) and the default of O(table), which is the name of AgentBaker's table. Otherwise it
+        has no effect. On a node without AgentBaker's unit it only writes the drop-in.
+      - O(state=absent), and V(report) after V(take_over), remove the drop-in, load AgentBaker's table in place of this module's
+        in one transaction, and start AgentBaker's unit if it is enabled and O(immediate=true).
+    type: str
+    choices: [report, take_over]
+    default: report
 seealso:
   - module: kubenode.datapath.imds_info
   - name: The table in AKS node images
@@ -149,6 +165,11 @@ EXAMPLES = r"""
       - source: fe80::10
         translated: 2001:db8:ffff::10
 
+- name: Load the table before kubelet starts on a node of AKS, in place of the unit of the node's image
+  kubenode.datapath.nftables_probe_snat:
+    boot_condition: imds
+    agentbaker: take_over
+
 - name: Remove the table, the file and the unit
   kubenode.datapath.nftables_probe_snat:
     state: absent
@@ -175,6 +196,14 @@ managed_by:
   returned: success
   type: str
   sample: ipv6_nftables.service
+agentbaker:
+  description:
+    - What the node's image has of AgentBaker. V(enabled) means that C(ipv6_nftables.service) is enabled; V(disabled), that the
+      files are there and the unit is not enabled, as on Azure Container Linux; V(absent), that there are no such files.
+    - If this is V(enabled) and RV(managed_by) is null, the unit of this module replaces AgentBaker's.
+  returned: success
+  type: str
+  sample: absent
 diff:
   description: The table and the files before and after, one entry for each plane that changes.
   returned: in diff mode

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lab import Lab, azure_vnet
+from lab import Lab, agentbaker, azure_vnet
 from lab.azure_bridge import enslave
 from lab.azure_vnet import AzurePod
 from lab.node import NamespaceNode
@@ -55,6 +55,7 @@ class Case:
     absent: the options of the way back; None where there is none, and each run gets a new node.
     varies: a file whose text is another in each run, as it tells when and in what order things were found.
     lists: options without which absent means all of ours. is_reader: the module changes nothing.
+    where: the node, for the names of operations, if the module has more than one case.
     rarity: a sample takes so many times fewer of its faults than of another module's.
     """
 
@@ -66,6 +67,7 @@ class Case:
     varies: str = ""
     lists: tuple[str, ...] = ()
     is_reader: bool = False
+    where: str = ""
     rarity: int = 1
 
 
@@ -89,7 +91,8 @@ class Operation:
 
 def operations() -> Iterator[Operation]:
     for case in CASES:
-        yield from _operations(case)
+        for operation in _operations(case):
+            yield dataclasses.replace(operation, name=f"{operation.name}{case.where}")
 
 
 def _operations(case: Case) -> Iterator[Operation]:
@@ -139,6 +142,11 @@ def _filtering_links(lab: Lab, node: NamespaceNode) -> None:
 def _foreign_table(lab: Lab, node: NamespaceNode) -> None:
     _links(lab, node)
     node.run_from_host(["nft", "-f", "-"], "table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }\n")
+
+
+def _aks_image(_lab: Lab, node: NamespaceNode) -> None:
+    agentbaker.place(node)
+    node.run_from_host(["nft", "-f", "-"], agentbaker.TABLE)
 
 
 GONE = [AzurePod(number) for number in range(1, 4)]
@@ -261,6 +269,17 @@ CASES = (
             **PLANES,
         },
         prepare=_foreign_table,
+    ),
+    Case(
+        "nftables_probe_snat",
+        {"agentbaker": "take_over"},
+        changes={
+            "agentbaker": ({"agentbaker": "report"}, {}),
+            "agentbaker back": ({}, {"agentbaker": "report"}),
+            "priority": ({}, {"priority": -290}),
+        },
+        prepare=_aks_image,
+        where=" on an image of AKS",
     ),
     Case(
         "policy_routes",

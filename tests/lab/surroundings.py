@@ -5,25 +5,6 @@
 
 from __future__ import annotations
 
-# As an image of AKS loads it: another order of the set, another spelling, no policy, the flush idiom.
-AGENTBAKERS_TABLE = """
-define slb_lla = fe80::1234:5678:9abc
-define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
-table ip6 azureSLBProbe
-flush table ip6 azureSLBProbe
-table ip6 azureSLBProbe {
-  chain prerouting {
-    type filter hook prerouting priority -300
-    iifname eth0 icmpv6 type { nd-neighbor-solicit, nd-router-advert, nd-neighbor-advert } counter accept
-    iifname eth0 ip6 saddr $slb_lla ip6 saddr set $slb_gua counter
-  }
-  chain postrouting {
-    type filter hook postrouting priority -300
-    oifname eth0 ip6 daddr $slb_gua ip6 daddr set $slb_lla counter
-  }
-}
-"""
-
 # A shell script: /mnt becomes a root with all of the node in it that is not the root of process 1.
 ANOTHER_ROOT = """
 mount -t tmpfs tmpfs /mnt

@@ -58,11 +58,10 @@ class EnabledUnit:
         self._starts = starts
         self._is_resident = is_resident
         drop_in = f"{units.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
-        enabling = f"{units.path_of(unit.wanted_by)}.wants/{unit.name}"
         # A boot must never find a symbolic link to a missing unit.
         order = [managed_files.text(self.name, unit.text if desired else None)]
         order += [managed_files.text(drop_in, unit.drop_in if desired else None)] if unit.drop_in else []
-        order += [managed_files.link(enabling, self.name, desired)]
+        order += [managed_files.link(units.link_of(unit.name, unit.wanted_by), self.name, desired)]
         instead = "set permanent to false"
         groups = [managed_files.ManagedFiles(backend, [entry], "permanent", instead) for entry in order]
         self._groups = groups if desired else groups[::-1]

@@ -47,7 +47,7 @@ class Restart(t.NamedTuple):
 
 
 class Forget(t.NamedTuple):
-    """Make the manager unload a unit whose file is gone: stop it, clear its failure, and cancel a further start."""
+    """Stop a unit, clear its failure, and cancel a further start. The manager then unloads it if its file is gone."""
 
     unit: str
 
@@ -73,6 +73,11 @@ BOOTING = ("initializing", "starting")  # systemctl(1), is-system-running
 def path_of(unit: str) -> str:
     """The path of a unit file in the administrator's folder."""
     return f"{FOLDER}/{unit}"
+
+
+def link_of(unit: str, wanted_by: str = "multi-user.target") -> str:
+    """The path of the symbolic link that enables a unit."""
+    return f"{path_of(wanted_by)}.wants/{unit}"
 
 
 def _discard(_sentence: str) -> None:

@@ -73,3 +73,21 @@ class LiveTable:
     @property
     def backends(self) -> t.Sequence[Backend]:
         return (self._backend,)
+
+
+class HandedOverTable(LiveTable):
+    """A table that another program loads from now on. If it is loaded, ``desired`` replaces it; if not, nothing is loaded.
+
+    A table that cannot be read is left to that program.
+    """
+
+    def observe(self) -> Observed:
+        try:
+            table = self._backend.read(self._family, self._table)
+            is_done = table is None or table == self._desired
+            return Observed(table, "" if is_done else self._backend.text(self._family, self._table))
+        except Failure:
+            return Observed(None)
+
+    def plan(self, observed: Observed) -> Plan:
+        return super().plan(observed) if observed.text else Plan()

@@ -14,6 +14,7 @@ from .._core.errors import Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._platform import kernel
+from . import agentbaker_resource
 from .nft_backend import Nft
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
@@ -26,7 +27,6 @@ HOST_ROUTING_LABEL = "kubernetes.azure.com/ebpf-host-routing=true"
 HOST_ROUTING_PINS = tuple(
     f"/sys/fs/bpf/azure-block-iptables/{name}" for name in ("iptables_nftables_block", "iptables_legacy_block")
 )
-AGENTBAKER_UNIT = "ipv6_nftables.service"
 
 
 class EbpfHostRouting:
@@ -62,7 +62,7 @@ class HealthProbeFilters:
 
 
 class AgentBaker:
-    """For a node whose image enables AgentBaker's unit: refuses a desired table that differs from the unit's.
+    """For a node on which AgentBaker's unit owns the table: refuses a desired table that differs from the unit's.
 
     Warns if the current table is the unit's, because that one translates more than probes. nft: reads the table; None for an
     image, which has none yet.
@@ -73,22 +73,23 @@ class AgentBaker:
         self._nft = nft
 
     def inspect(self) -> t.Iterable[str]:
-        theirs = ProbeSnat()
+        theirs = agentbaker_resource.TABLE
         if self._desired != theirs:
             raise Refusal(
-                f"{AGENTBAKER_UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with the"
-                f" desired {self._desired.summary()}. Nothing was changed."
-                " Leave the options at their defaults on this node, or disable that unit first"
+                f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with"
+                f" the desired {self._desired.summary()}. Nothing was changed. Leave the options at their defaults on this"
+                f" node, or replace that unit: set agentbaker to take_over, permanent to true and table to {theirs.name}"
             )
         table = theirs.table(not_probed=())
         if self._nft and self._nft.read(table.family, table.name) == table:
             (probe,) = theirs.probes
             yield (
-                f"Table {table.name}, which {AGENTBAKER_UNIT} loads, translates {probe.source} to {probe.translated} in packets"
-                f" to every destination, also to {' and '.join(NOT_PROBED)}: these are DHCPv6 replies and multicast listener"
-                " queries of the router, and never probes. A firewall that accepts DHCPv6 replies from fe80::/10 alone, as ufw"
-                f" does, drops them, and the node loses the IPv6 address that it has by DHCPv6. If there is such a firewall,"
-                f" have it accept UDP from {probe.translated} port 547 to port 546 on {theirs.interface}."
+                f"Table {table.name}, which {agentbaker_resource.UNIT} loads, translates {probe.source} to {probe.translated}"
+                f" in packets to every destination, also to {' and '.join(NOT_PROBED)}: these are DHCPv6 replies and multicast"
+                " listener queries of the router, and never probes. A firewall that accepts DHCPv6 replies from fe80::/10 alone,"
+                " as ufw does, drops them, and the node loses the IPv6 address that it has by DHCPv6. If there is such a"
+                f" firewall, have it accept UDP from {probe.translated} port 547 to port 546 on {theirs.interface}, or replace"
+                " that unit: set agentbaker to take_over."
             )
 
 

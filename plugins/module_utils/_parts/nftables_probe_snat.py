@@ -19,9 +19,10 @@ from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
-from .._nftables import probe_guards
+from .._nftables import agentbaker_resource, probe_guards
+from .._nftables.agentbaker_resource import ReplacedUnit
 from .._nftables.boot_table import BootTable
-from .._nftables.live_table import LiveTable
+from .._nftables.live_table import HandedOverTable, LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
 from .._nftables.probe_table import (
@@ -46,6 +47,7 @@ OPTIONS = {
     },
     "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
     "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
+    "agentbaker": {"type": "str", "choices": ["report", "take_over"], "default": "report"},
 }
 
 
@@ -56,13 +58,21 @@ def parts(request: Request) -> Parts:
     desired = ProbeSnat.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
     files, units = Files(), Units(request.run, request.warn)
-    owner = probe_guards.AGENTBAKER_UNIT if units.is_enabled(probe_guards.AGENTBAKER_UNIT) else None
+    boot = BootTable(files, units, FAMILY, table, path, before)
+    is_agentbakers = table == agentbaker_resource.TABLE.name
+    is_asked = request.params["agentbaker"] == "take_over" and request.params["permanent"]
+    replaces = desired is not None and is_agentbakers and is_asked
+    replaced = ReplacedUnit(files, units, boot.unit, replaces, starts=request.params["immediate"])
+    agentbaker = agentbaker_resource.state(files, units)
+    owner = agentbaker_resource.UNIT if agentbaker == "enabled" and not replaces else None
 
     desired_table = (desired.table(not_probed=()) if owner else desired.table()) if desired else None
     ruleset = replacement(FAMILY, table, desired_table.text()) if desired_table else ""
     is_placed = desired is not None and owner is None
-    live = LiveTable(nft, FAMILY, table, desired_table)
-    boot = BootTable(files, units, FAMILY, table, path, before)
+    live = [LiveTable(nft, FAMILY, table, desired_table)]
+    if desired is None and is_agentbakers and owner:  # the table of AgentBaker's unit stays
+        theirs = agentbaker_resource.TABLE.table(not_probed=())
+        live = [HandedOverTable(nft, FAMILY, table, theirs)] if replaced.is_in_force() else []
     is_asking = is_placed and request.params["permanent"] and request.params["boot_condition"] != "none"
     condition = boot.condition(request.params["boot_condition"], request.params["interface"]) if is_asking else None
     placed = boot.resources(
@@ -72,16 +82,16 @@ def parts(request: Request) -> Parts:
         condition=condition,
         program=_archive() if condition else None,
     )
-    resources: list[Resource] = [live, *placed] if desired else [*placed, live]
-    if desired is None and owner and table == ProbeSnat().name:
-        resources.remove(live)  # the unit owns the table
+    resources: list[Resource] = [*live, *placed] if desired else [*placed, *live]
+    if is_agentbakers:
+        resources.insert(0 if replaces else len(resources), replaced)
     guards = _guards(desired, owner, nft if request.params["immediate"] else None)
     if is_placed and request.params["permanent"]:
         guards.append(KubeletStarters(units, [boot.unit], before))
     return Parts(
         resources,
         guards,
-        lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner},
+        lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner, "agentbaker": agentbaker},
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from lab import Lab, Node
+from lab import Lab, Node, agentbaker
 from lab.container import SystemdNode
 from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.router import dhcpv6_source
-from lab.surroundings import AGENTBAKERS_TABLE
 from lab.waiting import eventually
 
 
@@ -60,7 +59,7 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
         assert holds() and dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
         assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
 
-        machine.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+        machine.run(["nft", "-f", "-"], agentbaker.TABLE)
         if firewall.remedy:
             assert dhcpv6_source(lab.load_balancer, machine) is None
             machine.run(["sh", "-c", firewall.remedy])

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, playbook, steps
+from lab import Lab, agentbaker, playbook, steps
 from lab.node import NamespaceNode
-from lab.surroundings import AGENTBAKERS_TABLE, ANOTHER_ROOT
+from lab.surroundings import ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
@@ -24,7 +24,6 @@ LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBPro
 DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
 RECORD = f"{UNIT}.files"  # is there while a run moves the unit's files
 LOCK = "/run/kubenode.lock"
-AGENTBAKER = "/etc/systemd/system/ipv6_nftables.service"
 
 
 @pytest.fixture
@@ -109,12 +108,12 @@ def test_a_table_that_translates_to_every_destination_is_replaced_in_one_transac
     """AgentBaker's, without its unit. This collection's own was the same at first."""
     run(node)
     good = node.snapshot()
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
     with node.count_processes() as calls:
         four_steps(node)
     assert [call[1:] for call in calls if "-f" in call] == [["-f", "-"]]
     assert node.snapshot() == good
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
     assert run(node, state="absent")["changed"]
     assert "azureSLBProbe" not in node.run(["nft", "list", "tables"]).stdout
 
@@ -525,9 +524,9 @@ def test_an_ebpf_host_routing_node_refuses_present_but_not_absent(node: Namespac
 
 def test_a_unit_of_the_image_that_cannot_start_owns_nothing(node: NamespaceNode) -> None:
     bring_agentbaker(node)
-    node.remove(AGENTBAKER)
+    node.remove(agentbaker.UNIT)
     assert run(node, check=True)["managed_by"] is None
-    node.run(["ln", "-s", "/dev/null", AGENTBAKER])
+    node.run(["ln", "-s", "/dev/null", agentbaker.UNIT])
     assert run(node)["managed_by"] is None and node.exists(UNIT)
 
 
@@ -566,9 +565,8 @@ TOO_MUCH = "translates fe80::1234:5678:9abc to 2603:1062:0:1:fe80:1234:5678:9abc
 
 
 def bring_agentbaker(node: NamespaceNode) -> None:
-    node.write(AGENTBAKER, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
-    node.run(["ln", "-s", AGENTBAKER, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    agentbaker.place(node)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
 
 
 def test_agentbakers_unit_stays_the_owner(node: NamespaceNode) -> None:

@@ -11,13 +11,12 @@ from typing import get_args
 
 import pytest
 
-from lab import Lab, Node
+from lab import Lab, Node, agentbaker
 from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED
 from lab.machine import Machine
 from lab.node import POD_PORT, ClusterNode
 from lab.router import dhcpv6_source
 from lab.service import Backend
-from lab.surroundings import AGENTBAKERS_TABLE
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
@@ -146,7 +145,7 @@ def test_the_table_absent_again_leaves_the_probe_unanswered(lab: Lab) -> None:
 
 
 def load_theirs(node: ClusterNode) -> None:
-    node.run(["nft", "-f", "-"], AGENTBAKERS_TABLE)
+    node.run(["nft", "-f", "-"], agentbaker.TABLE)
 
 
 @pytest.mark.parametrize(("load", "seen"), [(load_by_module, PROBE_SOURCE), (load_theirs, PROBE_TRANSLATED)])

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lab import Lab, Node, playbook
+from lab import Lab, Node, agentbaker, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
-from lab.surroundings import AGENTBAKERS_TABLE
 from lab.waiting import eventually
 
 TABLE = "ip6 azureSLBProbe"
@@ -247,41 +246,12 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     assert play() > 0
 
 
-# AgentBaker's own unit, as its images bring it: no ordering, no stop, a restart every 10 seconds until it succeeds.
-AGENTBAKERS = {
-    "/etc/systemd/system/ipv6_nftables": AGENTBAKERS_TABLE,
-    "/etc/systemd/system/ipv6_nftables.service": """\
-[Unit]
-Before=kubelet.service
-[Service]
-Type=simple
-RemainAfterExit=true
-ExecStart=/usr/bin/python3 /opt/scripts/ipv6_nftables
-Restart=on-failure
-RestartSec=10
-[Install]
-WantedBy=multi-user.target
-""",
-    # Its script is bash, curl and jq, which this image lacks: one request, no retry, then nft.
-    "/opt/scripts/ipv6_nftables": """\
-import json, subprocess, urllib.request
-url = "http://169.254.169.254/metadata/instance/network/interface?api-version=2021-02-01"
-nics = json.load(urllib.request.urlopen(urllib.request.Request(url, headers={"Metadata": "true"})))
-if any(one["privateIpAddress"] for nic in nics for one in nic["ipv6"]["ipAddress"]):
-    subprocess.run(["nft", "-f", "/etc/systemd/system/ipv6_nftables"], check=True)
-""",
-}
-
-
 def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
     """Both run for KUBENODE_FIGHT_SECONDS (20): the table is never gone or changed by the role, nor by the unit after it."""
     node = Node("node2", pods=["pod2"], system="bookworm")
     with Lab("fight", nodes=[node], metadata=True) as lab:
         machine: SystemdNode = lab.node("node2")
-        for path, text in AGENTBAKERS.items():
-            machine.run(["mkdir", "-p", os.path.dirname(path)])
-            machine.write(path, text)
-        machine.run(["systemctl", "enable", "--quiet", "ipv6_nftables.service"])
+        agentbaker.place(machine)
         machine.reboot()
         assert eventually(lambda: has_table(machine))
         before = machine.snapshot()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, Node, playbook
+from lab import Lab, Node, agentbaker, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
@@ -122,14 +122,33 @@ def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
     table = site.node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
     site.play(aks_dual_stack_state="absent")
     site.node.run(["nft", "-f", "-"], table)
-    unit = "/etc/systemd/system/ipv6_nftables.service"
-    site.node.write(unit, "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n")
-    site.node.run(["ln", "-s", unit, "/etc/systemd/system/multi-user.target.wants/ipv6_nftables.service"])
+    agentbaker.place(site.node)
     before = site.node.snapshot()
     for state in ("present", "absent"):
         run = site.play(aks_dual_stack_state=state)
         assert run.changed == 0 and "ipv6_nftables.service of the node's image loads the table" in run.output
+        assert ("Set aks_dual_stack_agentbaker to take_over" in run.output) is (state == "present")
         assert site.node.snapshot() == before
+
+
+def test_agentbakers_unit_is_taken_over_and_given_back(site: Site) -> None:
+    agentbaker.place(site.node)
+    site.node.run(["nft", "-f", "-"], agentbaker.TABLE)
+    before = site.node.snapshot()
+    taken = site.play(aks_dual_stack_agentbaker="take_over")
+    assert taken.changed == 1 and "The role's unit replaces ipv6_nftables.service of the node's image." in taken.output
+    assert site.node.exists(f"{agentbaker.UNIT}.d/kubenode-nft-ip6-azureSLBProbe.conf")
+    assert site.play(aks_dual_stack_agentbaker="take_over").changed == 0
+    assert site.play(aks_dual_stack_state="absent").changed == 1
+    assert site.node.snapshot() == before
+
+
+def test_files_of_agentbaker_without_its_unit_are_reported(site: Site) -> None:
+    """As on Azure Container Linux."""
+    agentbaker.place(site.node, is_enabled=False)
+    run = site.play()
+    assert run.changed == 1
+    assert "The node's image has AgentBaker's files, but ipv6_nftables.service is not enabled." in run.output
 
 
 def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:
@@ -143,7 +162,14 @@ def test_a_node_where_systemd_does_not_run_is_an_image(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("ipv6", "perhaps"), ("state", "gone"), ("mode", "dream"), ("priority", "high"), ("interface", "eth0;drop")],
+    [
+        ("ipv6", "perhaps"),
+        ("state", "gone"),
+        ("agentbaker", "mine"),
+        ("mode", "dream"),
+        ("priority", "high"),
+        ("interface", "eth0;drop"),
+    ],
 )
 def test_bad_input_is_a_clear_error_and_changes_nothing(site: Site, variable: str, value: str) -> None:
     before = site.node.snapshot()

@@ -1,0 +1,250 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""AgentBaker's unit is taken over and given back: on a node that boots, with metadata that its script asks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lab import Lab, Node, agentbaker
+from lab.container import SystemdNode
+from lab.metadata import WELL, Behaviour
+from lab.waiting import eventually
+
+TABLE = "ip6 azureSLBProbe"
+OURS = "kubenode-nft-ip6-azureSLBProbe.service"
+UNIT = f"/etc/systemd/system/{OURS}"
+DROP_IN = f"{agentbaker.UNIT}.d/kubenode-nft-ip6-azureSLBProbe.conf"
+TAKE_OVER: dict[str, Any] = {"agentbaker": "take_over", "boot_condition": "imds"}
+BOOTS = int(os.environ.get("KUBENODE_AGENTBAKER_BOOTS", "3"))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab("aksimage", nodes=[Node("node1", pods=["pod1"], system="bookworm")], metadata=True) as running:
+        running.node("node1").place_kubelet_stand_in()
+        yield running
+
+
+@pytest.fixture
+def bare(lab: Lab) -> Iterator[SystemdNode]:
+    """A node without a unit that loads the table."""
+    node: SystemdNode = lab.node("node1")
+    clean = node.snapshot()
+    yield node
+    lab.metadata.change(WELL)
+    run(node, state="absent")
+    node.run(["systemctl", "disable", "--quiet", "--now", agentbaker.NAME], check=False)
+    for path in (agentbaker.UNIT, f"{agentbaker.UNIT}.d", agentbaker.RULESET, "/opt/scripts"):
+        node.remove(path)
+    node.run(["systemctl", "daemon-reload"])
+    node.run(["nft", "delete", "table", *TABLE.split()], check=False)
+    assert node.snapshot() == clean
+
+
+@pytest.fixture
+def node(bare: SystemdNode) -> SystemdNode:
+    """A node of AKS, whose image loads the table."""
+    agentbaker.place(bare)
+    bare.run(["systemctl", "daemon-reload"])
+    bare.run(["systemctl", "start", agentbaker.NAME])
+    assert eventually(lambda: has_table(bare))
+    return bare
+
+
+def run(node: SystemdNode, check: bool = False, **options: Any) -> dict[str, Any]:
+    result: dict[str, Any] = node.module("nftables_probe_snat", options, check=check, timeout=180)
+    assert not result.get("failed"), result
+    return result
+
+
+def has_table(node: SystemdNode) -> bool:
+    return f"table {TABLE}\n" in node.run(["nft", "list", "tables"]).stdout
+
+
+def shown(node: SystemdNode, unit: str, *names: str) -> list[str]:
+    return node.run(["systemctl", "show", "--value", *(f"--property={name}" for name in names), unit]).stdout.split()
+
+
+def state_of(node: SystemdNode, unit: str) -> str:
+    return shown(node, unit, "ActiveState")[0]
+
+
+def four_steps(node: SystemdNode, **options: Any) -> None:
+    """Checked, run, checked again, run again: the run does what was foretold, and nothing is left to do."""
+    before = node.snapshot()
+    foretold = run(node, check=True, **options)
+    assert foretold["changed"] and node.snapshot() == before
+    assert run(node, **options) == foretold
+    for check in (True, False):
+        assert not run(node, check=check, **options)["changed"]
+
+
+def take_over(node: SystemdNode, **options: Any) -> None:
+    done = run(node, **{**TAKE_OVER, **options})
+    assert (done["changed"], done["managed_by"], done["agentbaker"]) == (True, None, "enabled")
+    expect_ours(node)
+
+
+def expect_ours(node: SystemdNode) -> None:
+    assert (state_of(node, OURS), state_of(node, agentbaker.NAME)) == ("active", "inactive")
+
+
+def give_back(node: SystemdNode, before: dict[str, Any]) -> None:
+    done = run(node, state="absent")
+    assert (done["changed"], done["managed_by"]) == (True, agentbaker.NAME)
+    expect_theirs(node, before)
+
+
+def expect_theirs(node: SystemdNode, before: dict[str, Any]) -> None:
+    assert shown(node, agentbaker.NAME, "ActiveState", "UnitFileState") == ["active", "enabled"]
+    assert eventually(lambda: node.snapshot() == before)
+
+
+@contextmanager
+def probed(lab: Lab) -> Iterator[list[bool]]:
+    """Probes the pod as fast as it answers, and gives the answers."""
+    answers: list[bool] = []
+    done = threading.Event()
+
+    def probe() -> None:
+        while not done.is_set():
+            answers.append(lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.5))
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_the_unit_is_taken_over_and_given_back_without_a_lost_probe(lab: Lab, node: SystemdNode) -> None:
+    before = node.snapshot()
+    with probed(lab) as answers:
+        four_steps(node, **TAKE_OVER)
+        expect_ours(node)
+        four_steps(node, state="absent")
+        expect_theirs(node, before)
+    assert all(answers) and len(answers) > 50, answers.count(False)
+
+
+def test_each_boot_has_the_table_before_kubelet(lab: Lab, node: SystemdNode) -> None:
+    before = node.snapshot()
+    take_over(node)
+    for boot in range(BOOTS):
+        node.reboot()
+        assert TABLE in node.kubelet_starts()[-1].tables, boot
+        assert shown(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
+        assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
+    assert not run(node, **TAKE_OVER)["changed"]
+    give_back(node, before)
+    node.reboot()
+    assert eventually(lambda: has_table(node))
+    assert shown(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["active", "yes"]
+
+
+def test_neither_nftables_service_nor_a_start_of_the_former_unit_loses_the_table(node: SystemdNode) -> None:
+    take_over(node)
+    for event in ("start", "restart", "stop"):
+        node.run(["systemctl", event, "nftables.service"])
+        assert eventually(lambda: has_table(node)), event
+    node.run(["systemctl", "restart", agentbaker.NAME])
+    assert state_of(node, agentbaker.NAME) == "inactive"
+    assert not run(node, **TAKE_OVER)["changed"]
+
+
+def test_the_former_unit_may_come_after_ours(bare: SystemdNode) -> None:
+    run(bare, **TAKE_OVER)
+    agentbaker.place(bare)
+    before = bare.snapshot()
+    assert not run(bare, **TAKE_OVER)["changed"]
+    bare.reboot()
+    assert TABLE in bare.kubelet_starts()[-1].tables
+    assert shown(bare, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
+    assert not run(bare, **TAKE_OVER)["changed"] and bare.snapshot() == before
+
+
+def test_our_unit_beside_a_former_one_that_came_later_is_put_right(bare: SystemdNode) -> None:
+    """Both are on: a run that was not told of the former unit gives way to it, and one that was takes it over."""
+    run(bare)
+    agentbaker.place(bare)
+    bare.run(["systemctl", "daemon-reload"])
+    bare.reboot()
+    assert eventually(lambda: state_of(bare, agentbaker.NAME) == "active")
+    take_over(bare)
+    back = run(bare)
+    assert back["changed"] and back["managed_by"] == agentbaker.NAME
+    assert not bare.exists(UNIT) and not bare.exists(DROP_IN)
+    assert state_of(bare, agentbaker.NAME) == "active" and has_table(bare)
+    assert not run(bare)["changed"]
+
+
+def test_a_former_unit_that_tries_again_and_again_ends(lab: Lab, node: SystemdNode) -> None:
+    lab.metadata.change(Behaviour(fault="refused"))
+    node.run(["systemctl", "restart", agentbaker.NAME])
+    assert eventually(lambda: "auto-restart" in shown(node, agentbaker.NAME, "SubState"))
+    run(node, agentbaker="take_over")
+    assert eventually(lambda: state_of(node, agentbaker.NAME) == "inactive", limit=20)
+    run(node, state="absent")  # its start fails again, and that is its own
+    assert shown(node, agentbaker.NAME, "SubState")[0] in ("auto-restart", "running")
+    assert has_table(node)
+    lab.metadata.change(WELL)
+    assert eventually(lambda: state_of(node, agentbaker.NAME) == "active", limit=30)
+
+
+def test_a_table_of_other_options_is_handed_over_as_the_former_unit_loads_it(node: SystemdNode) -> None:
+    before = node.snapshot()
+    take_over(node, priority=-290)
+    give_back(node, before)
+    node.run(["systemctl", "restart", agentbaker.NAME])  # nft refuses another priority for chains that exist
+    assert eventually(lambda: state_of(node, agentbaker.NAME) == "active") and node.snapshot() == before
+
+
+def test_a_unit_that_fails_leaves_the_former_one_in_charge(node: SystemdNode) -> None:
+    node.write(f"{UNIT}.d/operator.conf", "[Service]\nExecStart=\nExecStart=/bin/false\n")
+    before = node.snapshot()
+    failed = node.module("nftables_probe_snat", TAKE_OVER, timeout=180)
+    assert failed["failed"] and "What was done was undone" in failed["msg"], failed
+    assert eventually(lambda: node.snapshot() == before)
+    assert state_of(node, agentbaker.NAME) == "active" and state_of(node, OURS) == "inactive"
+    node.remove(f"{UNIT}.d")
+
+
+def test_absent_completes_an_absent_that_was_killed(node: SystemdNode) -> None:
+    """As after a kill between the removal of our unit and the start of the other one."""
+    before = node.snapshot()
+    take_over(node)
+    for path in (f"/etc/systemd/system/multi-user.target.wants/{OURS}", UNIT):
+        node.remove(path)
+    node.run(["systemctl", "daemon-reload"])
+    give_back(node, before)
+
+
+def test_a_table_on_the_running_node_alone_leaves_the_boot_to_the_former_unit(node: SystemdNode) -> None:
+    before = node.snapshot()
+    done = run(node, permanent=False, agentbaker="take_over")
+    assert not done["changed"] and done["managed_by"] == agentbaker.NAME
+    assert node.snapshot() == before
+
+
+@pytest.mark.parametrize("option", ["report", "take_over"])
+def test_files_without_an_enabled_unit_own_nothing(bare: SystemdNode, option: str) -> None:
+    """As on Azure Container Linux."""
+    agentbaker.place(bare, is_enabled=False)
+    before = bare.snapshot()
+    done = run(bare, agentbaker=option)
+    assert done["changed"] and (done["managed_by"], done["agentbaker"]) == (None, "disabled")
+    bare.reboot()
+    assert TABLE in bare.kubelet_starts()[-1].tables
+    assert not run(bare, agentbaker=option)["changed"]
+    assert run(bare, state="absent")["changed"]
+    assert bare.snapshot() == before and state_of(bare, agentbaker.NAME) == "inactive"
