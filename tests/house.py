@@ -27,7 +27,7 @@ SUBJECTS = {
     "_interfaces": ("_routing",),
     "_cni": ("_routing",),
     "_listener": ("_cloud", "_interfaces", "_routing"),
-    "_nftables": ("_cloud", "_routing", "_rp_filter"),
+    "_nftables": ("_cloud", "_cni", "_routing", "_rp_filter"),
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_listener"),
     # A roll-back performs what undoes a step of any subject.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._core.errors import Refusal
+from .._cni import cilium, cilium_backend
+from .._core.errors import Failure, Refusal
 from .._netlink import rtnetlink
 from .._platform import kernel
-from . import kubelet_backend
+from . import kubelet_backend, probe_need
 from .probe_table import CONNTRACK_PRIORITY, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium
@@ -28,13 +29,48 @@ HOST_ROUTING_PINS = tuple(
 AGENTBAKER_UNIT = "ipv6_nftables.service"
 
 
+def host_routing_signs() -> list[str]:
+    """What shows that AKS blocks netfilter rules on this node; empty if nothing does."""
+    signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
+    return signs + [f"the pinned LSM program {path}" for path in HOST_ROUTING_PINS if os.path.exists(path)]
+
+
+def health_probe_filters(link: str) -> list[str]:
+    """Names of the filters of ipv6-hp-bpf on a link; empty in another root, where the links are the builder's."""
+    return sorted(rtnetlink.bpf_filters(link) & HEALTH_PROBE_FILTERS) if kernel.is_own_root() else []
+
+
+def cilium_on(link: str) -> probe_need.Cilium | None:
+    """Cilium as it shows on a link; None if no agent serves this node, and in another root."""
+    agent = cilium_backend.find() if kernel.is_own_root() else None
+    if agent is None:
+        return None
+    from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
+
+    programs = tuple(f"{one.hook} {one.name}" for one in bpf.at_ingress(link) if cilium.is_program(one.name))
+    return probe_need.Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
+
+
+def need(link: str, owner: str | None) -> probe_need.Need:
+    """Whether this node needs a table for probes that come in by ``link``. owner: the unit of the image that loads it, or None.
+
+    It does not fail: what cannot be looked at must not keep a table from being removed.
+    """
+    if not kernel.is_own_root():
+        return probe_need.unknown("this root is not the running system's")
+    addresses = kernel.all_global_ipv6_addresses()
+    try:
+        filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {link}" for name in health_probe_filters(link)]
+        return probe_need.need(probe_need.Seen(link, addresses, [*host_routing_signs(), *filters], cilium_on(link), owner))
+    except Failure as failure:
+        return probe_need.unknown(str(failure))
+
+
 class EbpfHostRouting:
     """Refuses a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
 
     def inspect(self) -> t.Iterable[str]:
-        pins = [path for path in HOST_ROUTING_PINS if os.path.exists(path)]
-        signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
-        signs += [f"the pinned LSM program {path}" for path in pins]
+        signs = host_routing_signs()
         if signs:
             raise Refusal(
                 f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
@@ -50,14 +86,33 @@ class HealthProbeFilters:
         self._interface = interface
 
     def inspect(self) -> t.Iterable[str]:
-        # In another root the links are the builder's, not the node's.
-        filters = rtnetlink.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        filters = health_probe_filters(self._interface)
         if filters:
             raise Refusal(
-                f"{self._interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
+                f"{self._interface} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
                 " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
             )
         return ()
+
+
+class CiliumNodePorts:
+    """Refuses a link on which Cilium's BPF programs answer IPv6 node ports, and warns where that is in doubt."""
+
+    def __init__(self, interface: str) -> None:
+        self._interface = interface
+
+    def inspect(self) -> t.Iterable[str]:
+        found = cilium_on(self._interface)
+        if found is None:
+            return
+        if found.takes_probes:
+            raise Refusal(
+                f"{found.taken(self._interface)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
+                " externalTrafficPolicy Local"
+            )
+        doubt = found.doubt(self._interface)
+        if doubt:
+            yield doubt
 
 
 class AgentBaker:

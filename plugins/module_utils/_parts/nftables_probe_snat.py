@@ -74,7 +74,12 @@ def parts(request: Request) -> Parts:
     return Parts(
         resources,
         guards,
-        lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner},
+        lambda _outcome: {
+            "ruleset": ruleset,
+            "table": table,
+            "managed_by": owner,
+            "needed": probe_guards.need(request.params["interface"], owner)._asdict(),
+        },
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
 
@@ -91,6 +96,7 @@ def _guards(desired: ProbeSnat | None, owner: str | None, immediate: bool) -> li
     if desired is None:
         return []
     chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
+    chosen.append(probe_guards.CiliumNodePorts(desired.interface))
     chosen += [probe_guards.AgentBaker(desired)] if owner else []
     chosen += [probe_guards.ProbePath(desired)] if immediate else []
     return chosen
