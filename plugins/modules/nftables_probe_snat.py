@@ -174,8 +174,7 @@ managed_by:
   sample: ipv6_nftables.service
 needed:
   description:
-    - Whether the node needs the table, as far as this shows on the node. It is returned for O(state=absent) too, and in check mode.
-    - On a node that is refused, O(state=absent) tells the reason.
+    - Whether the node needs the table, as far as this shows on the node. Returned in check mode and for O(state=absent) as well.
   returned: success
   type: dict
   contains:

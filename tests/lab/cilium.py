@@ -26,6 +26,15 @@ open(\\"/proc/self/comm\\", \\"w\\").write(\\"cilium-agent\\")
 time.sleep(600)" --config-dir=/mnt/map'
 """
 
+WAIT = """
+for try in $(seq 500); do
+    grep -qx cilium-agent /proc/$(cat /run/background.pid)/comm && exit
+    sleep 0.02
+done
+cat /run/background.log >&2
+exit 1
+"""
+
 
 def create_links(node: NamespaceNode) -> None:
     node.ip(["link add cilium_host type veth peer name cilium_net"])
@@ -40,11 +49,5 @@ def agent(node: NamespaceNode, options: Mapping[str, str]) -> Iterator[None]:
     """The agent's process for the length of the block. options: the keys of the ConfigMap cilium-config."""
     lines = [f"echo {value} > /mnt/map/..data/{key}; ln -s ..data/{key} /mnt/map/{key}" for key, value in options.items()]
     with background.shell(node, AGENT.format(options="; ".join(lines or ["true"]))):
-        node.run(
-            [
-                "sh",
-                "-c",
-                "for try in $(seq 500); do grep -qx cilium-agent /proc/$(cat /run/background.pid)/comm && exit; sleep 0.02; done; cat /run/background.log >&2; exit 1",
-            ]
-        )
+        node.run(["sh", "-c", WAIT])
         yield

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from .._netlink import rtnetlink
 from .._platform import files, processes
-from . import cni
-from .cilium import CONFIG_DIR, OPTIONS, REPLACEMENT, Agent, agent, arguments, state
+from .cilium import CONFIG_DIR, LINK, OPTIONS, REPLACEMENT, Agent, agent, arguments, state
 
 PROCESS = "cilium-agent"
 STATE = "/var/run/cilium/state/agent-runtime-config.json"
@@ -22,7 +21,7 @@ STATE = "/var/run/cilium/state/agent-runtime-config.json"
 
 def find() -> Agent | None:
     """The agent that serves this network namespace; None if it has created no link here."""
-    if not rtnetlink.index_of(cni.CILIUM_HOST):
+    if not rtnetlink.index_of(LINK):
         return None
     for pid in processes.named((PROCESS,)):
         options = _options(pid) if processes.may_share_network(pid) else {}

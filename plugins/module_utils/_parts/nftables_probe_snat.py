@@ -70,7 +70,8 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, *placed] if desired else [*placed, live]
     if desired is None and owner and table == ProbeSnat().name:
         resources.remove(live)  # the unit owns the table
-    guards = _guards(desired, owner, request.params["immediate"])
+    others = probe_guards.OtherTranslators(request.params["interface"])
+    guards = _guards(desired, others, owner, request.params["immediate"])
     return Parts(
         resources,
         guards,
@@ -78,7 +79,7 @@ def parts(request: Request) -> Parts:
             "ruleset": ruleset,
             "table": table,
             "managed_by": owner,
-            "needed": probe_guards.need(request.params["interface"], owner)._asdict(),
+            "needed": others.need(owner),
         },
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
@@ -91,12 +92,12 @@ def _archive() -> str:
     return archive("_nftables.ipv6_program")
 
 
-def _guards(desired: ProbeSnat | None, owner: str | None, immediate: bool) -> list[Guard]:
+def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, immediate: bool) -> list[Guard]:
     """The guards of the desired table. A refusal applies to both planes; the warnings of ProbePath to the running kernel."""
     if desired is None:
         return []
-    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
-    chosen.append(probe_guards.CiliumNodePorts(desired.interface))
+    chosen: list[Guard] = [probe_guards.EbpfHostRouting(others), probe_guards.HealthProbeFilters(others)]
+    chosen.append(probe_guards.CiliumNodePorts(others))
     chosen += [probe_guards.AgentBaker(desired)] if owner else []
     chosen += [probe_guards.ProbePath(desired)] if immediate else []
     return chosen
