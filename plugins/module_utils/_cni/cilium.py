@@ -18,9 +18,9 @@ LINK = "cilium_host"  # the first link that the agent creates
 CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
 REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
 OPTIONS = (REPLACEMENT, NODE_PORT, IPV6)
-# Values with which the agent takes over node ports: true since 1.14; before that strict, or probe (until 1.12).
+# Values with which the agent takes over node ports: true, and in versions before 1.14 strict and probe.
 REPLACING = ("true", "strict", "probe")
-# The same options in the agent's state (DaemonConfig.StoreInFile). 1.18 and newer do not store the first two.
+# The same options in the agent's state (DaemonConfig.StoreInFile). Newer versions, which have pkg/kpr, do not store the first two.
 STATE_FIELDS = {"KubeProxyReplacement": REPLACEMENT, "EnableNodePort": NODE_PORT, "EnableIPv6": IPV6}
 # Since 1.14 cil_from_netdev and cil_xdp_entry, in traffic control with "-eth0"; 1.13 had cilium-eth0; before that
 # bpf_host.o:[from-netdev] (removeObsoleteNetdevPrograms in pkg/datapath/loader/netdev.go).

@@ -71,7 +71,7 @@ def test_the_agents_state_decides_while_no_agent_runs(node: NamespaceNode) -> No
 def test_programs_without_the_agents_options_are_warned_of(node: NamespaceNode) -> None:
     cilium.create_links(node)
     bpf.attach(node, "tcx", "cil_from_netdev")
-    cilium.store_state(node, EnableIPv6=True)  # as 1.18 and newer
+    cilium.store_state(node, EnableIPv6=True)  # as newer versions of Cilium
     result = run(node)
     (warning,) = steps.warnings(result)
     assert "the agent's options were not found" in warning and warning in result["needed"]["reasons"]
