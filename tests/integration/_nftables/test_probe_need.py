@@ -10,6 +10,7 @@ import re
 import pytest
 
 from lab import Lab, bpf, cilium, steps
+from lab.load_balancer import PROBE_SOURCE
 from lab.node import NamespaceNode
 from lab.surroundings import ANOTHER_ROOT
 
@@ -131,6 +132,28 @@ def test_a_node_without_ipv6_does_not(node: NamespaceNode) -> None:
 def test_another_link_with_ipv6_is_named(node: NamespaceNode) -> None:
     needed = run(node, permanent=False, interface="ens3")["needed"]
     assert needed["verdict"] == "possible" and f"eth0 ({node.address})" in needed["reasons"][0]
+
+
+def test_a_bridge_that_has_the_nodes_address_is_named_and_then_receives_the_probes(lab: Lab, node: NamespaceNode) -> None:
+    node.ip(
+        [
+            f"link add br-ex address {node.run(['cat', '/sys/class/net/eth0/address']).stdout.strip()} type bridge",
+            f"address del {node.address}/64 dev eth0",
+            "link set eth0 master br-ex",
+            "link set br-ex up",
+            f"address add {node.address}/64 dev br-ex nodad",
+            f"route replace default via {PROBE_SOURCE} dev br-ex",
+        ]
+    )
+    pod = lab.pod("pod1").address
+    assert (
+        f"eth0 has no global IPv6 address, and these links have one: br-ex ({node.address})"
+        in (run(node, permanent=False)["needed"]["reasons"][0])
+    )
+    assert not lab.load_balancer.probe_tcp(pod, 8080, timeout=QUICK)
+    needed = run(node, permanent=False, interface="br-ex")["needed"]
+    assert f"br-ex has the IPv6 address {node.address}." in needed["reasons"]
+    assert lab.load_balancer.probe_tcp(pod, 8080, tries=20)
 
 
 def test_microsofts_programs_make_it_unneeded(node: NamespaceNode) -> None:
