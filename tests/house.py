@@ -28,7 +28,7 @@ SUBJECTS = {
     "_interfaces": ("_kubelet", "_routing"),
     "_cni": ("_routing",),
     "_listener": ("_cloud", "_interfaces", "_kubelet", "_routing"),
-    "_nftables": ("_cloud", "_kubelet", "_routing", "_rp_filter"),
+    "_nftables": ("_cloud", "_cni", "_kubelet", "_routing", "_rp_filter"),
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_listener"),
     # A roll-back performs what undoes a step of any subject.

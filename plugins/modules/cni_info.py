@@ -92,7 +92,7 @@ neighbors:
 """
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge as bridges
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import chains_backend, cni_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import chains_backend, cilium, cni_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
@@ -114,7 +114,7 @@ def main() -> None:
             changed=False,
             plugins=list(first),
             configurations=list(configurations),
-            is_cilium=model.CILIUM_PLUGIN in first and model.CILIUM_HOST in names,
+            is_cilium=model.CILIUM_PLUGIN in first and cilium.LINK in names,
             pods=model.pods_by_owner(names),
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,

@@ -42,6 +42,11 @@ notes:
   - The module refuses O(state=present) on a node where O(interface) has Microsoft's ipv6-hp-bpf filters, and on an eBPF
     host-routing node, known by kubelet's label C(kubernetes.azure.com/ebpf-host-routing=true) or by the pinned programs
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
+  - The module refuses O(state=present) on a node where Cilium answers IPv6 node ports in BPF, before nftables sees the packet.
+    Two things must show that - BPF programs of Cilium on O(interface), attached by traffic control, tcx or XDP, and the options
+    of the Cilium agent, C(kube-proxy-replacement) and C(enable-ipv6). The options are those of the running C(cilium-agent), or
+    else those in C(/var/run/cilium/state/agent-runtime-config.json). If only one of the two shows, the module warns. It looks
+    for them only if the node has the link C(cilium_host).
   - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table unless
     O(agentbaker=take_over). The module then writes no file and no unit, refuses options that differ from AgentBaker's table,
     loads that table if it is missing, and changes nothing with O(state=absent). See RV(managed_by). AgentBaker's table also
@@ -204,6 +209,28 @@ agentbaker:
   returned: success
   type: str
   sample: absent
+needed:
+  description:
+    - Whether the node needs the table, as far as this shows on the node. Returned in check mode and for O(state=absent) as well.
+  returned: success
+  type: dict
+  contains:
+    verdict:
+      description:
+        - V(unneeded) if no link has a global IPv6 address, or if Microsoft's BPF programs translate probes.
+        - V(ineffective) if Cilium's BPF programs answer node ports before nftables sees the packet.
+        - V(possible) if none of these was seen. The load balancer's probe mode does not show on a node.
+        - V(unknown) if the node was not looked at, because the module runs in the root of an image or the kernel refused to tell.
+      type: str
+      sample: possible
+    reasons:
+      description: Sentences that name what was seen and what was not looked at. Those that decide come first.
+      type: list
+      elements: str
+      sample:
+        - eth0 has the IPv6 address 2001:db8:0:1::11.
+        - The load balancer's probe mode does not show on a node and was not looked at. With
+          clusterServiceLoadBalancerHealthProbeMode shared, probes end on the node itself and need no table.
 diff:
   description: The table and the files before and after, one entry for each plane that changes.
   returned: in diff mode

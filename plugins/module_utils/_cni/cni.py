@@ -21,7 +21,6 @@ from .._core import fields
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
 CILIUM_PLUGIN = "cilium-cni"
-CILIUM_HOST = "cilium_host"  # the first link that the Cilium agent creates
 # Names of the node's ends of pods' links. lxc_health belongs to Cilium's own health check.
 PODS = {
     AZURE: re.compile(r"azv[0-9a-f]{1,11}"),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Asks the kernel over rtnetlink which BPF programs traffic control runs on a link, and which link reaches an address.
+"""Asks the kernel over rtnetlink which BPF programs are on a link, and which link reaches an address.
 
 It uses raw netlink: a node may lack ``tc`` (the Fedora family packages it apart from iproute2), and importing pyroute2 takes
 longer than the rest of a run that changes nothing. It only reads.
@@ -19,27 +19,47 @@ import typing as t
 from . import wire
 from .attributes import ATTRIBUTE, attributes, message, text, u32
 
-# include/uapi/linux/netlink.h, rtnetlink.h, pkt_sched.h, pkt_cls.h
-RTM_GETROUTE, RTM_GETTFILTER = 26, 46
+# include/uapi/linux/netlink.h, rtnetlink.h, if_link.h, pkt_sched.h, pkt_cls.h
+RTM_GETLINK, RTM_GETROUTE, RTM_GETTFILTER = 18, 26, 46
 RTA_DST, RTA_OIF = 1, 4
+IFLA_XDP = 43
+IFLA_XDP_PROG_IDS = (4, 5, 6, 7)  # the only program's, or those in the driver, in the generic path and in the hardware
 TCA_OPTIONS, TCA_BPF_NAME = 2, 7
 CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 FILTER = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
 
 
-def bpf_filters(link: str) -> set[str]:
-    """Names of the BPF programs on a link's clsact qdisc, in both directions; empty if there is no such link or qdisc."""
+def index_of(link: str) -> int:
+    """A link's index; 0 if there is no link of this name."""
     try:
-        index = socket.if_nametoindex(link)
-    except OSError:
+        return socket.if_nametoindex(link)
+    except (OSError, ValueError):  # a name with a zero byte is a ValueError
+        return 0
+
+
+def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_EGRESS)) -> set[str]:
+    """Names of the BPF programs on a link's clsact qdisc; empty if there is no such link or qdisc. parents: the directions."""
+    index = index_of(link)
+    if not index:
         return set()
     names = set()
-    for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
+    for parent in parents:
         for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
             options = attributes(answer, FILTER.size).get(TCA_OPTIONS, b"")
             names.add(text(attributes(options), TCA_BPF_NAME))
     return names - {""}
+
+
+def xdp_programs(index: int) -> set[int]:
+    """IDs of the XDP programs on the link with this index."""
+    found = set()
+    for answer in _ask(message(RTM_GETLINK, 0, LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0))):
+        xdp = attributes(attributes(answer, LINK.size).get(IFLA_XDP, b""))
+        found = {u32(xdp, kind) for kind in IFLA_XDP_PROG_IDS}
+        break
+    return found - {0}
 
 
 def link_towards(address: ipaddress.IPv6Address) -> str | None:

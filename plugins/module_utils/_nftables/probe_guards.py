@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 
-from .._core.errors import Refusal
+from .._cni import cilium, cilium_backend
+from .._core.errors import Failure, Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
 from .._platform import kernel
-from . import agentbaker_resource
+from . import agentbaker_resource, probe_need
 from .nft_backend import Nft
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
@@ -29,13 +31,58 @@ HOST_ROUTING_PINS = tuple(
 )
 
 
+class OtherTranslators:
+    """What else on the node translates or answers probes that come in by ``link``. Each is looked at once in a run."""
+
+    def __init__(self, link: str) -> None:
+        self.link = link
+
+    @functools.cached_property
+    def host_routing_signs(self) -> list[str]:
+        """What shows that AKS blocks netfilter rules on this node; empty if nothing does."""
+        signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
+        return signs + [f"the pinned LSM program {path}" for path in HOST_ROUTING_PINS if os.path.exists(path)]
+
+    @functools.cached_property
+    def health_probe_filters(self) -> list[str]:
+        """Names of the filters of ipv6-hp-bpf; empty in another root, where the links are the builder's."""
+        return sorted(rtnetlink.bpf_filters(self.link) & HEALTH_PROBE_FILTERS) if kernel.is_own_root() else []
+
+    @functools.cached_property
+    def cilium(self) -> probe_need.Cilium | None:
+        """Cilium as it shows on the link; None if no agent serves this node, and in another root."""
+        agent = cilium_backend.find() if kernel.is_own_root() else None
+        if agent is None:
+            return None
+        from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
+
+        programs = tuple(f"{one.hook} {one.name}" for one in bpf.at_ingress(self.link) if cilium.is_program(one.name))
+        return probe_need.Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
+
+    def need(self, owner: str | None) -> dict[str, t.Any]:
+        """Whether this node needs the table. owner: the unit of the node's image that loads it, or None.
+
+        It does not fail: what cannot be looked at must not keep a table from being removed.
+        """
+        if not kernel.is_own_root():
+            return probe_need.unknown("this root is not the running system's")._asdict()
+        try:
+            filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {self.link}" for name in self.health_probe_filters]
+            translators = [*self.host_routing_signs, *filters]
+            addresses = kernel.all_global_ipv6_addresses()
+            return probe_need.need(probe_need.Seen(self.link, addresses, translators, self.cilium, owner))._asdict()
+        except Failure as failure:
+            return probe_need.unknown(str(failure))._asdict()
+
+
 class EbpfHostRouting:
     """Refuses a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
 
+    def __init__(self, others: OtherTranslators) -> None:
+        self._others = others
+
     def inspect(self) -> t.Iterable[str]:
-        pins = [path for path in HOST_ROUTING_PINS if os.path.exists(path)]
-        signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
-        signs += [f"the pinned LSM program {path}" for path in pins]
+        signs = self._others.host_routing_signs
         if signs:
             raise Refusal(
                 f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
@@ -47,18 +94,37 @@ class EbpfHostRouting:
 class HealthProbeFilters:
     """Refuses a link on which Microsoft's BPF programs already translate probes."""
 
-    def __init__(self, interface: str) -> None:
-        self._interface = interface
+    def __init__(self, others: OtherTranslators) -> None:
+        self._others = others
 
     def inspect(self) -> t.Iterable[str]:
-        # In another root the links are the builder's, not the node's.
-        filters = rtnetlink.bpf_filters(self._interface) & HEALTH_PROBE_FILTERS if kernel.is_own_root() else set()
+        filters = self._others.health_probe_filters
         if filters:
             raise Refusal(
-                f"{self._interface} carries the traffic control filters {', '.join(sorted(filters))} of ipv6-hp-bpf, which"
+                f"{self._others.link} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
                 " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
             )
         return ()
+
+
+class CiliumNodePorts:
+    """Refuses a link on which Cilium's BPF programs answer IPv6 node ports, and warns where that is in doubt."""
+
+    def __init__(self, others: OtherTranslators) -> None:
+        self._others = others
+
+    def inspect(self) -> t.Iterable[str]:
+        found, link = self._others.cilium, self._others.link
+        if found is None:
+            return
+        if found.takes_probes:
+            raise Refusal(
+                f"{found.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
+                " externalTrafficPolicy Local"
+            )
+        doubt = found.doubt(link)
+        if doubt:
+            yield doubt
 
 
 class AgentBaker:

@@ -85,13 +85,20 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [*live, *placed] if desired else [*placed, *live]
     if is_agentbakers:
         resources.insert(0 if replaces else len(resources), replaced)
-    guards = _guards(desired, owner, nft if request.params["immediate"] else None)
+    others = probe_guards.OtherTranslators(request.params["interface"])
+    guards = _guards(desired, others, owner, nft if request.params["immediate"] else None)
     if is_placed and request.params["permanent"]:
         guards.append(KubeletStarters(units, [boot.unit], before))
     return Parts(
         resources,
         guards,
-        lambda _outcome: {"ruleset": ruleset, "table": table, "managed_by": owner, "agentbaker": agentbaker},
+        lambda _outcome: {
+            "ruleset": ruleset,
+            "table": table,
+            "managed_by": owner,
+            "agentbaker": agentbaker,
+            "needed": others.need(owner),
+        },
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
 
@@ -103,14 +110,15 @@ def _archive() -> str:
     return archive("_nftables.ipv6_program")
 
 
-def _guards(desired: ProbeSnat | None, owner: str | None, nft: Nft | None) -> list[Guard]:
-    """The guards of the desired table. A refusal applies to both planes, a warning to the running kernel.
+def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None) -> list[Guard]:
+    """The guards of the desired table. A refusal applies to both planes, the warnings of ProbePath to the running kernel.
 
     nft: None if the running kernel is not the node's.
     """
     if desired is None:
         return []
-    chosen: list[Guard] = [probe_guards.EbpfHostRouting(), probe_guards.HealthProbeFilters(desired.interface)]
+    chosen: list[Guard] = [probe_guards.EbpfHostRouting(others), probe_guards.HealthProbeFilters(others)]
+    chosen.append(probe_guards.CiliumNodePorts(others))
     chosen += [probe_guards.AgentBaker(desired, nft)] if owner else []
     chosen += [probe_guards.ProbePath(desired)] if nft else []
     return chosen

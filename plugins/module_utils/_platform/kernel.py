@@ -59,12 +59,17 @@ def set_up_at(ifindex: int) -> float | None:
 
 def global_ipv6_addresses(link: str) -> list[str]:
     """A link's IPv6 addresses of global scope, unique local ones included, without those that are still tentative."""
-    addresses = []
+    return all_global_ipv6_addresses().get(link, [])
+
+
+def all_global_ipv6_addresses() -> dict[str, list[str]]:
+    """As global_ipv6_addresses(), of all links that have such an address, by link."""
+    addresses: dict[str, list[str]] = {}
     for line in _lines("/proc/net/if_inet6"):
         # address in 32 hexadecimal digits, the link's index, prefix length, scope, flags, link
         digits, _index, _length, scope, flags, name = line.split()
-        if name == link and scope == "00" and not int(flags, 16) & IFA_F_TENTATIVE:
-            addresses.append(str(ipaddress.IPv6Address(int(digits, 16))))
+        if scope == "00" and not int(flags, 16) & IFA_F_TENTATIVE:
+            addresses.setdefault(name, []).append(str(ipaddress.IPv6Address(int(digits, 16))))
     return addresses
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, agentbaker, playbook, steps
+from lab import Lab, agentbaker, bpf, playbook, steps
 from lab.node import NamespaceNode
 from lab.surroundings import ANOTHER_ROOT
 
@@ -482,31 +482,10 @@ def test_microsofts_filters_on_the_interface_refuse_present_but_not_absent(node:
     bytecode = "1,6 0 0 0"
     node.run(["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", bytecode])
     assert not run(node)["changed"]  # a foreign program is no reason
-    attach_named_filter(node, "ipv6_hp_egress")
+    bpf.attach(node, "egress", "ipv6_hp_egress")
     for plane in ("immediate", "permanent"):
         assert "ipv6_hp_egress of ipv6-hp-bpf" in refused(node, **{plane: False})
     assert run(node, state="absent")["changed"]
-
-
-def attach_named_filter(node: NamespaceNode, name: str) -> None:
-    script = f"""
-import ctypes, os, socket, struct
-program = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0; exit
-code, license = ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"GPL")
-attributes = struct.pack("IIQQIIQII", 3, 2, ctypes.addressof(code), ctypes.addressof(license), 0, 0, 0, 0, 0)
-buffer = ctypes.create_string_buffer(attributes.ljust(120, b"\\0"))
-fd = ctypes.CDLL(None, use_errno=True).syscall(321, 5, buffer, 120)  # bpf(BPF_PROG_LOAD): a classifier
-assert fd >= 0, os.strerror(ctypes.get_errno())
-def attribute(kind, data): return struct.pack("HH", 4 + len(data), kind) + data + b"\\0" * (-len(data) % 4)
-options = attribute(6, struct.pack("I", fd)) + attribute(7, b"{name}\\0") + attribute(8, struct.pack("I", 1))
-body = struct.pack("BxxxiIII", 0, socket.if_nametoindex("eth0"), 1, 0xFFFFFFF3, (1 << 16) | 0x0300)
-body += attribute(1, b"bpf\\0") + attribute(2, options)
-netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-netlink.send(struct.pack("IHHII", 16 + len(body), 44, 0x605, 1, 0) + body)
-error, = struct.unpack_from("i", netlink.recv(4096), 16)
-assert error == 0, os.strerror(-error)
-"""
-    node.run(["/usr/bin/python3", "-"], script)
 
 
 @pytest.mark.parametrize("sign", ["label", "pin"])

@@ -192,7 +192,7 @@ def test_a_drop_in_of_the_operator_is_not_replaced(image: Image) -> None:
 def test_another_table_beside_the_unit_is_refused_with_both_ways_out(desired: ProbeSnat) -> None:
     assert list(AgentBaker(ProbeSnat(), None).inspect()) == []
     with pytest.raises(Refusal, match="set agentbaker to take_over, permanent to true and table to azureSLBProbe") as refused:
-        AgentBaker(desired, None).inspect()
+        list(AgentBaker(desired, None).inspect())
     assert desired.summary() in str(refused.value)
 
 

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What the Cilium agent's options say of node ports, and which BPF programs are the agent's.
+
+From cilium's sources: pkg/option/config.go, pkg/kpr, pkg/datapath/loader.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+LINK = "cilium_host"  # the first link that the agent creates
+CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
+REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
+OPTIONS = (REPLACEMENT, NODE_PORT, IPV6)
+# Values with which the agent takes over node ports: true, and in versions before 1.14 strict and probe.
+REPLACING = ("true", "strict", "probe")
+# The same options in the agent's state (DaemonConfig.StoreInFile). Versions with pkg/kpr do not store the first two.
+STATE_FIELDS = {"KubeProxyReplacement": REPLACEMENT, "EnableNodePort": NODE_PORT, "EnableIPv6": IPV6}
+# Since 1.14 cil_from_netdev and cil_xdp_entry, in traffic control with "-eth0"; 1.13 had cilium-eth0; before that
+# bpf_host.o:[from-netdev] (removeObsoleteNetdevPrograms in pkg/datapath/loader/netdev.go).
+PROGRAM = re.compile(r"cil_.*|cilium-.*|.*\[from-netdev\]")
+
+
+class Agent(t.NamedTuple):
+    """The agent of this node.
+
+    source: where its options were read, for messages; empty if they were not found.
+    serves_ipv6_node_ports: whether its BPF programs translate IPv6 node ports; None if its options were not found.
+    """
+
+    source: str = ""
+    serves_ipv6_node_ports: bool | None = None
+
+
+def agent(source: str, options: t.Mapping[str, str]) -> Agent:
+    """The agent with these options. Those that are missing have the agent's defaults."""
+    replaces = options.get(REPLACEMENT) in REPLACING or options.get(NODE_PORT) == "true"
+    return Agent(source, replaces and options.get(IPV6, "true") == "true")
+
+
+def arguments(words: t.Sequence[str]) -> dict[str, str]:
+    """The options on a command line, as --name=value, or as --name for true."""
+    found = {}
+    for word in words:
+        name, _equals, value = word.partition("=")
+        if name.startswith("--"):
+            found[name[2:]] = value or "true"
+    return found
+
+
+def state(text: str) -> dict[str, str]:
+    """The options in the text of agent-runtime-config.json; none if they are not in it, or if it is unreadable."""
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(stored, dict) or not {"KubeProxyReplacement", "EnableNodePort"} & stored.keys():
+        return {}
+    return {option: str(stored[field]).lower() for field, option in STATE_FIELDS.items() if field in stored}
+
+
+def is_program(name: str) -> bool:
+    """Whether a BPF program on a link of the node is the agent's, by its name."""
+    return bool(PROGRAM.fullmatch(name))
