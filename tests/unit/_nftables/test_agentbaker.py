@@ -35,7 +35,7 @@ class Image:
         self.root = root
         (root / SYSTEM / "multi-user.target.wants").mkdir(parents=True)
         (root / SYSTEM / UNIT).write_text(TEXT.format(command))
-        (root / SYSTEM / "multi-user.target.wants" / UNIT).symlink_to(f"/{SYSTEM}/{UNIT}")
+        (root / SYSTEM / "multi-user.target.wants" / UNIT).symlink_to(f"../{UNIT}")  # resolves below the root
         self.files, self.units = RootedFiles(root), FakeUnits(root, is_running)
         if is_running:
             self.units.systemctl("daemon-reload")
