@@ -110,9 +110,10 @@ def test_a_node_without_ipv6_is_no_error(running: Lab, node: NamespaceNode, nic:
     assert [one["ipv6"] for one in result["interfaces"]] == [[]]
 
 
-def test_ipv6_of_any_interface_counts(running: Lab, node: NamespaceNode) -> None:
-    with serve(running, Azure(), NO_IPV6_KEY, DUAL_STACK):
-        assert ask(node, cloud="azure")["has_ipv6"] is True
+@pytest.mark.parametrize(("nics", "has_ipv6"), [((NO_IPV6_KEY, DUAL_STACK), False), ((DUAL_STACK, NO_IPV6_KEY), True)])
+def test_ipv6_of_the_primary_interface_counts(running: Lab, node: NamespaceNode, nics: tuple[Nic, ...], has_ipv6: bool) -> None:
+    with serve(running, Azure(), *nics):
+        assert ask(node, cloud="azure")["has_ipv6"] is has_ipv6
 
 
 def test_another_cloud_than_the_one_named_is_not_taken_for_it(running: Lab, node: NamespaceNode) -> None:
