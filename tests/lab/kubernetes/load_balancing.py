@@ -89,8 +89,8 @@ class LoadBalancing:
         self._end({*self._probings})
         for family in (IPV4, IPV6):
             self._ip(family, [f"rule delete fwmark {number} lookup {number}" for number in self._routed])
-        for number in self._routed:
-            self._machine.run_from_host(["ip", "route", "flush", "table", str(number)])
+            flushes = [f"route flush table {number}" for number in self._routed]
+            self._ip(family, flushes, check=False)  # a table that was never used in this family is an error
         self._machine.run_from_host(["nft", "-f", "-"], forwarding.NO_RULESET)
         if self._source:
             self._machine.ip([f"address delete {self._source}/32 dev lo"])
@@ -165,12 +165,19 @@ class LoadBalancing:
         healthy = {target for target, probing in self._probings.items() if probing.is_healthy}
         if (self._current, healthy) == self._applied:
             return
-        new = {node.number for node in self._current.nodes} - self._routed
-        for family in (IPV4, IPV6):
-            self._ip(family, [f"rule add fwmark {number} lookup {number}" for number in new] + self._current.routes(family))
-        self._routed |= new
+        if self._current.cloud.floating_ip:
+            self._route()
         self._machine.run_from_host(["nft", "-f", "-"], self._current.ruleset(healthy))
         self._applied = (self._current, healthy)
+
+    def _route(self) -> None:
+        """Let each node's mark lead to it."""
+        new = {node.number for node in self._current.nodes} - self._routed
+        for family in (IPV4, IPV6):
+            self._ip(family, [f"rule add fwmark {number} lookup {number}" for number in new])
+        self._routed |= new
+        for family in (IPV4, IPV6):
+            self._ip(family, self._current.routes(family))
 
     def _publish(self) -> None:
         """Let the status of each Service show its front-end addresses, and no others."""
@@ -198,9 +205,9 @@ class LoadBalancing:
         for probing in ended:
             probing.close()
 
-    def _ip(self, family: Family, lines: list[str]) -> None:
-        """``ip`` commands of one family, in one process."""
-        self._machine.run_from_host(["ip", "-6" if family is IPV6 else "-4", "-batch", "-"], "\n".join([*lines, ""]))
+    def _ip(self, family: Family, lines: list[str], check: bool = True) -> None:
+        """``ip`` commands of one family, in one process: all of them, also if one is refused."""
+        self._machine.run(["ip", "-6" if family is IPV6 else "-4", "-force", "-batch", "-"], "\n".join([*lines, ""]), check)
 
 
 def _failure(step: Callable[[], None]) -> Exception | None:
