@@ -63,28 +63,19 @@ class Prober:
         return _first(connect, tries) is not None
 
     def http(self, address: str, port: int, timeout: float, tries: int) -> Answer | None:
-        """GET /healthz of a server of the lab, or None where there is no answer."""
+        """GET /healthz, or None where there is no answer."""
 
         def fetch() -> Answer:
-            status, body = self._get(address, port, timeout)
-            return Answer(status, json.loads(body)["peer"])
+            with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
+                connection.connect((address, port))
+                connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                reply = b"".join(iter(lambda: connection.recv(65535), b""))
+            head, _blank, body = reply.partition(b"\r\n\r\n")
+            if not body:
+                raise ConnectionError("closed without an answer")
+            return Answer(status=int(head.split()[1]), peer=json.loads(body)["peer"])
 
         return _first(fetch, tries)
-
-    def http_status(self, address: str, port: int, timeout: float, tries: int) -> int | None:
-        """What any server answers to GET /healthz, or None where there is no answer."""
-        return _first(lambda: self._get(address, port, timeout)[0], tries)
-
-    def _get(self, address: str, port: int, timeout: float) -> tuple[int, bytes]:
-        """The status and the body. Raises OSError where there is no answer."""
-        with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
-            connection.connect((address, port))
-            connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-            reply = b"".join(iter(lambda: connection.recv(65535), b""))
-        head, _blank, body = reply.partition(b"\r\n\r\n")
-        if not body:
-            raise ConnectionError("closed without an answer")
-        return int(head.split()[1]), body
 
     def udp(self, address: str, port: int, timeout: float, tries: int) -> bool:
         """Whether a datagram comes back."""

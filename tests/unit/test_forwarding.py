@@ -94,6 +94,11 @@ def test_a_service_keeps_its_address_when_another_goes() -> None:
     assert (first.address, second.address) == ("203.0.113.1", "203.0.113.2")
 
 
+def test_each_service_shows_its_own_addresses() -> None:
+    found = forwarded(service("web", ("IPv4",)), service("api", ("IPv4",)))
+    assert [found.ingress(f"default/{name}") for name in ("web", "api")] == [[{"ip": "203.0.113.1"}], [{"ip": "203.0.113.2"}]]
+
+
 @pytest.mark.parametrize(
     "families, ingress",
     [(("IPv4", "IPv6"), [{"hostname": "web.default.elb.example"}]), ((), [])],
