@@ -37,6 +37,12 @@ def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: It
     return sorted(target.glob("*.deb"))
 
 
+def unpack(suite: str, name: str, folder: Path) -> None:
+    """The files of a package of ``suite``, and of none that it needs, in a folder that is there."""
+    (package,) = (package for package in packages(suite, [name]) if package.name.startswith(f"{name}_"))
+    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+
+
 def with_version(package: Path, version: str, folder: Path) -> Path:
     """The same package, maintainer scripts included, under another version: something to upgrade from or to."""
     target = folder / f"{package.name.partition('_')[0]}_{version.replace(':', '%3a')}.deb"

@@ -66,11 +66,8 @@ def _compile(place: Path) -> Path:
     suite, packages = _COMPILER
     root = Build(suite, packages, place / "root")
     root.copy_in(source.parent, "/source")
-    _run(
-        root,
-        log,
-        ["sh", "-c", f"mkdir -p {os.path.dirname(_TREE)} /build/bin && dpkg-source --extract /source/{source.name} {_TREE}"],
-    )
+    unpack = f"mkdir -p {os.path.dirname(_TREE)} /build/bin && dpkg-source --extract /source/{source.name} {_TREE}"
+    _run(root, log, ["sh", "-c", unpack])
     _generate_openapi(root, log)
     _say(f"compiling {', '.join(PROGRAMS)}: 9 minutes of CPU time, once; kept in {place.parent} (log: {log})")
     commands = [f"k8s.io/kubernetes/cmd/{name}" for name in PROGRAMS]
@@ -84,19 +81,9 @@ def _generate_openapi(root: Build, log: Path) -> None:
     _run(root, log, ["go", "build", "-o", "/build/openapi-gen", "k8s.io/kubernetes/vendor/k8s.io/kube-openapi/cmd/openapi-gen"])
     inputs = ",".join(sorted(_marked(root.changes / _TREE[1:])))
     header = f"{_TREE}/hack/boilerplate/boilerplate.generatego.txt"
-    options = [
-        "-p",
-        _GENERATED,
-        "-O",
-        "zz_generated.openapi",
-        "-h",
-        header,
-        "-r",
-        "/build/violations",
-        "--output-base",
-        "/build/src",
-    ]
-    _run(root, log, ["/build/openapi-gen", "-i", inputs, *options], cwd=_TREE)  # it finds vendor/ from there
+    result = ["-p", _GENERATED, "-O", "zz_generated.openapi", "--output-base", "/build/src"]
+    generate = ["/build/openapi-gen", "-i", inputs, *result, "-h", header, "-r", "/build/violations"]
+    _run(root, log, generate, cwd=_TREE)  # it finds vendor/ from there
 
 
 def _marked(tree: Path) -> Iterator[str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import entering, links, place
+from lab import apt, entering, links, place
 from lab.entering import LabError
 from lab.kubernetes import binaries
 from lab.kubernetes.api import PORT, Api
@@ -66,19 +66,20 @@ class ControlPlane(Machine):
 
     def start(self) -> None:
         """Start all programs; returns when the API is ready."""
-        folder = self._folder
+        folder, programs = self._folder, binaries.folder()
         key, tokens, certificates = folder / "service-accounts.key", folder / "tokens.csv", folder / "certificates"
         subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", key], check=True)
         tokens.write_text(f'{self.token},administrator,administrator,"system:masters"\n')
         tokens.chmod(0o600)
+        apt.unpack("bookworm", "etcd-server", folder)
         self._start(
-            "etcd",
+            folder / "usr/bin/etcd",
             f"--data-dir={folder / 'etcd'}",
             *(f"--{kind}-client-urls={_ETCD}" for kind in ("listen", "advertise")),
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
         self._start(
-            "kube-apiserver", DUAL_STACK,
+            programs / "kube-apiserver", DUAL_STACK,
             f"--etcd-servers={_ETCD}",
             f"--advertise-address={ADDRESS_IPV4}", f"--secure-port={PORT}", "--insecure-port=0",
             f"--cert-dir={certificates}",  # it makes its own certificate there
@@ -91,12 +92,12 @@ class ControlPlane(Machine):
         client = f"--kubeconfig={self.api.configuration}"
         alone = ("--leader-elect=false", "--port=0", "--secure-port=0")
         self._start(
-            "kube-controller-manager", DUAL_STACK, client, *alone,
+            programs / "kube-controller-manager", DUAL_STACK, client, *alone,
             "--allocate-node-cidrs=false",  # the lab has routes to the pods of each node, and says which these are
             "--node-monitor-period=1s",
             f"--service-account-private-key-file={key}", f"--root-ca-file={certificates / 'apiserver.crt'}",
         )  # fmt: skip
-        self._start("kube-scheduler", DUAL_STACK, client, *alone)
+        self._start(programs / "kube-scheduler", DUAL_STACK, client, *alone)
 
     def stop(self) -> None:
         """End all programs; what they kept is of no use to anyone."""
@@ -106,10 +107,10 @@ class ControlPlane(Machine):
             program.wait()
         self._running.clear()
 
-    def _start(self, name: str, *options: str) -> None:
-        with (self._logs / f"{name}.log").open("w") as sink:
-            self._running[name] = subprocess.Popen(
-                [*entering.ENDS_WITH_US, *self.command([str(binaries.folder() / name), *options])],
+    def _start(self, program: Path, *options: str) -> None:
+        with (self._logs / f"{program.name}.log").open("w") as sink:
+            self._running[program.name] = subprocess.Popen(
+                [*entering.ENDS_WITH_US, *self.command([str(program), *options])],
                 cwd=self._folder, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=entering.ENVIRONMENT,
                 start_new_session=True,  # Ctrl-C is for the lab
             )  # fmt: skip

@@ -42,7 +42,10 @@ def service(
     port: int = 80,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A service in front of the pods of ``server(name)``; ``policy`` is its externalTrafficPolicy. ``spec`` is added to its spec."""
+    """A service in front of the pods of ``server(name)``, with ``policy`` as its externalTrafficPolicy.
+
+    ``spec`` is added to its spec, for example ``sessionAffinity="ClientIP"``.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -41,9 +41,8 @@ printf 'Content-Type: application/json\\r\\n\\r\\n{"peer": "%s", "host": "%s"}\\
 
 def write(path: Path) -> None:
     """Write the archive of both images, for ``ctr images import``."""
-    (package,) = apt.packages("bookworm", ["busybox-static"])
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+        apt.unpack("bookworm", "busybox-static", Path(folder))
         layer = _layer(Path(folder, "bin/busybox"))
     files = {"layer.tar": layer}
     manifest: list[dict[str, Any]] = []

@@ -47,13 +47,9 @@ class PointToPoint(PodNetwork):
 
     def configuration(self, node: ClusterNode) -> dict[str, Any]:
         subnets = [[{"subnet": subnet}] for subnet in self.pod_subnets(node)]
+        routes = [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
         # Leases in /run: after a boot no pod of the boot before is left.
-        addresses = {
-            "type": "host-local",
-            "ranges": subnets,
-            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
-            "dataDir": "/run/cni",
-        }
+        addresses = {"type": "host-local", "ranges": subnets, "routes": routes, "dataDir": "/run/cni"}
         return {
             "cniVersion": "0.3.1",
             "name": "pods",

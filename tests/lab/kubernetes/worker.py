@@ -40,8 +40,27 @@ oom_score = 0
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "native"  # overlay does not lie on a container's overlay
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+  options.BinaryName = "{SETTINGS}/runc"
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "{PLUGINS}"
+"""
+_RUNC = """\
+#!/usr/bin/python3
+\"\"\"runc, without limits: a host that mounts both versions of cgroup leaves this node no controller to set them with.\"\"\"
+import json
+import os
+import sys
+
+if "create" in sys.argv:
+    path = os.path.join(sys.argv[sys.argv.index("--bundle") + 1], "config.json")
+    with open(path) as file:
+        container = json.load(file)
+    container["linux"]["resources"] = {"devices": container["linux"].get("resources", {}).get("devices", [])}
+    with open(path, "w") as file:
+        json.dump(container, file)
+os.execvp("runc", ["runc", *sys.argv[1:]])
 """
 
 _KUBELET_UNIT = f"""\
@@ -63,7 +82,7 @@ _KUBELET = {
     "authorization": {"mode": "AlwaysAllow"},
     "featureGates": _GATES,
     "nodeStatusUpdateFrequency": "2s",  # a node that is ready is seen to be
-    "resolvConf": "",
+    "resolvConf": f"{SETTINGS}/resolv.conf",
     "oomScoreAdj": 0,
     "failSwapOn": False,
     # A node of the lab has no controllers of cgroups to give away.
@@ -114,13 +133,17 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
         "kubelet.json": json.dumps(_KUBELET, indent=2),
         "kubeconfig.json": kubeconfig,
         "keep-kernel-settings": _keep_kernel_settings(),
+        "resolv.conf": "options attempts:1\n",  # a pod wants one, and there is no name to resolve
+        "runc": _RUNC,
     }
     _write(folder / "units", units)
     _write(folder / "settings", settings)
+    (folder / "settings/runc").chmod(0o755)
     wanted = folder / "units/multi-user.target.wants"
     wanted.mkdir()
     for name in ("kubelet.service", "kube-proxy.service"):
         (wanted / name).symlink_to(f"../{name}")
+    (folder / "units/e2scrub_reap.service").symlink_to("/dev/null")  # ten seconds of each boot, for disks that are not there
 
 
 def folders(folder: Path, programs: Path) -> dict[str, Path]:
