@@ -20,6 +20,7 @@ from lab.waiting import eventually
 
 CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 BOTH_NODES = {"node1", "node2"}
+SLOW = 60.0  # seconds; a busy machine takes its time
 _COUNT = "table inet arrivals { chain count { type filter hook prerouting priority -400; %s counter; }; }"
 
 
@@ -76,7 +77,7 @@ def test_a_client_reaches_pods_by_each_address_of_the_service(cluster: Cluster, 
                     assert answer and answer.status == 200
             assert all(arrivals[node] for node in BOTH_NODES)
         addresses = [cluster.load_balancing.address("default/web", FAMILIES[family]) for family in families]
-        assert eventually(lambda: ingress(cluster, "web") == [{"ip": address} for address in addresses])
+        assert eventually(lambda: ingress(cluster, "web") == [{"ip": address} for address in addresses], SLOW)
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
@@ -113,12 +114,12 @@ def test_a_service_that_is_deleted_or_of_another_type_is_forgotten(cluster: Clus
     with applied(cluster, manifests.server("web"), manifests.service("web")):
         cluster.load_balancing.wait_for("default/web", IPV4, BOTH_NODES)
         address = cluster.load_balancing.address("default/web", IPV4)
-        assert eventually(lambda: bool(ingress(cluster, "web")))
+        assert eventually(lambda: bool(ingress(cluster, "web")), SLOW)
         cluster.apply(manifests.service("web", "NodePort"))
-        assert eventually(lambda: not cluster.load_balancing.knows("default/web"))
-        assert eventually(lambda: not ingress(cluster, "web"))
+        assert eventually(lambda: not cluster.load_balancing.knows("default/web"), SLOW)
+        assert eventually(lambda: not ingress(cluster, "web"), SLOW)
         cluster.apply(manifests.service("web"))
-        assert eventually(lambda: cluster.load_balancing.knows("default/web"))
-    assert eventually(lambda: not cluster.load_balancing.knows("default/web"))
+        assert eventually(lambda: cluster.load_balancing.knows("default/web"), SLOW)
+    assert eventually(lambda: not cluster.load_balancing.knows("default/web"), SLOW)
     assert not cluster.client.fetch(address, 80)
     assert address not in cluster.load_balancer.run_from_host(["nft", "list", "ruleset"])

@@ -61,6 +61,7 @@ class Cluster(Lab):
         metadata: bool = False,
         balanced_as: Balancer = AZURE,
     ) -> None:
+        self.load_balancing: LoadBalancing
         self._balanced_as = balanced_as
         self.network = network or PointToPoint()
         packages = (*worker.PACKAGES, *besides)
