@@ -172,10 +172,12 @@ class Cluster(Lab):
         self.wait_until_ready()
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
-        """The node as kubelet finds it: which pods are where has been decided, and is not to be changed later."""
+        """The node as kubelet finds it: which subnets its pods have can be said only once."""
         subnets = list(self.network.pod_subnets(node))
         spec = {"podCIDR": subnets[0], "podCIDRs": subnets} if subnets else {}
-        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec}
+        resources = {"cpu": "1"}  # until kubelet says how much there is; without any, it dies of a nil map
+        status = {"capacity": resources, "allocatable": resources}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec, "status": status}
 
     def _connect(self, node: ClusterNode) -> None:
         super()._connect(node)
