@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity sanity-next unit docs integration faults molecule image fuzz mutants clean
+.PHONY: help demo test bench lint sanity sanity-next unit docs integration cluster faults molecule image fuzz mutants clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ docs:  ## the documentation as a site, in .build/docs/html
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
+
+cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
+	@$(TOOLCHAIN) cluster
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
 	@$(TOOLCHAIN) run python -m faults

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit faults molecule image   run these parts, with a summary at the end
-    toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
+    toolchain.py sanity_next docs cluster fuzz mutants         so are these, which are no part of the test
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
@@ -90,7 +90,7 @@ def lint() -> Iterator[Check]:
     yield Check("ruff", ["ruff", "check"], env)
     yield Check("ruff format", ["ruff", "format", "--check"], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
-    packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "faults", "integration", "lab", "unit"]
+    packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "cluster", "faults", "integration", "lab", "unit"]
     modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
     yield Check("mypy", ["mypy", *checked], env)
@@ -220,6 +220,12 @@ def integration() -> Iterator[Check]:
     yield from pytest("integration", installation.main_venv(), *halves, "--verbose", "--durations=20")
 
 
+def cluster() -> Iterator[Check]:
+    """On one worker: a cluster is built once, and takes the machine for itself."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    yield from pytest("cluster", installation.main_venv(), "--verbose", "--durations=20")
+
+
 def faults() -> Iterator[Check]:
     """A sample; `make faults` strikes all."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
@@ -318,7 +324,8 @@ def run_parts(names: list[str]) -> int:
 
 
 PARTS = {
-    part.__name__: part for part in (lint, sanity, sanity_next, unit, docs, integration, faults, molecule, image, fuzz, mutants)
+    part.__name__: part
+    for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, fuzz, mutants)
 }
 
 

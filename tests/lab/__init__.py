@@ -11,8 +11,8 @@
         lab.node("node1").service(30080, [lab.pod("pod1").address], policy="Local")
 
 A node is a few namespaces on the host's files, built in a tenth of a second; or runs systemd in a container, boots in a
-second and reboots; or is a small VM with a kernel of its own (``vm=True``) and takes ten. ``python -m lab`` keeps a lab
-for tools that come and go.
+second and reboots; or is a small VM with a kernel of its own (``vm=True``) and takes ten. ``lab.kubernetes`` has a cluster of
+such nodes. ``python -m lab`` keeps a lab for tools that come and go.
 
 Needs root, and on the host: iproute2, nft, util-linux, bash, procps; overlayfs, veth and bridge in the kernel. For nodes
 that run systemd: podman, mmdebstrap. For VMs: mmdebstrap, qemu-system-x86, ssh, mke2fs.

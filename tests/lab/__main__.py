@@ -21,7 +21,8 @@ def main() -> None:
     folder = arguments.folder.absolute()
     try:
         if arguments.command == "up":
-            daemon.start(folder, arguments.declaration.absolute(), arguments.idle)
+            declaration = arguments.declaration
+            daemon.start(folder, declaration if declaration == daemon.CLUSTER else declaration.absolute(), arguments.idle)
         elif arguments.command == "down":
             daemon.stop(folder)
         else:
@@ -43,7 +44,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(word)
         if name == "up":
             command.add_argument(
-                "declaration", type=Path, help="JSON, with the arguments of Lab and of Node, or of EniLab and of Eni"
+                "declaration",
+                type=Path,
+                help="JSON, with the arguments of Lab and of Node, or of EniLab and of Eni; or the word cluster, for a Kubernetes"
+                " cluster of two nodes, which has a kubectl in its folder",
             )
             idle = "seconds after which a lab without requests ends (%(default)s)"
             command.add_argument("--idle", type=float, default=daemon.IDLE_LIMIT, help=idle)

@@ -37,6 +37,12 @@ def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: It
     return sorted(target.glob("*.deb"))
 
 
+def unpack(suite: str, name: str, folder: Path) -> None:
+    """The files of a package of ``suite``, and of none that it needs, in a folder that is there."""
+    (package,) = (package for package in packages(suite, [name]) if package.name.startswith(f"{name}_"))
+    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+
+
 def with_version(package: Path, version: str, folder: Path) -> Path:
     """The same package, maintainer scripts included, under another version: something to upgrade from or to."""
     target = folder / f"{package.name.partition('_')[0]}_{version.replace(':', '%3a')}.deb"
@@ -64,40 +70,60 @@ def publish(node: BootingNode, debs: Iterable[Path]) -> None:
     node.write(SOURCES, f"deb [trusted=yes] copy:{FOLDER} ./\n")
 
 
+def source(suite: str, package: str, folder: Path) -> Path:
+    """The .dsc file of a source package, beside the files that it names; apt has verified all of them.
+
+    ``folder`` is made. Nothing is unpacked.
+    """
+    archives = _Apt(suite, folder, images.root(suite), "deb-src")
+    archives.run("update")
+    (folder / "files").mkdir()
+    archives.run("source", "--download-only", package, cwd=folder / "files")
+    (described,) = (folder / "files").glob("*.dsc")
+    return described
+
+
 def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Path:
     """Let apt-get resolve against the package database of ``root``; answer the folder of what it fetched."""
-    for made in ("lists/partial", "archives/partial"):
-        (folder / made).mkdir(parents=True)
-    source = images.sources(suite)
-    if not source:
-        raise LabError(f"no mirror of Debian {suite} is known: apt on this machine names none")
-    (folder / "sources.list").write_text("".join(f"{line}\n" for line in source))
-    options = {
-        "Dir::Etc::SourceList": folder / "sources.list",
-        "Dir::Etc::SourceParts": "-",
-        "Dir::State::Lists": folder / "lists",
-        "Dir::State::status": root / "var/lib/dpkg/status",
-        "Dir::State::extended_states": folder / "extended_states",
-        "Dir::Cache::archives": folder / "archives",
-        "Dir::Cache::pkgcache": "",
-        "Dir::Cache::srcpkgcache": "",
-        "APT::Sandbox::User": "root",
-        "APT::Install-Recommends": "false",
-        "APT::Update::Post-Invoke-Success::": "true",
-    }
-    settings = [f"--option={name}={value}" for name, value in options.items()]
-    for command in (["update"], ["install", "--download-only", "--yes", *names]):
-        done = subprocess.run(
-            ["apt-get", "--quiet", *settings, *command],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise LabError(f"apt-get {command[0]} for {suite} answered {done.returncode}\n{done.stdout}{done.stderr}")
+    archives = _Apt(suite, folder, root)
+    archives.run("update")
+    archives.run("install", "--download-only", "--yes", *names)
     shutil.rmtree(folder / "archives/partial")
     return folder / "archives"
+
+
+class _Apt:
+    """The host's apt-get with a release, lists and a cache of its own in ``folder``; ``root`` tells what is installed."""
+
+    def __init__(self, suite: str, folder: Path, root: Path, kind: str = "deb") -> None:
+        for made in ("lists/partial", "archives/partial"):
+            (folder / made).mkdir(parents=True)
+        lines = images.sources(suite)
+        if not lines:
+            raise LabError(f"no mirror of Debian {suite} is known: apt on this machine names none")
+        (folder / "sources.list").write_text("".join(f"{kind} {line.removeprefix('deb ')}\n" for line in lines))
+        options = {
+            "Dir::Etc::SourceList": folder / "sources.list",
+            "Dir::Etc::SourceParts": "-",
+            "Dir::State::Lists": folder / "lists",
+            "Dir::State::status": root / "var/lib/dpkg/status",
+            "Dir::State::extended_states": folder / "extended_states",
+            "Dir::Cache::archives": folder / "archives",
+            "Dir::Cache::pkgcache": "",
+            "Dir::Cache::srcpkgcache": "",
+            "APT::Sandbox::User": "root",
+            "APT::Install-Recommends": "false",
+            "APT::Update::Post-Invoke-Success::": "true",
+        }
+        self._command = ["apt-get", "--quiet", *(f"--option={name}={value}" for name, value in options.items())]
+        self._suite = suite
+
+    def run(self, *words: str, cwd: Path | None = None) -> None:
+        done = subprocess.run(
+            [*self._command, *words], check=False, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise LabError(f"apt-get {words[0]} for {self._suite} answered {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 def _index_entry(deb: Path) -> str:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from lab import apt, collection, disk, images, metadata_replies, place, wiring
 from lab.base import Cloud
@@ -121,12 +122,21 @@ class Lab(Cloud):
             node = VmNode(declared.name, made, self.load_balancer, console, self._connect_booted)
             self._endings.callback(node.close)
             return node
+        build = declared.build
+        image = self.podman.built(build) if build else self.podman.image(system, _packages(declared))
+        return SystemdNode(declared.name, self.podman, image, self._plug_in, self._folders(declared))
+
+    @property
+    def podman(self) -> Podman:
+        """Starts the nodes that run systemd; it is there from the first of them on."""
         if self._podman is None:
             self._podman = Podman()
             self._endings.callback(self._podman.close)
-        build = declared.build
-        image = self._podman.built(build) if build else self._podman.image(system, _packages(declared))
-        return SystemdNode(declared.name, self._podman, image, self._plug_in)
+        return self._podman
+
+    def _folders(self, declared: Node) -> Mapping[str, Path]:
+        """What of this machine's files a node that runs systemd sees (SystemdNode)."""
+        return {}
 
     def _settle(self, node: ClusterNode, at: Place, pods: Sequence[Namespace]) -> None:
         """Make the node and its pods part of the cloud; the metadata service tells a node about its own eth0."""

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lab import entering, snapshot
@@ -25,9 +26,17 @@ class SystemdNode(BootingNode):
     ``plug`` is called for each boot when the network namespace is there and process 1 waits to be started: the place to
     move links in, which a node then finds as it finds its cards. A node that reboots by itself (``systemctl reboot``)
     does not wait; ``follow_reboot`` plugs it in as soon as it is seen.
+    ``folders``: path on the node -> folder of this machine that it sees there, read-only.
     """
 
-    def __init__(self, name: str, podman: Podman, image: str, plug: Callable[[SystemdNode], Any] = lambda node: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        podman: Podman,
+        image: str,
+        plug: Callable[[SystemdNode], Any] = lambda node: None,
+        folders: Mapping[str, Path] = MappingProxyType({}),
+    ) -> None:
         self._podman = podman
         # podman writes it anew for each boot.
         self.pid_file = podman.folder / f"{name}.pid"
@@ -36,7 +45,8 @@ class SystemdNode(BootingNode):
         podman.run(
             "create", "--name", name, "--hostname", name,
             "--pidfile", f"/mnt/{name}.pid", "--conmon-pidfile", f"/mnt/{name}.conmon",
-            "--systemd", "always", "--privileged", "--network", "none", "--restart", "always", image, "/sbin/init",
+            "--systemd", "always", "--privileged", "--network", "none", "--restart", "always",
+            *(f"--volume={folder}:{path}:ro" for path, folder in folders.items()), image, "/sbin/init",
         )  # fmt: skip
 
     @property

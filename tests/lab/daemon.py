@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lab in a process of its own, for tools that come and go.
 
-Its folder holds ``inventory.json``, ``control`` (the socket by which it is asked) and ``log``. It ends when it is told to,
-when the folder is gone, and when no request has come for a while (IDLE_LIMIT, where nothing else is said); it takes what it
-wrote, but for the log, along. However it ends, its machines end with it.
+Its folder holds ``inventory.json``, ``control`` (the socket by which it is asked) and ``log``; a cluster's also ``kubectl``.
+It ends when it is told to, when the folder is gone, and when no request has come for a while (IDLE_LIMIT, where nothing else
+is said); it takes what it wrote, but for the log, along. However it ends, its machines end with it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from lab.cloud import Lab, Node
 from lab.commands import COMMANDS
 from lab.eni import Eni, EniLab
 from lab.entering import LabError
+from lab.kubernetes import Cluster
+
+CLUSTER = Path("cluster")
+"""The declaration of a cluster with two nodes: a word in a file's place."""
 
 IDLE_LIMIT = 3600.0  # seconds
-_START_LIMIT = 1200.0  # seconds; the first lab on a machine builds an image
-_INVENTORY, _CONTROL, _LOG = "inventory.json", "control", "log"
+_START_LIMIT = 3600.0  # seconds; the first lab on a machine builds an image, the first cluster compiles Kubernetes
+_INVENTORY, _CONTROL, _KUBECTL, _LOG = "inventory.json", "control", "kubectl", "log"
 _DOWN = "down"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
-    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, or of ``EniLab`` and ``Eni``.
+    """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, of ``EniLab`` and ``Eni``, or, in an
+    object ``cluster``, of ``Cluster``. CLUSTER is a cluster as it is without arguments.
 
     Returns when it stands.
 
@@ -81,7 +86,7 @@ def stop(folder: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """What a lab that was killed could not take along."""
-    for name in (_INVENTORY, _CONTROL):
+    for name in (_INVENTORY, _CONTROL, _KUBECTL):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -163,6 +168,8 @@ class _Command(socketserver.StreamRequestHandler):
 
 
 def _declared(name: str, declared: dict[str, Any]) -> Cloud:
+    if "cluster" in declared:
+        return Cluster(name, **declared["cluster"])
     if "enis" in declared:
         return EniLab(name, [Eni(**eni) for eni in declared.pop("enis")], **declared)
     return Lab(name, [Node(**node) for node in declared.pop("nodes")], **declared)
@@ -171,9 +178,12 @@ def _declared(name: str, declared: dict[str, Any]) -> Cloud:
 def _main(folder: Path, declaration: Path, idle: float) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     with contextlib.ExitStack() as ending:  # who started us and gives up meanwhile has us end; once it stands, it stays
-        lab = ending.enter_context(_declared(folder.name, json.loads(declaration.read_text())))
+        declared = {"cluster": {}} if declaration == CLUSTER else json.loads(declaration.read_text())
+        lab = ending.enter_context(_declared(folder.name, declared))
         ending.callback(_remove_leftovers, folder)
         lab.write_inventory(folder / _INVENTORY)
+        if isinstance(lab, Cluster):
+            lab.write_kubectl(folder / _KUBECTL)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
         with _Control(lab, folder, ending) as control:
             control.serve(idle)

@@ -42,7 +42,7 @@ class LoadBalancer(Machine):
 
     def probe_http(self, address: str, port: int, timeout: float = 1.0, tries: int = 1) -> Answer | None:
         """What the port answers to GET /healthz; None without an answer."""
-        return self._probe.http(address, port, timeout, tries)
+        return self._probe.http(address, port, timeout, tries, "/healthz")
 
     def probe_udp(self, address: str, port: int, timeout: float = 1.0, tries: int = 1) -> bool:
         """Whether a datagram is echoed."""

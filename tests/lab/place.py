@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who has which address.
 
-client         2001:db8:ffff::2
+client         2001:db8:ffff::2 and 198.51.100.2
 load balancer  fe80::1234:5678:9abc, 2001:db8:0:1::1 and 192.0.2.1, on one link with all nodes
 node N         eth0: 2001:db8:0:1::11, ::12, ...; 192.0.2.17, .18, ...
-its pods       2001:db8:N::11, ::12, ...
+its pods       2001:db8:N::11, ::12, ...; of a cluster also 10.244.N.2, .3, ...
 
-Documentation addresses, RFC 3849 and RFC 5737.
+Documentation addresses, RFC 3849 and RFC 5737, but for those of pods, RFC 1918.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NODES = "2001:db8:0:1::"  # /64
 NODES_IPV4 = "192.0.2."  # /24
 ROUTER, ROUTER_IPV4 = f"{NODES}1", f"{NODES_IPV4}1"
 CLIENT_ROUTER, CLIENT = "2001:db8:ffff::1", "2001:db8:ffff::2"
+CLIENT_ROUTER_IPV4, CLIENT_IPV4 = "198.51.100.1", "198.51.100.2"
 POD_ROUTER = "fe80::1"
 """The node's address on each pod's link."""
 
@@ -47,6 +48,10 @@ class Place:
     @property
     def pod_subnet(self) -> str:
         return f"{self._pods}/64"
+
+    @property
+    def pod_subnet_ipv4(self) -> str:
+        return f"10.244.{self.number + 1}.0/24"
 
     def pod_address(self, index: int) -> str:
         return f"{self._pods}{_FIRST + index:x}"

@@ -35,10 +35,12 @@ _identifiers = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a server of the lab answered. ``peer`` is the source address that the server saw."""
+    """What a server of the lab answered. ``peer`` is the source address that the server saw, ``host`` the name of a pod of
+    Kubernetes; they are empty where another program answered."""
 
     status: int
     peer: str
+    host: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,18 +64,19 @@ class Prober:
 
         return _first(connect, tries) is not None
 
-    def http(self, address: str, port: int, timeout: float, tries: int) -> Answer | None:
-        """GET /healthz, or None where there is no answer."""
+    def http(self, address: str, port: int, timeout: float, tries: int, path: str = "/") -> Answer | None:
+        """GET, or None where there is no answer."""
 
         def fetch() -> Answer:
             with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
                 connection.connect((address, port))
-                connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
                 reply = b"".join(iter(lambda: connection.recv(65535), b""))
             head, _blank, body = reply.partition(b"\r\n\r\n")
             if not body:
                 raise ConnectionError("closed without an answer")
-            return Answer(status=int(head.split()[1]), peer=json.loads(body)["peer"])
+            said = json.loads(body)
+            return Answer(int(head.split()[1]), said.get("peer", ""), said.get("host", ""))
 
         return _first(fetch, tries)
 

@@ -28,7 +28,7 @@ def connect_front(front: LoadBalancer, client: Client) -> None:
         + [f"link set {LINK} up", "link set client0 up"]
         + [f"address add {address}/64 dev {LINK} nodad" for address in (PROBE_SOURCE, place.ROUTER)]
         + [f"address add {place.ROUTER_IPV4}/24 dev {LINK}"]
-        + [f"address add {place.CLIENT_ROUTER}/64 dev client0 nodad"]
+        + [f"address add {place.CLIENT_ROUTER}/64 dev client0 nodad", f"address add {place.CLIENT_ROUTER_IPV4}/24 dev client0"]
     )
     front.set_sysctls({"net.ipv6.conf.all.forwarding": 1, "net.ipv4.conf.all.forwarding": 1})
     client.ip(
@@ -36,7 +36,9 @@ def connect_front(front: LoadBalancer, client: Client) -> None:
             "link set lo up",
             "link set eth0 up",
             f"address add {client.address}/64 dev eth0 nodad",
+            f"address add {place.CLIENT_IPV4}/24 dev eth0",
             f"route add default via {place.CLIENT_ROUTER}",
+            f"route add default via {place.CLIENT_ROUTER_IPV4}",
         ]
     )
     links.compute_checksums(front, ["client0"])

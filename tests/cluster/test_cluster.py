@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's cluster: real components that work together, over IPv4 and IPv6, also after a reboot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.pod_images import SERVER_PORT
+from lab.machine import Machine
+from lab.prober import Answer, Prober
+from lab.waiting import eventually
+
+NAME = "web"
+SLOW = 60.0  # seconds; a busy machine takes its time
+
+
+@pytest.fixture(scope="module")
+def web(cluster: Cluster) -> Iterator[str]:
+    """A server on each node, and a service of both families in front of them."""
+    objects = [manifests.server(NAME), manifests.service(NAME, "NodePort")]
+    cluster.apply(*objects)
+    cluster.wait_for_rollout(f"daemonset/{NAME}")
+    yield f"app={NAME}"
+    cluster.delete(*objects)
+
+
+def test_all_nodes_are_ready_and_run_the_version_that_was_built(cluster: Cluster) -> None:
+    cluster.wait_until_ready()
+    versions = cluster.kubectl("get", "nodes", "--output=jsonpath={.items[*].status.nodeInfo.kubeletVersion}").split()
+    assert versions == ["v1.20.2"] * len(cluster.nodes)
+
+
+def test_a_pod_of_each_node_has_an_address_of_each_family_out_of_the_nodes_subnets(cluster: Cluster, web: str) -> None:
+    pods = cluster.pods_of(web)
+    assert [pod.node for pod in pods] == [node.name for node in cluster.nodes]
+    for pod, node in zip(pods, cluster.nodes, strict=True):
+        assert pod.address.startswith(node.pod_subnet.removesuffix("/64"))
+        assert pod.ipv4.startswith(node.place.pod_subnet_ipv4.removesuffix("0/24"))
+
+
+def test_a_pod_reaches_a_pod_of_the_other_node_under_its_own_address(cluster: Cluster, web: str) -> None:
+    here, there = cluster.pods_of(web)
+    assert here.fetch(there.address, SERVER_PORT) == Answer(200, here.address, there.name)
+    assert here.fetch(there.ipv4, SERVER_PORT) == Answer(200, here.ipv4, there.name)
+
+
+def test_a_service_answers_at_its_cluster_addresses_by_each_of_its_pods(cluster: Cluster, web: str) -> None:
+    names = {pod.name for pod in cluster.pods_of(web)}
+    addresses = cluster.get("service", NAME)["spec"]["clusterIPs"]
+    assert len(addresses) == 2
+    for node in cluster.nodes:
+        for address in addresses:
+            assert _answers_by(node, address, 80, names), (node.name, address)
+
+
+def test_a_service_answers_a_client_from_outside_at_each_nodes_port(cluster: Cluster, web: str) -> None:
+    port = cluster.node_port(NAME)
+    for node in cluster.nodes:
+        for address in (node.address, node.ipv4):
+            assert cluster.client.fetch(address, port, tries=10), address
+
+
+def test_kubectl_runs_a_command_in_a_pod(cluster: Cluster, web: str) -> None:
+    pod = cluster.pods_of(web)[0]
+    assert cluster.kubectl("exec", pod.name, "--", "hostname").strip() == pod.name
+
+
+def test_a_node_that_reboots_comes_back_with_its_pods(cluster: Cluster, web: str) -> None:
+    node = cluster.node("node1")
+    port = cluster.node_port(NAME)
+    node.reboot()
+    cluster.wait_until_ready()
+    addresses = [node.address, node.ipv4]
+    assert eventually(lambda: all(cluster.client.fetch(address, port) for address in addresses), SLOW)
+    assert eventually(lambda: [pod.node for pod in cluster.pods_of(web)] == [node.name for node in cluster.nodes], SLOW)
+    here, there = cluster.pods_of(web)
+    assert eventually(lambda: there.fetch(here.ipv4, SERVER_PORT) == Answer(200, there.ipv4, here.name), SLOW)
+
+
+def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
+    """kubelet sets kernel.panic to 10 on a node of its own."""
+    shown = cluster.node("node1").read("/proc/sys/kernel/panic").strip()
+    with open("/proc/sys/kernel/panic") as setting:
+        assert shown == "10" != setting.read().strip()
+
+
+def _answers_by(machine: Machine, address: str, port: int, hosts: set[str]) -> bool:
+    """Whether each of the pods answers, and no other; kube-proxy takes one of them for each connection, by chance."""
+    answered: set[str] = set()
+
+    def all_have() -> bool:
+        answer = Prober(machine).http(address, port, timeout=1.0, tries=1)
+        answered.update({answer.host} if answer else ())
+        return answered >= hosts
+
+    return eventually(all_have, SLOW) and answered == hosts

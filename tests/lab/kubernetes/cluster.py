@@ -1,0 +1,218 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster: the lab's cloud, with a control plane on its network and Kubernetes on its nodes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lab import collection
+from lab.cloud import Lab, Node
+from lab.container import SystemdNode
+from lab.entering import LabError
+from lab.kubernetes import binaries, pod_images, worker
+from lab.kubernetes.api import Api
+from lab.kubernetes.control_plane import ControlPlane
+from lab.kubernetes.forwarding import AZURE, Balancer
+from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
+from lab.kubernetes.pod_network import PodNetwork, PointToPoint
+from lab.machine import Machine
+from lab.namespace import Namespace
+from lab.node import ClusterNode
+from lab.prober import Answer, Prober
+
+READY_LIMIT = 300.0  # seconds for all nodes to be ready; it takes ten, and on a busy machine minutes
+
+
+class RunningPod(Machine):
+    """The network of a pod of Kubernetes, from which it can be asked and probed; ``node`` is the node's name."""
+
+    def __init__(self, name: str, pid: int, node: str, addresses: Sequence[str]) -> None:
+        super().__init__(name, pid)
+        self.node = node
+        self.address = next((address for address in addresses if ":" in address), "")
+        self.ipv4 = next((address for address in addresses if ":" not in address), "")
+
+    def fetch(self, address: str, port: int, timeout: float = 1.0, tries: int = 1) -> Answer | None:
+        """HTTP GET by the pod; None without an answer."""
+        return Prober(self).http(address, port, timeout, tries)
+
+
+class Cluster(Lab):
+    """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
+
+    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: whose
+    load balancer Services of type LoadBalancer meet; ``load_balancing`` is the controller that follows them.
+    """
+
+    def __init__(
+        self,
+        name: str = "cluster",
+        nodes: Sequence[str] = ("node1", "node2"),
+        network: PodNetwork | None = None,
+        without: Sequence[str] = (),
+        besides: Sequence[str] = (),
+        metadata: bool = False,
+        balanced_as: Balancer = AZURE,
+    ) -> None:
+        self.load_balancing: LoadBalancing
+        self._balanced_as = balanced_as
+        self.network = network or PointToPoint()
+        packages = (*worker.PACKAGES, *besides)
+        super().__init__(name, [Node(node, (), "bookworm", without, packages) for node in nodes], metadata=metadata)
+
+    # The API
+
+    @property
+    def api(self) -> Api:
+        """The API by HTTP, where kubectl is too slow."""
+        return self.control_plane.api
+
+    def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl; answer its stdout. Raises LabError with what it said where it fails."""
+        return self.api.kubectl(*words, input=input, timeout=timeout)
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """``kubectl apply`` of objects."""
+        self.kubectl("apply", "--filename=-", input=_list(manifests))
+
+    def delete(self, *manifests: dict[str, Any]) -> None:
+        """Delete objects, and wait until they are gone; one that is not there is fine."""
+        self.kubectl("delete", "--ignore-not-found", "--filename=-", input=_list(manifests))
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
+        """An object as the API has it."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, f"--namespace={namespace}", "--output=json"))
+        return found
+
+    def wait_for(self, condition: str, *objects: str, timeout: float = 60) -> None:
+        """``kubectl wait``: for example ``wait_for("condition=Ready", "pod", "--selector=app=web")``."""
+        self.kubectl("wait", f"--for={condition}", *objects, f"--timeout={timeout:g}s", timeout=timeout + 10)
+
+    def wait_for_rollout(self, workload: str, timeout: float = 60) -> None:
+        """Wait until all pods of ``daemonset/NAME`` or ``deployment/NAME`` are ready."""
+        self.kubectl("rollout", "status", workload, f"--timeout={timeout:g}s", timeout=timeout + 10)
+
+    def wait_until_ready(self, timeout: float = READY_LIMIT) -> None:
+        """Wait until kubelet of each node says that it is ready; what it said before this call does not count."""
+        since = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=1)
+        deadline = time.monotonic() + timeout
+        while waited := [name for name, heard in self._ready().items() if heard is None or heard < since]:
+            if time.monotonic() > deadline:
+                nodes = self.kubectl("describe", "nodes", *waited)
+                raise LabError(f"{', '.join(waited)} did not become ready within {timeout:g} s:\n{nodes}")
+            time.sleep(0.1)
+
+    def _ready(self) -> dict[str, datetime | None]:
+        """When each node last said that it is ready; None where the last word is another."""
+        said: dict[str, datetime | None] = {node.name: None for node in self.nodes}
+        for node in self.api.items("/api/v1/nodes"):
+            for condition in node["status"].get("conditions", ()):
+                if condition["type"] == "Ready" and condition["status"] == "True":
+                    said[node["metadata"]["name"]] = datetime.fromisoformat(condition["lastHeartbeatTime"].replace("Z", "+00:00"))
+        return said
+
+    # Pods and services
+
+    def pods_of(self, selector: str, namespace: str = "default") -> list[RunningPod]:
+        """The pods with labels such as ``app=web`` that run, by the names of their nodes.
+
+        The API may name a pod that has ended with its node; it is not among them.
+        """
+        found = self.api.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}")
+        pods = [_running_pod(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted((pod for pod in pods if pod), key=lambda pod: (pod.node, pod.name))
+
+    def node_port(self, service: str, namespace: str = "default") -> int:
+        """The first node port of a service."""
+        port: int = self.get("service", service, namespace)["spec"]["ports"][0]["nodePort"]
+        return port
+
+    def balance_as(self, cloud: Balancer, interval: float = PROBE_INTERVAL) -> LoadBalancing:
+        """Let the load balancer act as this cloud's from now on, and probe each ``interval`` seconds."""
+        self.load_balancing.close()
+        self.load_balancing = LoadBalancing(self.load_balancer, self.api, cloud, interval)
+        return self.load_balancing
+
+    def write_kubectl(self, path: Path) -> None:
+        """Write a program that a person runs as kubectl, for as long as the cluster lives."""
+        self.api.write_wrapper(path)
+
+    # Building
+
+    def _start_machines(self, declared: Sequence[Node]) -> None:
+        own = self._start_namespace(Namespace.network, "control-plane")  # waited for with the others
+        super()._start_machines(declared)
+        self._folder.mkdir(exist_ok=True)
+        logs = collection.CHECKOUT / ".build/logs" / self.name
+        self.control_plane = ControlPlane(own, self._folder / "control-plane", logs)
+        self._endings.callback(self.control_plane.stop)
+
+    @property
+    def _folder(self) -> Path:
+        """Goes with the containers, however the lab ends."""
+        return self.podman.folder / "kubernetes"
+
+    def _folders(self, declared: Node) -> dict[str, Path]:
+        return worker.folders(self._folder / declared.name, binaries.folder())
+
+    def _start_nodes(self, declared: Sequence[Node]) -> None:
+        self.control_plane.connect(self.load_balancer)
+        self.control_plane.start()
+        config = self.api.configuration.read_text()
+        for node in self.nodes:
+            worker.prepare(self._folder / node.name, config, (node.ipv4, node.address))
+        self.apply(*(self._registration(node) for node in self.nodes))
+        super()._start_nodes(declared)
+        images = self._folder / "images.tar"
+        pod_images.write(images)
+        for node in self.nodes:
+            assert isinstance(node, SystemdNode)
+            node.copy_in(images, "/tmp/images.tar")
+            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/images.tar"])
+            node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
+        self.wait_until_ready()
+        self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
+        self._endings.callback(lambda: self.load_balancing.close())  # which may be another one by then
+
+    def _registration(self, node: ClusterNode) -> dict[str, Any]:
+        """The node as kubelet finds it: which subnets its pods have can be said only once."""
+        subnets = list(self.network.pod_subnets(node))
+        spec = {"podCIDR": subnets[0], "podCIDRs": subnets} if subnets else {}
+        resources = {"cpu": "1"}  # until kubelet says how much there is; without any, it dies of a nil map
+        status = {"capacity": resources, "allocatable": resources}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec, "status": status}
+
+    def _connect(self, node: ClusterNode) -> None:
+        super()._connect(node)
+        self.network.connect(node, self)
+
+
+def _list(manifests: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+
+
+def _running_pod(pod: dict[str, Any]) -> RunningPod | None:
+    status = pod["status"]
+    containers = [entry.get("containerID", "").rpartition("/")[2] for entry in status.get("containerStatuses", ())]
+    addresses = [entry["ip"] for entry in status.get("podIPs", ())]
+    process = _process(containers[0]) if containers and containers[0] else None
+    return RunningPod(pod["metadata"]["name"], process, pod["spec"]["nodeName"], addresses) if process else None
+
+
+def _process(container: str) -> int | None:
+    """A process of the container, by its cgroup, whose name holds the container's."""
+    for path in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container in path.read_text():
+                return int(path.parent.name)
+        except OSError:  # ended meanwhile
+            continue
+    return None
