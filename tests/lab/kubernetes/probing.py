@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Probes that are sent over and over, and a record of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One probe. ``sent`` is in seconds since 1970, so that it compares with a node's journal."""
+
+    sent: float
+    answered: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeRecord:
+    """The probes of one target, oldest first. A probe is in it once it is answered or lost."""
+
+    probes: Sequence[Probe]
+
+    @property
+    def sent(self) -> int:
+        return len(self.probes)
+
+    @property
+    def answered(self) -> int:
+        return self.sent - len(self.lost)
+
+    @property
+    def lost(self) -> list[float]:
+        """When those were sent that got no answer, or a wrong one."""
+        return [probe.sent for probe in self.probes if not probe.answered]
+
+    def since(self, moment: float) -> ProbeRecord:
+        """Those that were sent at or after a moment, in seconds since 1970."""
+        return ProbeRecord([probe for probe in self.probes if probe.sent >= moment])
+
+
+class Probing:
+    """Probes one target, in a thread of its own, until it is stopped.
+
+    ``ask`` sends one probe and tells whether it was answered. ``interval`` tells how many seconds are between two probes,
+    and is asked before each; if an answer takes longer than that, the next probe follows at once. ``changed`` is called
+    after a probe that makes the target healthy, or healthy no more.
+    """
+
+    def __init__(self, ask: Callable[[], bool], interval: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._ask = ask
+        self._interval = interval
+        self._changed = changed
+        self._probes: list[Probe] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="probing", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the last probe was answered; a target is not healthy before its first."""
+        return bool(self._probes) and self._probes[-1].answered
+
+    @property
+    def record(self) -> ProbeRecord:
+        return ProbeRecord(tuple(self._probes))
+
+    def end(self) -> None:
+        """Send no more probes; close() waits for the last."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        self.end()
+        self._thread.join()
+
+    def _run(self) -> None:
+        following = time.monotonic()
+        while not self._stopped.wait(max(0.0, following - time.monotonic())):
+            following = max(following, time.monotonic()) + self._interval()
+            was_healthy = self.is_healthy
+            sent = time.time()
+            self._probes.append(Probe(sent, self._ask()))
+            if self.is_healthy != was_healthy:
+                self._changed()
