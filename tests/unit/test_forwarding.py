@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from lab.kubernetes import forwarding
-from lab.kubernetes.forwarding import AWS, AZURE, Cloud, Forwarding, Port, Target
+from lab.kubernetes.forwarding import AWS, AZURE, Balancer, Forwarding, Port, Target
 from lab.service import IPV4, IPV6
 
 WEB = Port("tcp", 80, 30080)
@@ -46,7 +46,7 @@ def node(number: int, ready: str = "True", families: str = "46", **labels: str) 
 
 
 def forwarded(
-    *services: dict[str, t.Any], nodes: tuple[dict[str, t.Any], ...] = (node(1), node(2)), cloud: Cloud = AZURE
+    *services: dict[str, t.Any], nodes: tuple[dict[str, t.Any], ...] = (node(1), node(2)), cloud: Balancer = AZURE
 ) -> Forwarding:
     return Forwarding(cloud, forwarding.frontends(services, {}), forwarding.nodes(nodes, {}))
 
@@ -176,7 +176,7 @@ def test_aws_translates_to_the_node_port_and_leaves_the_source() -> None:
 
 
 @pytest.mark.parametrize("cloud", [AZURE, AWS], ids=["azure", "aws"])
-def test_packets_for_a_front_end_without_a_healthy_node_are_dropped(cloud: Cloud) -> None:
+def test_packets_for_a_front_end_without_a_healthy_node_are_dropped(cloud: Balancer) -> None:
     lines = forwarded(service(), cloud=cloud).ruleset(set()).splitlines()
     assert not [line for line in lines if "dport" in line]
     assert {f"meta mark 0 {family.nft} daddr {forwarding.FRONTEND_SUBNETS[family]} drop" for family in (IPV4, IPV6)} <= {*lines}

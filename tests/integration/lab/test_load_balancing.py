@@ -40,14 +40,14 @@ class StoredObjects:
             for node in lab.nodes
         ]
 
-    def get(self, path: str) -> Any:
+    def items(self, path: str) -> list[dict[str, Any]]:
         if self.down:
             raise self.down
-        return {"items": {"/api/v1/services": self.services, "/api/v1/nodes": self._nodes}[path]}
+        return {"/api/v1/services": self.services, "/api/v1/nodes": self._nodes}[path]
 
-    def merge(self, path: str, change: Any) -> None:
-        assert path == "/api/v1/namespaces/default/services/web/status"
-        self.services[0]["status"] = change["status"]
+    def request(self, path: str, method: str, body: dict[str, Any], content: str) -> None:
+        assert (method, path) == ("PATCH", "/api/v1/namespaces/default/services/web/status")
+        self.services[0]["status"] = body["status"]
 
     def add(self, policy: str = "Cluster", families: tuple[str, ...] = ("IPv6",)) -> None:
         health = {"healthCheckNodePort": HEALTH_PORT} if policy == "Local" else {}

@@ -19,6 +19,8 @@ from lab.entering import LabError
 from lab.kubernetes import binaries, pod_images, worker
 from lab.kubernetes.api import Api, kubeconfig
 from lab.kubernetes.control_plane import ADDRESS_IPV4, ControlPlane
+from lab.kubernetes.forwarding import AZURE, Balancer
+from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
 from lab.kubernetes.pod_network import PodNetwork, PointToPoint
 from lab.machine import Machine
 from lab.namespace import Namespace
@@ -45,7 +47,8 @@ class RunningPod(Machine):
 class Cluster(Lab):
     """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
 
-    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node.
+    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: whose
+    load balancer Services of type LoadBalancer meet; ``load_balancing`` is the controller that follows them.
     """
 
     def __init__(
@@ -56,7 +59,10 @@ class Cluster(Lab):
         without: Sequence[str] = (),
         besides: Sequence[str] = (),
         metadata: bool = False,
+        balanced_as: Balancer = AZURE,
     ) -> None:
+        self.load_balancing: LoadBalancing
+        self._balanced_as = balanced_as
         self.network = network or PointToPoint()
         packages = (*worker.PACKAGES, *besides)
         super().__init__(name, [Node(node, (), "bookworm", without, packages) for node in nodes], metadata=metadata)
@@ -131,6 +137,12 @@ class Cluster(Lab):
         port: int = self.get("service", service, namespace)["spec"]["ports"][0]["nodePort"]
         return port
 
+    def balance_as(self, cloud: Balancer, interval: float = PROBE_INTERVAL) -> LoadBalancing:
+        """Let the load balancer act as this cloud's from now on, and probe each ``interval`` seconds."""
+        self.load_balancing.close()
+        self.load_balancing = LoadBalancing(self.load_balancer, self.api, cloud, interval)
+        return self.load_balancing
+
     def write_kubectl(self, path: Path) -> None:
         """Write a program that a person runs as kubectl, for as long as the cluster lives."""
         self.api.write_wrapper(path)
@@ -167,6 +179,8 @@ class Cluster(Lab):
             node.run(["ctr", "--namespace=k8s.io", "images", "import", worker.IMAGES])
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
+        self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
+        self._endings.callback(lambda: self.load_balancing.close())  # which may be another one by then
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
         """The node as kubelet finds it: which pods are where has been decided, and is not to be changed later."""

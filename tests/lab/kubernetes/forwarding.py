@@ -33,8 +33,8 @@ _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"  # a label
 
 
 @dataclasses.dataclass(frozen=True)
-class Cloud:
-    """How a cloud's load balancer treats a Service.
+class Balancer:
+    """How the load balancer of a cloud treats a Service.
 
     ``floating_ip``: packets reach a node with the front-end address as their destination; otherwise they are translated to
     the node's own address and its node port. The source address stays in both cases.
@@ -48,10 +48,10 @@ class Cloud:
     probe_sources: Mapping[Family, str]
 
 
-AZURE = Cloud(floating_ip=True, ingress="ip", probe_sources={IPV4: "168.63.129.16", IPV6: PROBE_SOURCE})
+AZURE = Balancer(floating_ip=True, ingress="ip", probe_sources={IPV4: "168.63.129.16", IPV6: PROBE_SOURCE})
 """As cloud-provider-azure sets it up by default (``pkg/provider/azure_loadbalancer.go``)."""
 
-AWS = Cloud(floating_ip=False, ingress="hostname", probe_sources={})
+AWS = Balancer(floating_ip=False, ingress="hostname", probe_sources={})
 """A network load balancer whose targets are instances, and which preserves the client's address."""
 
 
@@ -167,7 +167,7 @@ def _addresses(node: Mapping[str, Any]) -> dict[Family, str]:
 class Forwarding:
     """All front ends and all nodes at one moment. What is ``healthy`` is known by probes, and given to each question."""
 
-    cloud: Cloud
+    cloud: Balancer
     frontends: Sequence[Frontend] = ()
     nodes: Sequence[Node] = ()
 

@@ -19,36 +19,38 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Sequence, Set
 from types import TracebackType
 from typing import Any, Protocol
 
 from lab.entering import LabError
 from lab.kubernetes import forwarding
-from lab.kubernetes.forwarding import AZURE, Cloud, Forwarding, Frontend, Target
+from lab.kubernetes.api import MERGE_PATCH
+from lab.kubernetes.forwarding import AZURE, Balancer, Forwarding, Frontend, Target
 from lab.kubernetes.probing import ProbeRecord, Probing
 from lab.load_balancer import LINK
 from lab.machine import Machine
-from lab.prober import Prober
+from lab.prober import Answer, Prober
 from lab.service import IPV4, IPV6, Family
 from lab.waiting import eventually
 
+PROBE_INTERVAL = 0.5  # seconds; Azure's is 5
 _POLL = 0.5  # seconds between two looks at the API
-_WAIT_LIMIT = 30.0  # seconds
+_WAIT_LIMIT = 60.0  # seconds
 
 
 class KubernetesApi(Protocol):
-    """What the controller needs of the API; ``lab.kubernetes.api.Api`` has it."""
+    """What the controller needs of ``lab.kubernetes.api.Api``."""
 
-    def get(self, path: str) -> Any: ...
+    def items(self, path: str) -> Sequence[dict[str, Any]]: ...
 
-    def merge(self, path: str, change: Any) -> Any: ...
+    def request(self, path: str, method: str, body: dict[str, Any], content: str) -> object: ...
 
 
 class LoadBalancing:
     """Follows Services and Nodes, and makes ``machine``, a router between clients and nodes, their load balancer.
 
-    ``interval``: seconds between two probes of a target; it may be set at any time. Azure's is 5.
+    ``interval``: seconds between two probes of a target; it may be set at any time.
     ``timeout``: seconds until a probe is lost. Below a second, a lost packet is a lost probe, because TCP sends again
     what is not acknowledged after a second (RFC 6298 section 2).
 
@@ -56,14 +58,19 @@ class LoadBalancing:
     """
 
     def __init__(
-        self, machine: Machine, api: KubernetesApi, cloud: Cloud = AZURE, interval: float = 0.5, timeout: float = 0.9
+        self,
+        machine: Machine,
+        api: KubernetesApi,
+        cloud: Balancer = AZURE,
+        interval: float = PROBE_INTERVAL,
+        timeout: float = 0.9,
     ) -> None:
         self.interval = interval
         self._machine = machine
         self._api = api
         self._timeout = timeout
         self._current = Forwarding(cloud)
-        self._services: list[Mapping[str, Any]] = []
+        self._services: Sequence[dict[str, Any]] = ()
         self._probings: dict[Target, Probing] = {}
         self._applied: tuple[Forwarding, set[Target]] = (self._current, set())
         self._routed: set[int] = set()
@@ -146,8 +153,7 @@ class LoadBalancing:
 
     def _look(self) -> None:
         """Read Services and Nodes, and compute what is current anew."""
-        services: list[Mapping[str, Any]] = self._api.get("/api/v1/services")["items"]
-        nodes = self._api.get("/api/v1/nodes")["items"]
+        services, nodes = self._api.items("/api/v1/services"), self._api.items("/api/v1/nodes")
         before = self._current
         self._current = Forwarding(
             before.cloud,
@@ -186,7 +192,7 @@ class LoadBalancing:
             ingress = self._current.ingress(name)
             if service["status"]["loadBalancer"].get("ingress", []) != ingress:
                 path = "/api/v1/namespaces/{}/services/{}/status".format(*name.split("/"))
-                self._api.merge(path, {"status": {"loadBalancer": {"ingress": ingress}}})
+                self._api.request(path, "PATCH", {"status": {"loadBalancer": {"ingress": ingress}}}, MERGE_PATCH)
 
     def _asking(self, target: Target) -> Callable[[], bool]:
         """What sends a probe of the target, and tells whether it is answered as it should be."""
@@ -194,7 +200,7 @@ class LoadBalancing:
         source = self._current.cloud.probe_sources.get(family)
         prober = Prober(self._machine, LINK if source and ipaddress.ip_address(source).is_link_local else None, source)
         if target.http:
-            return lambda: prober.http_status(target.address, target.port, self._timeout, tries=1) == 200
+            return lambda: _is_ok(prober.http(target.address, target.port, self._timeout, 1, "/healthz"))
         return lambda: prober.tcp(target.address, target.port, self._timeout, tries=1)
 
     def _end(self, targets: set[Target]) -> None:
@@ -208,6 +214,10 @@ class LoadBalancing:
     def _ip(self, family: Family, lines: list[str], check: bool = True) -> None:
         """``ip`` commands of one family, in one process: all of them, also if one is refused."""
         self._machine.run(["ip", "-6" if family is IPV6 else "-4", "-force", "-batch", "-"], "\n".join([*lines, ""]), check)
+
+
+def _is_ok(answer: Answer | None) -> bool:
+    return answer is not None and answer.status == 200
 
 
 def _failure(step: Callable[[], None]) -> Exception | None:

@@ -83,6 +83,12 @@ class Probing:
             following = max(following, time.monotonic()) + self._interval()
             was_healthy = self.is_healthy
             sent = time.time()
-            self._probes.append(Probe(sent, self._ask()))
+            self._probes.append(Probe(sent, self._is_answered()))
             if self.is_healthy != was_healthy:
                 self._changed()
+
+    def _is_answered(self) -> bool:
+        try:
+            return self._ask()
+        except ValueError:  # something answered, but not by HTTP
+            return False
