@@ -186,10 +186,12 @@ class Cluster(Lab):
         self._endings.callback(lambda: self.load_balancing.close())  # which may be another one by then
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
-        """The node as kubelet finds it: which pods are where has been decided, and is not to be changed later."""
+        """The node as kubelet finds it: which subnets its pods have can be said only once."""
         subnets = list(self.network.pod_subnets(node))
         spec = {"podCIDR": subnets[0], "podCIDRs": subnets} if subnets else {}
-        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec}
+        resources = {"cpu": "1"}  # until kubelet says how much there is; without any, it dies of a nil map
+        status = {"capacity": resources, "allocatable": resources}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec, "status": status}
 
     def _connect(self, node: ClusterNode) -> None:
         super()._connect(node)
