@@ -10,6 +10,7 @@ Services a converged run has to bear. 5000 and 2000 are a thorough run.
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +41,7 @@ PATIENT = 4.0  # seconds to wait for one that must: TCP sends again after one se
 SLOW = 120.0  # seconds; a busy machine takes its time
 
 LOCAL_POD, SPREAD = "local-pod", "spread"
-"""Workloads: pods on node1 alone, and a pod on each node. SPREAD is a Service as well, which no load balancer probes."""
+"""Workloads: pods on node1 alone, and a pod on each node. SPREAD is a Service as well."""
 
 SERVED: dict[str, tuple[Policy, tuple[IpFamily, ...]]] = {
     "cluster-dual": ("Cluster", BOTH),
@@ -49,6 +50,11 @@ SERVED: dict[str, tuple[Policy, tuple[IpFamily, ...]]] = {
     "local-ipv6": ("Local", ("IPv6",)),
 }
 """Services in front of LOCAL_POD."""
+
+LOCAL = [service for service, (policy, _families) in SERVED.items() if policy == "Local"]
+
+QUIET = "quiet"
+"""A Service and its pod on node1, which nothing probes but a test."""
 
 CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 
@@ -84,21 +90,21 @@ class Site:
         """What the Service's health check node port answers the link-local address."""
         port = self._specs[service]["healthCheckNodePort"]
         answer = self.cluster.load_balancer.probe_http(node.address, port, PATIENT)
-        return answer and answer.status
+        return answer.status if answer else None
 
     def client_seen(self, service: str, family: IpFamily) -> str | None:
         """The address of a client, as a pod on the node to which it sends sees it."""
         address = self.own.address if family == "IPv6" else self.own.ipv4
         answer = self.cluster.client.fetch(address, self.port(service), PATIENT)
-        return answer and answer.peer
+        return answer.peer if answer else None
 
     def is_served(self) -> bool:
         """Whether kube-proxy of each node serves all that has to work without the profile."""
-        ports = [self.port(service) for service in (*SERVED, SPREAD)]
-        fetch = self.cluster.client.fetch
-        own = all(fetch(self.own.address, port) for port in ports)
-        other = all(fetch(self.other.address, self.port(service)) for service in ("cluster-dual", "cluster-ipv6", SPREAD))
-        return own and other and all(self.health(service, self.own) == 200 for service in ("local-dual", "local-ipv6"))
+        services = [*SERVED, SPREAD, QUIET]
+        asked = [(self.own, service) for service in services]
+        asked += [(self.other, service) for service in services if service not in LOCAL]
+        is_answered = all(self.cluster.client.fetch(node.address, self.port(service)) for node, service in asked)
+        return is_answered and all(self.health(service, self.own) == 200 for service in LOCAL)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,8 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         manifests.server(SPREAD),
         manifests.service(SPREAD, "NodePort"),
         _local_pod(),
+        manifests.server(QUIET, "Deployment", nodeName="node1"),
+        manifests.service(QUIET, "NodePort"),
         *(
             manifests.service(name, policy=policy, families=families, selector={"app": LOCAL_POD})
             for name, (policy, families) in SERVED.items()
@@ -116,6 +124,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     cluster.apply(*objects)
     cluster.wait_for_rollout(f"daemonset/{SPREAD}")
     cluster.wait_for_rollout(f"deployment/{LOCAL_POD}")
+    cluster.wait_for_rollout(f"deployment/{QUIET}")
     running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
     assert eventually(running.is_served, SLOW)
     yield running
@@ -136,16 +145,16 @@ def _local_pod() -> dict[str, Any]:
 @pytest.fixture
 def bare(site: Site) -> Site:
     """Nodes without the profile."""
-    site.play(state="absent")
-    assert not any(has_table(node) for node in (site.own, site.other))
+    if any(has_table(node) for node in (site.own, site.other)):
+        assert site.play(state="absent") == 2
     return site
 
 
 @pytest.fixture
 def converged(site: Site) -> Site:
     """Nodes to which the profile was applied."""
-    site.play()
-    assert all(has_table(node) for node in (site.own, site.other))
+    if not all(has_table(node) for node in (site.own, site.other)):
+        assert site.play() == 2
     return site
 
 
@@ -168,7 +177,7 @@ def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
 
 def probes_of_pods(site: Site) -> dict[str, Callable[[], bool]]:
     """Probes that only the table lets through: the pods are on the node that is probed."""
-    return {service: lambda service=service: site.probe(service, site.own) for service in SERVED}  # type: ignore[misc]
+    return {service: functools.partial(site.probe, service, site.own) for service in SERVED}
 
 
 # What the table is for
@@ -234,7 +243,7 @@ def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -
     answers = [{bare.probe(SPREAD, node, QUICK) for _number in range(40)} for node in (bare.own, bare.other)]
     assert answers == [{True, False}, {True, False}]
     bare.play()
-    with none_lost({node.name: lambda node=node: bare.probe(SPREAD, node) for node in (bare.own, bare.other)}):  # type: ignore[misc]
+    with none_lost({node.name: functools.partial(bare.probe, SPREAD, node) for node in (bare.own, bare.other)}):
         pass
 
 
@@ -242,10 +251,12 @@ def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -
 
 
 def test_what_needs_no_table_loses_nothing_while_the_profile_comes_and_goes(bare: Site) -> None:
+    """An HTTP probe that the node itself answers is lost if it is on its way at that very moment: its connection is one with
+    the translated address, or with the other one. Azure takes a node out after two in a row."""
     site = bare
     asks: dict[str, Callable[[], bool]] = {
         "a pod of another node": lambda: site.probe("cluster-dual", site.other),
-        "health check node port": lambda: site.health("local-dual", site.own) == 200,
+        "health check node port": lambda: any(site.health("local-dual", site.own) == 200 for _try in range(2)),
         "a client over IPv6": lambda: site.client_seen("local-dual", "IPv6") == place.CLIENT,
         "a client over IPv4": lambda: site.client_seen("local-dual", "IPv4") == place.CLIENT_IPV4,
     }
@@ -303,10 +314,10 @@ def test_none_is_lost_while_pods_come_and_go(converged: Site) -> None:
 
 def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site) -> None:
     site, deployment = converged, f"deployment/{LOCAL_POD}"
-    for replicas, status in ((0, 503), (1, 200)):
-        site.cluster.kubectl("scale", deployment, f"--replicas={replicas}")
-        for service in ("local-dual", "local-ipv6"):
-            assert eventually(lambda service=service: site.health(service, site.own) == status, SLOW), (service, status)  # type: ignore[misc]
+    site.cluster.kubectl("scale", deployment, "--replicas=0")
+    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {503}, SLOW)
+    site.cluster.kubectl("scale", deployment, "--replicas=1")
+    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {200}, SLOW)
     assert eventually(site.is_served, SLOW)
 
 
@@ -335,32 +346,72 @@ def entered(node: SystemdNode, unit: str, state: str) -> int:
 
 
 def test_a_probe_is_one_conntrack_entry_with_the_table_as_without_it(bare: Site) -> None:
-    """Seen on node2, whose probes are answered in both cases. No load balancer probes this Service meanwhile."""
-    site, count = bare, 20
-    service = "unbalanced"
-    manifest = manifests.service(service, "NodePort", selector={"app": LOCAL_POD})
-    assert manifest and count and service
+    """Without the table no probe is answered by a pod of node1, and one that is not answered leaves no entry."""
+    site, probes = bare, 20
+    assert not any(site.probe(QUIET, site.own, QUICK) for _number in range(probes))
+    assert all(site.probe(QUIET, site.other) for _number in range(probes))
+    assert entries(site.own, PROBE_SOURCE, site.port(QUIET)) == 0
+    assert entries(site.other, PROBE_SOURCE, site.port(QUIET)) == probes
+    assert entries(site.own, site.other.address, SERVER_PORT) == probes, "and one on the node of the pod"
+    site.play()
+    assert all(site.probe(QUIET, node) for node in (site.own, site.other) for _number in range(probes))
+    for node in (site.own, site.other):
+        assert entries(node, PROBE_TRANSLATED, site.port(QUIET)) == probes
+    assert entries(site.own, PROBE_SOURCE, site.port(QUIET)) == 0
+
+
+def entries(node: SystemdNode, source: str, port: int) -> int:
+    """How many connections from the source to the port the node tracks."""
+    listing = ["conntrack", "-L", "-f", "ipv6", "-p", "tcp", "--orig-src", source, "--orig-port-dst", str(port)]
+    return len(node.run_from_host(listing).splitlines())
+
+
+def test_a_converged_run_takes_no_longer_with_many_services(converged: Site) -> None:
+    before = shortest_run(converged.own)
+    with many_services(converged):
+        assert shortest_run(converged.own) < 1.3 * before
+
+
+def shortest_run(node: SystemdNode) -> float:
+    """Seconds of the shortest of five runs that change nothing."""
+    seconds = []
+    for _number in range(5):
+        started = time.monotonic()
+        result = node.module("nftables_probe_snat", {"boot_condition": "imds"})
+        seconds.append(time.monotonic() - started)
+        assert (result["failed"], result["changed"]) == (False, False), result
+    return min(seconds)
 
 
 @contextmanager
 def many_services(site: Site) -> Iterator[None]:
-    """SERVICES of IPv6, each with a node port and a pod as endpoint, in the rules of kube-proxy of node1."""
-    yield
+    """SERVICES more, each with a node port and an endpoint, in the rules of kube-proxy of node1."""
+    cluster, namespace = site.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}}
+    pod = cluster.pods_of(f"app={LOCAL_POD}")[0].address
+
+    def add(number: int) -> None:
+        service = manifests.service(f"many-{number}", "NodePort", families=("IPv6",), selector=None)
+        cluster.api.request("/api/v1/namespaces/many/services", "POST", service)
+        # By hand: the controllers are allowed twenty requests a second.
+        endpoints = {
+            "metadata": {"name": f"many-{number}", "labels": {"kubernetes.io/service-name": f"many-{number}"}},
+            "addressType": "IPv6",
+            "endpoints": [{"addresses": [pod], "conditions": {"ready": True}}],
+            "ports": [{"name": "", "port": SERVER_PORT, "protocol": "TCP"}],
+        }
+        cluster.api.request("/apis/discovery.k8s.io/v1beta1/namespaces/many/endpointslices", "POST", endpoints)
+
+    cluster.apply(namespace)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
+        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW)
+        yield
+    finally:
+        cluster.delete(namespace)
+        assert eventually(lambda: service_chains(site.own) < SERVICES, SLOW)
 
 
-def test_a_converged_run_takes_no_longer_with_many_services(converged: Site) -> None:
-    before = shortest_run(converged)
-    with many_services(converged):
-        with_services = shortest_run(converged)
-    assert with_services < 1.3 * before, (before, with_services)
-
-
-def shortest_run(site: Site) -> float:
-    """Seconds of the shortest of five runs on one node that change nothing."""
-    seconds = []
-    for _number in range(5):
-        started = time.monotonic()
-        result = site.own.module("nftables_probe_snat", {"boot_condition": "imds"})
-        seconds.append(time.monotonic() - started)
-        assert not result["changed"], result
-    return min(seconds)
+def service_chains(node: SystemdNode) -> int:
+    """How many Services with an endpoint kube-proxy serves over IPv6."""
+    return node.run(["ip6tables-save", "-t", "nat"]).stdout.count("\n:KUBE-SVC-")
