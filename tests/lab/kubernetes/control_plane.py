@@ -87,6 +87,7 @@ class ControlPlane(Machine):
             f"--service-cluster-ip-range={SERVICES_IPV4},{SERVICES}",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",
+            "--kubelet-preferred-address-types=InternalIP",  # no name of a node can be resolved
         )  # fmt: skip
         self._wait_until_ready(certificates / "apiserver.crt")
         client = f"--kubeconfig={self.api.configuration}"
@@ -100,7 +101,7 @@ class ControlPlane(Machine):
         self._start(programs / "kube-scheduler", DUAL_STACK, client, *alone)
 
     def stop(self) -> None:
-        """End all programs; what they kept is of no use to anyone."""
+        """End all programs at once: nothing of what they keep is used again."""
         for program in self._running.values():
             program.kill()
         for program in self._running.values():
