@@ -105,16 +105,6 @@ def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
     assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"
 
 
-def test_the_table_is_there_before_kubelet_at_each_boot_and_a_later_run_finds_it(
-    running: Lab, node: SystemdNode, play: Callable[..., int]
-) -> None:
-    for _boot in range(2):
-        node.reboot()
-        assert TABLE in node.kubelet_starts()[-1].tables
-        assert running.load_balancer.probe_tcp(running.pod("pod1").address, 8080)
-        assert play() == 0
-
-
 def test_stopping_the_unit_removes_our_table_alone(node: SystemdNode) -> None:
     node.run(["nft", "add table inet mine"])
     node.run(["systemctl", "stop", UNIT])

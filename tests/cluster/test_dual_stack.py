@@ -1,0 +1,417 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profile aks_dual_stack on nodes with a real kubelet and kube-proxy, applied by its playbook.
+
+``KUBENODE_PROBES``: how many probes each target gets for each claim that none is lost. ``KUBENODE_SERVICES``: how many
+Services a converged run has to bear. 5000 and 2000 are a thorough run.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import place, playbook
+from lab.container import SystemdNode
+from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.forwarding import FAMILIES
+from lab.kubernetes.manifests import BOTH, IpFamily
+from lab.kubernetes.pod_images import SERVER_PORT
+from lab.kubernetes.probing import Probing
+from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.service import Policy
+from lab.waiting import eventually
+
+PROBES = int(os.environ.get("KUBENODE_PROBES", "200"))
+SERVICES = int(os.environ.get("KUBENODE_SERVICES", "200"))
+TABLE = "ip6 azureSLBProbe"
+UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
+
+QUICK = 0.3  # seconds to wait for an answer that must not come
+PATIENT = 4.0  # seconds to wait for one that must: TCP sends again after one second what is not acknowledged
+SLOW = 120.0  # seconds; a busy machine takes its time
+
+LOCAL_POD, SPREAD = "local-pod", "spread"
+"""Workloads: pods on node1 alone, and a pod on each node. SPREAD is a Service as well."""
+
+SERVED: dict[str, tuple[Policy, tuple[IpFamily, ...]]] = {
+    "cluster-dual": ("Cluster", BOTH),
+    "cluster-ipv6": ("Cluster", ("IPv6",)),
+    "local-dual": ("Local", BOTH),
+    "local-ipv6": ("Local", ("IPv6",)),
+}
+"""Services in front of LOCAL_POD."""
+
+LOCAL = [service for service, (policy, _families) in SERVED.items() if policy == "Local"]
+
+QUIET = "quiet"
+"""A Service and its pod on node1, which nothing probes but a test."""
+
+CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
+
+
+class Site:
+    """The cluster with workloads, Services and metadata, and the playbook that is run against its nodes.
+
+    ``own`` is the node with the pods of LOCAL_POD, ``other`` the one without.
+    """
+
+    def __init__(self, cluster: Cluster, inventory: Path) -> None:
+        self.cluster = cluster
+        self.own: SystemdNode = cluster.node("node1")
+        self.other: SystemdNode = cluster.node("node2")
+        self._inventory = inventory
+        services = cluster.api.items("/api/v1/namespaces/default/services")
+        self._specs = {service["metadata"]["name"]: service["spec"] for service in services}
+
+    def play(self, **variables: Any) -> int:
+        """Apply the profile to both nodes; answer how many it changed."""
+        given = {f"aks_dual_stack_{name}": value for name, value in variables.items()}
+        return playbook.play(self._inventory, "kubenode.datapath.aks_dual_stack", variables=given).well().changed
+
+    def port(self, service: str) -> int:
+        port: int = self._specs[service]["ports"][0]["nodePort"]
+        return port
+
+    def probe(self, service: str, node: SystemdNode, timeout: float = PATIENT) -> bool:
+        """Probe the Service's node port from the link-local address."""
+        return self.cluster.load_balancer.probe_tcp(node.address, self.port(service), timeout)
+
+    def health(self, service: str, node: SystemdNode) -> int | None:
+        """What the Service's health check node port answers the link-local address."""
+        port = self._specs[service]["healthCheckNodePort"]
+        answer = self.cluster.load_balancer.probe_http(node.address, port, PATIENT)
+        return answer.status if answer else None
+
+    def client_seen(self, service: str, family: IpFamily) -> str | None:
+        """The address of a client, as a pod on the node to which it sends sees it."""
+        address = self.own.address if family == "IPv6" else self.own.ipv4
+        answer = self.cluster.client.fetch(address, self.port(service), PATIENT)
+        return answer.peer if answer else None
+
+    def is_served(self) -> bool:
+        """Whether kube-proxy of each node serves all that has to work without the profile."""
+        services = [*SERVED, SPREAD, QUIET]
+        asked = [(self.own, service) for service in services]
+        asked += [(self.other, service) for service in services if service not in LOCAL]
+        is_answered = all(self.cluster.client.fetch(node.address, self.port(service)) for node, service in asked)
+        return is_answered and all(self.health(service, self.own) == 200 for service in LOCAL)
+
+
+@pytest.fixture(scope="module")
+def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    cluster.metadata.start()
+    objects = [
+        manifests.server(SPREAD),
+        manifests.service(SPREAD, "NodePort"),
+        _local_pod(),
+        manifests.server(QUIET, "Deployment", nodeName="node1"),
+        manifests.service(QUIET, "NodePort"),
+        *(
+            manifests.service(name, policy=policy, families=families, selector={"app": LOCAL_POD})
+            for name, (policy, families) in SERVED.items()
+        ),
+    ]
+    cluster.apply(*objects)
+    cluster.wait_for_rollout(f"daemonset/{SPREAD}")
+    cluster.wait_for_rollout(f"deployment/{LOCAL_POD}")
+    cluster.wait_for_rollout(f"deployment/{QUIET}")
+    running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
+    assert eventually(running.is_served, SLOW)
+    yield running
+    running.play(state="absent")
+    cluster.delete(*objects)
+    cluster.metadata.stop()
+
+
+def _local_pod() -> dict[str, Any]:
+    """A pod is replaced by one that is ready, and serves for 5 seconds more: kube-proxy has to hear of its end first."""
+    workload = manifests.server(LOCAL_POD, "Deployment", nodeName="node1", terminationGracePeriodSeconds=10)
+    workload["spec"]["strategy"] = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    container = workload["spec"]["template"]["spec"]["containers"][0]
+    container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "5"]}}}
+    return workload
+
+
+@pytest.fixture
+def bare(site: Site) -> Site:
+    """Nodes without the profile."""
+    if any(has_table(node) for node in (site.own, site.other)):
+        assert site.play(state="absent") == 2
+    return site
+
+
+@pytest.fixture
+def converged(site: Site) -> Site:
+    """Nodes to which the profile was applied."""
+    if not all(has_table(node) for node in (site.own, site.other)):
+        assert site.play() == 2
+    return site
+
+
+def has_table(node: SystemdNode) -> bool:
+    return f"table {TABLE}\n" in node.run(["nft", "list", "tables"]).stdout
+
+
+@contextmanager
+def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
+    """Probes that are sent over and over during the block, and until each target got PROBES of them; all are answered."""
+    probings = {name: Probing(ask, lambda: 0.005, lambda: None) for name, ask in asks.items()}
+    try:
+        yield
+        assert eventually(lambda: all(probing.record.sent >= PROBES for probing in probings.values()), SLOW + PROBES)
+    finally:
+        for probing in probings.values():
+            probing.close()
+    assert {name: probing.record.lost for name, probing in probings.items()} == {name: [] for name in probings}
+
+
+def probes_of_pods(site: Site) -> dict[str, Callable[[], bool]]:
+    """Probes that only the table lets through: the pods are on the node that is probed."""
+    return {service: functools.partial(site.probe, service, site.own) for service in SERVED}
+
+
+# What the table is for
+
+
+def test_the_trouble_comes_back_with_the_table_absent_and_nothing_else_ever_changes(bare: Site) -> None:
+    site = bare
+    assert observed(site) == expected(with_table=False)
+    wait_for_backends(site, with_table=False)
+    assert site.play() == 2
+    assert observed(site) == expected(with_table=True)
+    wait_for_backends(site, with_table=True)
+    assert site.play() == 0
+    assert site.play(state="absent") == 2
+    assert observed(site) == expected(with_table=False)
+    wait_for_backends(site, with_table=False)
+
+
+def observed(site: Site) -> dict[str, object]:
+    """What the load balancer and a client learn of each Service."""
+    seen: dict[str, object] = {}
+    wanted = expected(with_table=True)
+    for service, (policy, families) in SERVED.items():
+        for node in (site.own, site.other):
+            name = f"{service}: probe of {node.name}"
+            answers = {site.probe(service, node, PATIENT if wanted[name] else QUICK) for _number in range(5)}
+            seen[name] = answers.pop() if len(answers) == 1 else answers
+            if policy == "Local":
+                seen[f"{service}: health of {node.name}"] = site.health(service, node)
+        for family in families:
+            is_kept = site.client_seen(service, family) == CLIENTS[family]
+            seen[f"{service}: the pod sees the client's {family} address"] = is_kept
+    return seen
+
+
+def expected(with_table: bool) -> dict[str, object]:
+    """node2 has no pod. With policy Cluster its probes leave by the interface by which they came, where Linux does not look
+    at the scope of their source, and reach node1 masqueraded."""
+    wanted: dict[str, object] = {}
+    for service, (policy, families) in SERVED.items():
+        is_local = policy == "Local"
+        wanted[f"{service}: probe of node1"] = with_table
+        wanted[f"{service}: probe of node2"] = not is_local
+        if is_local:
+            wanted |= {f"{service}: health of node1": 200, f"{service}: health of node2": 503}
+        wanted |= {f"{service}: the pod sees the client's {family} address": is_local for family in families}
+    return wanted
+
+
+def wait_for_backends(site: Site, with_table: bool) -> None:
+    """With policy Cluster the load balancer sends nothing to the node on which the pods are, until the table is there."""
+    for service, (policy, families) in SERVED.items():
+        for family in families:
+            nodes = {"node1", "node2"} if with_table or family == "IPv4" else {"node2"}
+            wanted = {"node1"} if policy == "Local" else nodes
+            site.cluster.load_balancing.wait_for(f"default/{service}", FAMILIES[family], wanted, SLOW)
+            address = site.cluster.load_balancing.address(f"default/{service}", FAMILIES[family])
+            assert site.cluster.client.fetch(address, 80, PATIENT), (service, family)
+
+
+def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -> None:
+    """kube-proxy takes one of the pods for each probe, by chance; 40 probes meet both but once in 10^12 times."""
+    answers = [{bare.probe(SPREAD, node, QUICK) for _number in range(40)} for node in (bare.own, bare.other)]
+    assert answers == [{True, False}, {True, False}]
+    bare.play()
+    with none_lost({node.name: functools.partial(bare.probe, SPREAD, node) for node in (bare.own, bare.other)}):
+        pass
+
+
+# No probe is lost
+
+
+def test_what_needs_no_table_loses_nothing_while_the_profile_comes_and_goes(bare: Site) -> None:
+    """An HTTP probe that the node itself answers is lost if it is on its way at that very moment: its connection is one with
+    the translated address, or with the other one. Azure takes a node out after two in a row."""
+    site = bare
+    asks: dict[str, Callable[[], bool]] = {
+        "a pod of another node": lambda: site.probe("cluster-dual", site.other),
+        "health check node port": lambda: any(site.health("local-dual", site.own) == 200 for _try in range(2)),
+        "a client over IPv6": lambda: site.client_seen("local-dual", "IPv6") == place.CLIENT,
+        "a client over IPv4": lambda: site.client_seen("local-dual", "IPv4") == place.CLIENT_IPV4,
+    }
+    with none_lost(asks):
+        assert site.play() == 2
+        assert site.play(state="absent") == 2
+
+
+def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
+    site = converged
+    with none_lost(probes_of_pods(site)):
+        assert site.play(priority=-290) == 2
+        assert site.play() == 2
+
+
+def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
+    site = converged
+    with none_lost(probes_of_pods(site)):
+        assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
+        assert site.play() == 2
+
+
+def test_none_is_lost_while_the_units_text_is_brought_up_to_date(converged: Site) -> None:
+    site = converged
+    path = f"/etc/systemd/system/{UNIT}"
+    for node in (site.own, site.other):
+        text = node.read(path)
+        former = text.replace("Before=kubelet.service shutdown.target", "Before=kubelet.service")
+        assert former != text
+        node.write(path, former)
+        node.run(["systemctl", "daemon-reload"])
+    with none_lost(probes_of_pods(site)):
+        assert site.play() == 2
+    assert site.play() == 0
+
+
+def test_none_is_lost_while_kube_proxy_restarts(converged: Site) -> None:
+    site = converged
+    with none_lost(probes_of_pods(site)):
+        for _number in range(2):
+            site.own.run(["systemctl", "restart", "kube-proxy.service"])
+            assert eventually(lambda: site.health("local-dual", site.own) == 200, SLOW), "its own port is back"
+
+
+def test_none_is_lost_while_pods_come_and_go(converged: Site) -> None:
+    site, deployment = converged, f"deployment/{LOCAL_POD}"
+    with none_lost(probes_of_pods(site)):
+        site.cluster.kubectl("rollout", "restart", deployment)
+        site.cluster.wait_for_rollout(deployment, SLOW)
+        site.cluster.kubectl("scale", deployment, "--replicas=3")
+        site.cluster.wait_for_rollout(deployment, SLOW)
+        site.cluster.kubectl("scale", deployment, "--replicas=1")
+        assert eventually(lambda: len(site.cluster.pods_of(f"app={LOCAL_POD}")) == 1, SLOW)
+
+
+def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site) -> None:
+    site, deployment = converged, f"deployment/{LOCAL_POD}"
+    site.cluster.kubectl("scale", deployment, "--replicas=0")
+    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {503}, SLOW)
+    site.cluster.kubectl("scale", deployment, "--replicas=1")
+    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {200}, SLOW)
+    assert eventually(site.is_served, SLOW)
+
+
+@pytest.mark.parametrize("boot", [1, 2])
+def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, boot: int) -> None:
+    site = converged
+    site.own.reboot()
+    assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, "kubelet.service", "InactiveExit")
+    assert has_table(site.own)
+    site.cluster.wait_until_ready()
+    assert eventually(site.is_served, SLOW)
+    with none_lost(probes_of_pods(site)):
+        pass
+    assert site.play() == 0
+
+
+def entered(node: SystemdNode, unit: str, state: str) -> int:
+    """When the unit entered the state in this boot, in microseconds since it began."""
+    name = f"{state}TimestampMonotonic"
+    moment = int(node.run(["systemctl", "show", "--value", f"--property={name}", unit]).stdout)
+    assert moment, f"{unit} has not come to {state} in this boot"
+    return moment
+
+
+# What it costs
+
+
+def test_a_probe_is_one_conntrack_entry_with_the_table_as_without_it(bare: Site) -> None:
+    """Without the table no probe is answered by a pod of node1, and one that is not answered leaves no entry."""
+    site, probes = bare, 20
+    assert not any(site.probe(QUIET, site.own, QUICK) for _number in range(probes))
+    assert all(site.probe(QUIET, site.other) for _number in range(probes))
+    assert entries(site.own, PROBE_SOURCE, site.port(QUIET)) == 0
+    assert entries(site.other, PROBE_SOURCE, site.port(QUIET)) == probes
+    assert entries(site.own, site.other.address, SERVER_PORT) == probes, "and one on the node of the pod"
+    site.play()
+    assert all(site.probe(QUIET, node) for node in (site.own, site.other) for _number in range(probes))
+    for node in (site.own, site.other):
+        assert entries(node, PROBE_TRANSLATED, site.port(QUIET)) == probes
+    assert entries(site.own, PROBE_SOURCE, site.port(QUIET)) == 0
+
+
+def entries(node: SystemdNode, source: str, port: int) -> int:
+    """How many connections from the source to the port the node tracks."""
+    listing = ["conntrack", "-L", "-f", "ipv6", "-p", "tcp", "--orig-src", source, "--orig-port-dst", str(port)]
+    return len(node.run_from_host(listing).splitlines())
+
+
+def test_a_converged_run_takes_no_longer_with_many_services(converged: Site) -> None:
+    before = shortest_run(converged.own)
+    with many_services(converged):
+        assert shortest_run(converged.own) < 1.3 * before
+
+
+def shortest_run(node: SystemdNode) -> float:
+    """Seconds of the shortest of five runs that change nothing."""
+    seconds = []
+    for _number in range(5):
+        started = time.monotonic()
+        result = node.module("nftables_probe_snat", {"boot_condition": "imds"})
+        seconds.append(time.monotonic() - started)
+        assert (result["failed"], result["changed"]) == (False, False), result
+    return min(seconds)
+
+
+@contextmanager
+def many_services(site: Site) -> Iterator[None]:
+    """SERVICES more, each with a node port and an endpoint, in the rules of kube-proxy of node1."""
+    cluster, namespace = site.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}}
+    pod = cluster.pods_of(f"app={LOCAL_POD}")[0].address
+
+    def add(number: int) -> None:
+        service = manifests.service(f"many-{number}", "NodePort", families=("IPv6",), selector=None)
+        cluster.api.request("/api/v1/namespaces/many/services", "POST", service)
+        # By hand: the controllers are allowed twenty requests a second.
+        endpoints = {
+            "metadata": {"name": f"many-{number}", "labels": {"kubernetes.io/service-name": f"many-{number}"}},
+            "addressType": "IPv6",
+            "endpoints": [{"addresses": [pod], "conditions": {"ready": True}}],
+            "ports": [{"name": "", "port": SERVER_PORT, "protocol": "TCP"}],
+        }
+        cluster.api.request("/apis/discovery.k8s.io/v1beta1/namespaces/many/endpointslices", "POST", endpoints)
+
+    cluster.apply(namespace)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
+        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW)
+        yield
+    finally:
+        cluster.delete(namespace)
+        assert eventually(lambda: service_chains(site.own) < SERVICES, SLOW)
+
+
+def service_chains(node: SystemdNode) -> int:
+    """How many Services with an endpoint kube-proxy serves over IPv6."""
+    return node.run(["ip6tables-save", "-t", "nat"]).stdout.count("\n:KUBE-SVC-")
