@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lab import collection
+from lab import collection, metadata_replies
 from lab.cloud import Lab, Node
 from lab.entering import LabError
 from lab.kubernetes import binaries, pod_images, worker
@@ -58,7 +58,7 @@ class Cluster(Lab):
         network: PodNetwork | None = None,
         without: Sequence[str] = (),
         besides: Sequence[str] = (),
-        metadata: bool = False,
+        metadata: bool | metadata_replies.Cloud = False,
         balanced_as: Balancer = AZURE,
     ) -> None:
         self.load_balancing: LoadBalancing
