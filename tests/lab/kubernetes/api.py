@@ -63,7 +63,7 @@ class Api:
     def trust(self, authority: str) -> None:
         """Take the certificate of the API's authority, in PEM; until then no request is possible."""
         self._trust.load_verify_locations(cadata=authority)
-        self.configuration.write_text(kubeconfig(self._address, self._token, authority))
+        self.configuration.write_text(_kubeconfig(self._address, self._token, authority))
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
         """Run kubectl; answer its stdout. Raises LabError with what it said where it fails."""
@@ -109,7 +109,7 @@ class Api:
         return found
 
 
-def kubeconfig(address: str, token: str, authority: str) -> str:
+def _kubeconfig(address: str, token: str, authority: str) -> str:
     """A client's configuration file as JSON, which is YAML. ``authority`` is a certificate in PEM."""
     encoded = base64.b64encode(authority.encode()).decode()
     return json.dumps(

@@ -15,10 +15,11 @@ from urllib.parse import quote
 
 from lab import collection, metadata_replies
 from lab.cloud import Lab, Node
+from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import binaries, pod_images, worker
-from lab.kubernetes.api import Api, kubeconfig
-from lab.kubernetes.control_plane import ADDRESS_IPV4, ControlPlane
+from lab.kubernetes.api import Api
+from lab.kubernetes.control_plane import ControlPlane
 from lab.kubernetes.forwarding import AZURE, Balancer
 from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
 from lab.kubernetes.pod_network import PodNetwork, PointToPoint
@@ -168,15 +169,17 @@ class Cluster(Lab):
     def _start_nodes(self, declared: Sequence[Node]) -> None:
         self.control_plane.connect(self.load_balancer)
         self.control_plane.start()
+        config = self.api.configuration.read_text()
         for node in self.nodes:
-            settings = self._folder / node.name
-            config = kubeconfig(ADDRESS_IPV4, self.control_plane.token, self.control_plane.authority)
-            worker.prepare(settings, config, (node.ipv4, node.address))
-            pod_images.write(settings / "settings" / Path(worker.IMAGES).name)
+            worker.prepare(self._folder / node.name, config, (node.ipv4, node.address))
         self.apply(*(self._registration(node) for node in self.nodes))
         super()._start_nodes(declared)
+        images = self._folder / "images.tar"
+        pod_images.write(images)
         for node in self.nodes:
-            node.run(["ctr", "--namespace=k8s.io", "images", "import", worker.IMAGES])
+            assert isinstance(node, SystemdNode)
+            node.copy_in(images, "/tmp/images.tar")
+            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/images.tar"])
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
         self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)

@@ -20,7 +20,6 @@ PACKAGES = ("containerd", "runc", "containernetworking-plugins", "conntrack", "i
 PROGRAMS, SETTINGS, UNITS = "/opt/kubernetes", "/etc/kubernetes", "/usr/local/lib/systemd/system"
 """Folders of a node: the programs of Kubernetes, their configuration, and units (systemd.unit(5))."""
 
-IMAGES = f"{SETTINGS}/images.tar"
 CONTAINERD = "/run/containerd/containerd.sock"
 
 _GATES = {"IPv6DualStack": True}
@@ -119,10 +118,7 @@ RestartSec=1
 
 
 def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
-    """Write all that a node with these addresses, one of each family, reads; ``folder`` is made.
-
-    Nothing in it is secret from the node, or changes while the node lives.
-    """
+    """Write all that a node with these addresses, one of each family, reads of ``folders(folder, ...)``."""
     units = {
         "containerd.service.d/lab.conf": _CONTAINERD_UNIT,
         "kubelet.service": _KUBELET_UNIT.replace("@ADDRESSES@", ",".join(addresses)),
@@ -147,8 +143,11 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
 
 
 def folders(folder: Path, programs: Path) -> dict[str, Path]:
-    """Where a node sees what prepare() writes, and the programs: path on the node -> folder of this machine."""
-    return {UNITS: folder / "units", SETTINGS: folder / "settings", PROGRAMS: programs}
+    """Make the folders that prepare() fills; answer where a node sees them, and the programs."""
+    seen = {UNITS: folder / "units", SETTINGS: folder / "settings"}
+    for made in seen.values():
+        made.mkdir(parents=True)
+    return {**seen, PROGRAMS: programs}
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
