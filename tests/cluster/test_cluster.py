@@ -55,7 +55,7 @@ def test_a_service_answers_at_its_cluster_addresses_by_each_of_its_pods(cluster:
     assert len(addresses) == 2
     for node in cluster.nodes:
         for address in addresses:
-            assert _hosts(node, address, 80) == names, (node.name, address)
+            assert _answers_by(node, address, 80, names), (node.name, address)
 
 
 def test_a_service_answers_a_client_from_outside_at_each_nodes_port(cluster: Cluster, web: str) -> None:
@@ -89,7 +89,13 @@ def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
         assert shown == "10" != setting.read().strip()
 
 
-def _hosts(machine: Machine, address: str, port: int, tries: int = 40) -> set[str]:
-    """The pods that answer; kube-proxy takes one of them for each connection, by chance."""
-    answers = (Prober(machine).http(address, port, timeout=1.0, tries=1) for _number in range(tries))
-    return {answer.host for answer in answers if answer}
+def _answers_by(machine: Machine, address: str, port: int, hosts: set[str]) -> bool:
+    """Whether each of the pods answers, and no other; kube-proxy takes one of them for each connection, by chance."""
+    answered: set[str] = set()
+
+    def all_have() -> bool:
+        answer = Prober(machine).http(address, port, timeout=1.0, tries=1)
+        answered.update({answer.host} if answer else ())
+        return answered >= hosts
+
+    return eventually(all_have, SLOW) and answered == hosts

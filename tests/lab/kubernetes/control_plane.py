@@ -87,6 +87,7 @@ class ControlPlane(Machine):
             f"--service-cluster-ip-range={SERVICES_IPV4},{SERVICES}",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",
+            "--kubelet-preferred-address-types=InternalIP",  # no name of a node can be resolved
         )  # fmt: skip
         self._wait_until_ready(certificates / "apiserver.crt")
         client = f"--kubeconfig={self.api.configuration}"
