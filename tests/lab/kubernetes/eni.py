@@ -101,6 +101,18 @@ def nics(at: Place) -> tuple[Nic, ...]:
     return (primary, *(Nic(eni.mac, (eni.address,), (), eni.subnet, device_number=eni.number) for eni in interfaces(at)))
 
 
+def described(node: ClusterNode) -> list[dict[str, Any]]:
+    """The node's interfaces as the role eni_policy_routing takes them for a home-made CNI."""
+    primary = {"name": "eth0", "primary": True, "ipv4": [node.ipv4]}
+    return [
+        primary,
+        *(
+            {"name": eni.name, "ipv4": [eni.address], "gateway": {"ipv4": eni.gateway}, "table": eni.table}
+            for eni in interfaces(node.place)
+        ),
+    ]
+
+
 class SharedInterfaces(PodNetwork):
     """ptp and host-local, with the rules and tables of a home-made CNI, which every boot has from the beginning."""
 
