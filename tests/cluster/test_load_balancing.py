@@ -20,18 +20,18 @@ from lab.waiting import eventually
 
 CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 BOTH_NODES = {"node1", "node2"}
-SLOW = 60.0  # seconds; a busy machine takes its time
+SLOW = 300.0  # seconds; a busy machine takes its time
 _COUNT = "table inet arrivals { chain count { type filter hook prerouting priority -400; %s counter; }; }"
 
 
-@pytest.fixture(autouse=True)
-def as_azure(cluster: Cluster) -> Iterator[None]:
-    """With the probe table, so that probes of IPv6 reach pods on the node."""
+@pytest.fixture(autouse=True, scope="module")
+def probe_table(cluster: Cluster) -> Iterator[None]:
+    """Probes of IPv6 reach pods on the node."""
     for node in cluster.nodes:
-        node.module("nftables_probe_snat")
+        node.module("nftables_probe_snat", timeout=SLOW)
     yield
     for node in cluster.nodes:
-        node.module("nftables_probe_snat", {"state": "absent"})
+        node.module("nftables_probe_snat", {"state": "absent"}, timeout=SLOW)
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def applied(cluster: Cluster, *objects: dict[str, Any]) -> Iterator[None]:
     """The workload, which comes first, runs, and the Service is there, for the length of the block."""
     cluster.apply(*objects)
     try:
-        cluster.wait_for_rollout(f"{objects[0]['kind'].lower()}/{objects[0]['metadata']['name']}")
+        cluster.wait_for_rollout(f"{objects[0]['kind'].lower()}/{objects[0]['metadata']['name']}", SLOW)
         yield
     finally:
         cluster.delete(*objects)

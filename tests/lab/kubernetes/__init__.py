@@ -12,8 +12,7 @@
         cluster.wait_until_ready()
 
 A cluster is a ``Lab``: it has the same load balancer, client and metadata service, its nodes run systemd in containers, and
-``inventory()`` gives them to playbooks. Needs, besides what nodes that run systemd need: ssh-keygen, dpkg-dev's tools are
-installed where they are used.
+``inventory()`` gives them to playbooks. Needs on the host, besides what nodes that run systemd need: ssh-keygen, apt-get.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class ControlPlane(Machine):
         self._start(programs / "kube-scheduler", DUAL_STACK, client, *alone)
 
     def stop(self) -> None:
-        """End all programs; what they kept is of no use to anyone."""
+        """End all programs at once: nothing of what they keep is used again."""
         for program in self._running.values():
             program.kill()
         for program in self._running.values():
