@@ -17,8 +17,7 @@ import pytest
 
 from lab import place, playbook
 from lab.kubernetes import Cluster, manifests
-from lab.kubernetes.eni import SharedInterfaces, described
-from lab.kubernetes.forwarding import Balancer
+from lab.kubernetes.eni import INSTANCES, SharedInterfaces, described, filter_strictly
 from lab.metadata_replies import Aws
 from lab.playbook import Played
 from lab.prober import Answer
@@ -26,9 +25,6 @@ from lab.service import IPV4
 from lab.waiting import eventually
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
-INSTANCES = Balancer(floating_ip=False, ingress="ip", probe_sources={})
-"""Forwards to node ports, and its address is served by kube-proxy on each node."""
-
 QUICK = 0.4  # seconds to wait for an answer that must not come
 SLOW = 60.0  # seconds; a busy machine takes its time
 TRIES = 12  # kube-proxy chooses one of two pods for each connection
@@ -104,10 +100,11 @@ class Site:
                 assert peers == {place.CLIENT_IPV4} or "Cluster" in name, name
 
     def state(self) -> dict[str, Any]:
-        """The node's rules, routes and filters of IPv4, without those of pods."""
+        """What the role changes of the node, without what belongs to pods."""
         snapshot = self.node.snapshot()
-        kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls", "files")}
-        return {kind: [line for line in kept[kind] if "veth" not in line] for kind in kept}
+        kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
+        files = [f"{path}: {what}" for path, what in snapshot["files"].items() if path.startswith("/etc/")]
+        return {"files": files, **{kind: [line for line in lines if "veth" not in line] for kind, lines in kept.items()}}
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +118,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         for name in ("near", "far"):
             cluster.wait_for_rollout(f"deployment/{name}")
         inventory = cluster.inventory()
+        for node in cluster.nodes:
+            filter_strictly(node)
         for name, variables in inventory["all"]["children"]["nodes"]["hosts"].items():
             variables["enis_of_node"] = described(cluster.node(name))
         path = tmp_path_factory.mktemp("eni") / "inventory.json"

@@ -8,8 +8,7 @@ load balancer --- eth0  192.0.2.17   the node's address
               \\-- eth2  10.1.2.0/24  an ENI with an address, 10.1.2.10; the cloud drops what is not from one that it owns
 
 Pods have addresses of both in turn: 10.1.1.11, 10.1.2.11, 10.1.1.12, ... Those of the second node are in 10.2.0.0/16. The
-load balancer is the subnets' router. IPv4, as only it has reverse-path filtering in the kernel, which is strict on eth0,
-eth1 and eth2.
+load balancer is the subnets' router. IPv4, as only it has reverse-path filtering in the kernel.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lab import links, place
+from lab.kubernetes.forwarding import Balancer
 from lab.kubernetes.pod_network import PodNetwork
 from lab.machine import Machine
 from lab.metadata_replies import Nic
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 TO_POD_PRIORITY, FROM_POD_PRIORITY = 512, 1536
 """amazon-vpc-cni-k8s has them (pkg/networkutils/network.go), for each pod; here they are for each subnet of pods."""
 
+INSTANCES = Balancer(floating_ip=False, ingress="ip", probe_sources={})
+"""A load balancer that forwards to node ports, and whose address kube-proxy serves on each node."""
+
 _PODS = 10  # addresses of each ENI
-_STRICT = 1
+_STRICT_PATH = "/etc/sysctl.d/10-strict.conf"
+_STRICT = "".join(f"net.ipv4.conf.eth{number}.rp_filter = 1\n" for number in range(3))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +141,12 @@ class SharedInterfaces(PodNetwork):
         return {"cniVersion": "0.3.1", "name": "pods", "plugins": [{"type": "ptp", "ipam": addresses}]}
 
 
+def filter_strictly(node: ClusterNode) -> None:
+    """Let the node drop what comes by another interface than the way back, now and after each boot, as a hardened image does."""
+    node.write(_STRICT_PATH, _STRICT)
+    node.run(["sysctl", "--quiet", f"--load={_STRICT_PATH}"])
+
+
 def connect_router(router: Machine, eni: Interface) -> None:
     """The router's end of a link that is there: it knows which addresses the interface owns."""
     router.ip(
@@ -156,7 +166,6 @@ def connect_router(router: Machine, eni: Interface) -> None:
 
 def connect_node(node: ClusterNode) -> None:
     """The node's ends: an ENI's own address has no route in table main, as AWS's CNI deletes it."""
-    node.set_sysctls({f"net.ipv4.conf.eth{number}.rp_filter": _STRICT for number in range(3)})
     for eni in interfaces(node.place):
         address = [f"address add {eni.address}/24 dev {eni.name} noprefixroute"] if eni.has_address else []
         node.ip(
