@@ -17,7 +17,8 @@ description:
   - The module owns the rules and routes that carry the routing protocol O(protocol). Those that carry it and are not listed are
     removed. Rules and routes with another protocol are foreign, and are never changed.
   - Rules and routes are compared by meaning. A foreign rule or route that is equal to a desired one satisfies it. It is reported
-    in RV(rules.satisfied_by) or RV(routes.satisfied_by), nothing is added, and O(state=absent) leaves it.
+    in RV(rules.satisfied_by) or RV(routes.satisfied_by), nothing is added, and O(state=absent) leaves it. A foreign route that
+    differs only in O(routes[].onlink) sends packets the same way, so it satisfies the desired one too.
   - The module refuses to add a rule if a foreign rule has the same priority and selector and another meaning, and to add a
     route if a foreign route has the same table, prefix and metric and another meaning. The error names the owner.
   - Rules of one priority are kept in the order of O(rules). A rule that has to move is added at its new place before it is

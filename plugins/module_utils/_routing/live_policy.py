@@ -128,7 +128,9 @@ class LivePolicy:
             return Changes((), removed, len(ours) - len(removed))
         desired = {route: None for route in listed or ()}
         missing = [route for route in desired if route not in ours]
-        satisfied = _owners(missing, current)
+        paths = {route.path: route for route in missing}
+        foreign = ((route.path, protocol) for route, protocol in current if protocol != self._policy.protocol)
+        satisfied = {paths[path]: owners for path, owners in _owners(paths, foreign).items()}
         kept = len(desired) - len(missing)
         return Changes(
             [route for route in missing if route not in satisfied],
@@ -297,7 +299,7 @@ def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
     )
 
 
-def _owners(items: t.Collection[t.Any], current: t.Sequence[Owned]) -> dict[t.Any, set[int]]:
+def _owners(items: t.Collection[t.Any], current: t.Iterable[Owned]) -> dict[t.Any, set[int]]:
     """The protocols under which the kernel has an equal object, for each item that it has."""
     wanted = set(items)
     found: dict[t.Any, set[int]] = {}

@@ -125,6 +125,13 @@ class Route(t.NamedTuple):
         return either[0] == either[1] and self._replace(hops=()) == other._replace(hops=())
 
     @property
+    def path(self) -> Route:
+        """The route without ``onlink``: the kernel reads that flag when it accepts a gateway, and not when it sends a packet."""
+        if not any(hop.onlink for hop in self.hops):
+            return self
+        return self._replace(hops=tuple(sorted(hop._replace(onlink=False) for hop in self.hops)))
+
+    @property
     def address(self) -> str:
         """The only address that it leads to; empty if it leads to more."""
         packed, length = self.dst

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lab import collection
+from lab import collection, metadata_replies
+from lab.booting import BootingNode
 from lab.cloud import Lab, Node
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import binaries, pod_images, worker
-from lab.kubernetes.api import Api
+from lab.kubernetes.api import MERGE_PATCH, Api
 from lab.kubernetes.control_plane import ControlPlane
 from lab.kubernetes.forwarding import AZURE, Balancer
 from lab.kubernetes.load_balancing import PROBE_INTERVAL, LoadBalancing
@@ -49,7 +50,8 @@ class Cluster(Lab):
     """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
 
     ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: whose
-    load balancer Services of type LoadBalancer meet; ``load_balancing`` is the controller that follows them.
+    load balancer Services of type LoadBalancer meet; ``load_balancing`` is the controller that follows them. ``others`` are
+    further nodes of the lab, on which nothing of Kubernetes runs until ``start_proxy()``.
     """
 
     def __init__(
@@ -59,14 +61,17 @@ class Cluster(Lab):
         network: PodNetwork | None = None,
         without: Sequence[str] = (),
         besides: Sequence[str] = (),
-        metadata: bool = False,
+        metadata: bool | metadata_replies.Cloud = False,
         balanced_as: Balancer = AZURE,
+        others: Sequence[Node] = (),
     ) -> None:
         self.load_balancing: LoadBalancing
         self._balanced_as = balanced_as
         self.network = network or PointToPoint()
         packages = (*worker.PACKAGES, *besides)
-        super().__init__(name, [Node(node, (), "bookworm", without, packages) for node in nodes], metadata=metadata)
+        own = [Node(node, (), "bookworm", without, packages) for node in nodes]
+        self._own = tuple(nodes)
+        super().__init__(name, [*own, *others], metadata=metadata)
 
     # The API
 
@@ -112,7 +117,7 @@ class Cluster(Lab):
 
     def _ready(self) -> dict[str, datetime | None]:
         """When each node last said that it is ready; None where the last word is another."""
-        said: dict[str, datetime | None] = {node.name: None for node in self.nodes}
+        said: dict[str, datetime | None] = {node.name: None for node in self.workers}
         for node in self.api.items("/api/v1/nodes"):
             for condition in node["status"].get("conditions", ()):
                 if condition["type"] == "Ready" and condition["status"] == "True":
@@ -141,6 +146,22 @@ class Cluster(Lab):
         self.load_balancing = LoadBalancing(self.load_balancer, self.api, cloud, interval)
         return self.load_balancing
 
+    @property
+    def workers(self) -> list[ClusterNode]:
+        """The nodes with a kubelet."""
+        return [node for node in self.nodes if node.name in self._own]
+
+    def start_proxy(self, node: BootingNode, mode: worker.ProxyMode) -> None:
+        """Let kube-proxy run on one of ``others``, which the API then knows as a node."""
+        addresses = [{"type": "InternalIP", "address": address} for address in (node.ipv4, node.address)]
+        self.apply(self._registration(node))
+        self.api.request(f"/api/v1/nodes/{node.name}/status", "PATCH", {"status": {"addresses": addresses}}, MERGE_PATCH)
+        node.copy_in(binaries.folder() / "kube-proxy", f"{worker.PROGRAMS}/kube-proxy")
+        node.write(f"{worker.SETTINGS}/kubeconfig.json", self.api.configuration.read_text())
+        node.write(f"{worker.UNITS}/kube-proxy.service", worker.proxy_unit(mode))
+        node.run(["systemctl", "daemon-reload"])
+        node.run(["systemctl", "start", "kube-proxy"])
+
     def write_kubectl(self, path: Path) -> None:
         """Write a program that a person runs as kubectl, for as long as the cluster lives."""
         self.api.write_wrapper(path)
@@ -167,13 +188,13 @@ class Cluster(Lab):
         self.control_plane.connect(self.load_balancer)
         self.control_plane.start()
         config = self.api.configuration.read_text()
-        for node in self.nodes:
+        for node in self.workers:
             worker.prepare(self._folder / node.name, config, (node.ipv4, node.address))
-        self.apply(*(self._registration(node) for node in self.nodes))
+        self.apply(*(self._registration(node) for node in self.workers))
         super()._start_nodes(declared)
         images = self._folder / "images.tar"
         pod_images.write(images)
-        for node in self.nodes:
+        for node in self.workers:
             assert isinstance(node, SystemdNode)
             node.copy_in(images, "/tmp/images.tar")
             node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/images.tar"])
@@ -192,7 +213,8 @@ class Cluster(Lab):
 
     def _connect(self, node: ClusterNode) -> None:
         super()._connect(node)
-        self.network.connect(node, self)
+        if node in self.workers:
+            self.network.connect(node, self)
 
 
 def _list(manifests: Sequence[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from lab.kubernetes import pod_images
 from lab.kubernetes.control_plane import DUAL_STACK
@@ -110,11 +111,18 @@ _PROXY_UNIT = f"""\
 [Unit]
 Description=kube-proxy
 [Service]
-ExecStart={PROGRAMS}/kube-proxy --kubeconfig={SETTINGS}/kubeconfig.json --proxy-mode=iptables {DUAL_STACK} --oom-score-adj=0 \\
+ExecStart={PROGRAMS}/kube-proxy --kubeconfig={SETTINGS}/kubeconfig.json --proxy-mode=@MODE@ {DUAL_STACK} --oom-score-adj=0 \\
   --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
 Restart=always
 RestartSec=1
 """
+
+ProxyMode = Literal["iptables", "ipvs"]
+
+
+def proxy_unit(mode: ProxyMode = "iptables") -> str:
+    """kube-proxy.service; the mode ipvs needs ip_vs and dummy of the node's kernel."""
+    return _PROXY_UNIT.replace("@MODE@", mode)
 
 
 def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
@@ -122,7 +130,7 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
     units = {
         "containerd.service.d/lab.conf": _CONTAINERD_UNIT,
         "kubelet.service": _KUBELET_UNIT.replace("@ADDRESSES@", ",".join(addresses)),
-        "kube-proxy.service": _PROXY_UNIT,
+        "kube-proxy.service": proxy_unit(),
     }
     settings = {
         "containerd.toml": _CONTAINERD,

@@ -128,6 +128,19 @@ def test_anothers_equal_satisfies_and_absent_leaves_it() -> None:
     assert kernel.messages == 0
 
 
+@pytest.mark.parametrize("is_ours_onlink", [False, True])
+def test_a_route_with_and_one_without_onlink_send_packets_the_same_way(is_ours_onlink: bool) -> None:
+    """A CNI's gateway is a neighbour by a route of its own, and ours need none, or the other way round."""
+    theirs, ours = (route(via="192.0.2.1", onlink=is_onlink) for is_onlink in (not is_ours_onlink, is_ours_onlink))
+    kernel = node((theirs, THEIRS))
+    outcome, state = hold(kernel, policy.Policy(OURS, None, (ours,)))
+    assert not outcome.changed
+    assert state.routes.report()["satisfied_by"] == [f"{ours} (protocol openr)"]
+    kernel = node((theirs, OURS))
+    assert hold(kernel, policy.Policy(OURS, None, (ours,)))[0].changed
+    assert kernel.of(OURS) == {ours}
+
+
 def test_ours_stays_beside_anothers_equal() -> None:
     kernel = node((TO_POD, OURS), (TO_POD, THEIRS), (FROM_POD, OURS))
     assert not hold(kernel, DESIRED._replace(routes=None))[0].changed

@@ -1,0 +1,179 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role eni_policy_routing on a real Kubernetes whose pods share ENIs; see lab.kubernetes.eni for its links.
+
+kube-proxy's mode is iptables. The pods that are called are on node1, one behind each ENI; another is on node2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lab import place, playbook
+from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.eni import INSTANCES, SharedInterfaces, described, filter_strictly
+from lab.metadata_replies import Aws
+from lab.playbook import Played
+from lab.prober import Answer
+from lab.service import IPV4
+from lab.waiting import eventually
+
+PLAYBOOK = "kubenode.datapath.eni_policy_routing"
+QUICK = 0.4  # seconds to wait for an answer that must not come
+SLOW = 60.0  # seconds; a busy machine takes its time
+TRIES = 12  # kube-proxy chooses one of two pods for each connection
+
+AWS = {"layout": "aws_vpc_cni", "connmark": "always"}  # the ENIs are those of the metadata service
+CUSTOM = {"layout": "custom", "enis": "{{ enis_of_node }}"}
+CASES = {"custom-loose": CUSTOM, "custom-strict": CUSTOM, "custom-symmetric": CUSTOM, "aws-strict": AWS}
+REBOOTED = ("custom-loose", "custom-strict")
+
+
+class Case(NamedTuple):
+    """``masqueraded_to``: the address under which the load balancer's backends see a pod behind eth1."""
+
+    name: str
+    masqueraded_to: str
+
+
+Call = Callable[[float], Answer | None]
+
+
+class Site:
+    """The cluster, its services, and the playbook that is run against its nodes."""
+
+    def __init__(self, cluster: Cluster, inventory: Path) -> None:
+        self.cluster = cluster
+        self.node = cluster.node("node1")
+        self._inventory = inventory
+
+    def play(self, **variables: Any) -> Played:
+        given = {"pod_interfaces": ["veth*"], **variables}
+        return playbook.play(
+            self._inventory, PLAYBOOK, variables={f"eni_policy_routing_{name}": value for name, value in given.items()}
+        ).well()
+
+    def near(self) -> set[str]:
+        """The names of the pods on node1."""
+        return {pod.name for pod in self.cluster.pods_of("app=near")}
+
+    def address(self, service: str) -> str:
+        """The load balancer's."""
+        return self.cluster.load_balancing.address(f"default/{service}", IPV4)
+
+    def troubled(self) -> dict[str, Call]:
+        """What hangs without the role."""
+        fetch = self.cluster.client.fetch
+        ports = {name: self.cluster.node_port(name) for name in ("near", "near-local")}
+        return {
+            "a pod behind eth1, to the load balancer's address": lambda limit: self.call_from("10.1.1.", limit),
+            "a client, to the node port, policy Cluster": lambda limit: fetch(self.node.ipv4, ports["near"], limit),
+            "a client, to the node port, policy Local": lambda limit: fetch(self.node.ipv4, ports["near-local"], limit),
+            "a client, to the load balancer's address": lambda limit: fetch(self.address("near-local"), 80, limit),
+        }
+
+    def call_from(self, prefix: str, limit: float = 1.0) -> Answer | None:
+        """A pod on node1, with an address that begins so, calls the load balancer's address of the pod on node2."""
+        (pod,) = (pod for pod in self.cluster.pods_of("app=near") if pod.ipv4.startswith(prefix))
+        return pod.fetch(self.address("far"), 80, limit)
+
+    def hanging(self) -> list[str]:
+        """Which of them get no answer."""
+        return [name for name, call in self.troubled().items() if not call(QUICK)]
+
+    def assert_answered(self, masqueraded_to: str) -> None:
+        """All are, each time, by all pods. kube-proxy has masqueraded the pod, and with policy Local left the client as it is."""
+        for name, call in self.troubled().items():
+            answers = [answer for _try in range(TRIES) if (answer := call(1.0))]
+            assert len(answers) == TRIES, name
+            hosts, peers = {answer.host for answer in answers}, {answer.peer for answer in answers}
+            if name.startswith("a pod"):
+                assert peers == {masqueraded_to}
+            else:
+                assert hosts == self.near(), name
+                assert peers == {place.CLIENT_IPV4} or "Cluster" in name, name
+
+    def state(self) -> dict[str, Any]:
+        """What the role changes of the node, without what belongs to pods."""
+        snapshot = self.node.snapshot()
+        kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
+        files = [f"{path}: {what}" for path, what in snapshot["files"].items() if path.startswith("/etc/")]
+        return {"files": files, **{kind: [line for line in lines if "veth" not in line] for kind, lines in kept.items()}}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    near, far = manifests.server("near", "Deployment", nodeName="node1"), manifests.server("far", "Deployment", nodeName="node2")
+    near["spec"]["replicas"] = 2
+    local = manifests.service("near-local", policy="Local", families=["IPv4"], selector={"app": "near"})
+    services = [local, *(manifests.service(name, families=["IPv4"]) for name in ("near", "far"))]
+    with Cluster("eni", network=SharedInterfaces(), metadata=Aws(), balanced_as=INSTANCES) as cluster:
+        cluster.apply(near, far, *services)
+        for name in ("near", "far"):
+            cluster.wait_for_rollout(f"deployment/{name}")
+        inventory = cluster.inventory()
+        for node in cluster.nodes:
+            filter_strictly(node)
+        for name, variables in inventory["all"]["children"]["nodes"]["hosts"].items():
+            variables["enis_of_node"] = described(cluster.node(name))
+        path = tmp_path_factory.mktemp("eni") / "inventory.json"
+        path.write_text(json.dumps(inventory))
+        cluster.load_balancing.wait_for("default/far", IPV4, {"node1"})  # node2 would have to answer as node1 does not
+        yield Site(cluster, path)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(site: Site, request: pytest.FixtureRequest) -> Iterator[Case]:
+    """The role's variables have been applied to nodes whose pods hung, and they hang again when it is absent."""
+    remedy = request.param.partition("-")[2]
+    variables = {**CASES[request.param], "remedy": remedy}
+    before = site.state()
+    assert site.hanging() == list(site.troubled())
+    played = site.play(**variables)
+    assert played.changed == len(site.cluster.nodes)
+    yield Case(request.param, "10.1.1.10" if remedy == "symmetric" else site.node.ipv4)
+    assert site.play(**variables).changed == 0
+    site.play(**variables, state="absent")
+    assert site.hanging() == list(site.troubled())
+    assert site.state() == before
+
+
+def test_a_pod_whose_eni_has_an_address_of_its_own_needs_no_role(site: Site) -> None:
+    answer = site.call_from("10.1.2.")
+    assert answer and answer.peer == "10.1.2.10"
+    assert not site.call_from("10.1.1.", QUICK)
+
+
+def test_pods_and_clients_are_answered(site: Site, case: Case) -> None:
+    site.assert_answered(case.masqueraded_to)
+    for service in ("near", "far"):
+        site.cluster.load_balancing.wait_for(f"default/{service}", IPV4, {"node1", "node2"})
+
+
+def test_a_kube_proxy_that_writes_its_rules_anew_changes_nothing(site: Site, case: Case) -> None:
+    state = site.state()
+    site.node.run(["systemctl", "stop", "kube-proxy"])
+    site.node.run(["/opt/kubernetes/kube-proxy", "--cleanup"])
+    assert [name for name in site.hanging() if "node port" in name]  # the load balancer serves its address by the other node
+    site.node.run(["systemctl", "start", "kube-proxy"])
+    assert eventually(lambda: not site.hanging(), SLOW)
+    site.assert_answered(case.masqueraded_to)
+    assert site.state() == state
+
+
+def test_a_node_that_restarts_answers_without_a_run(site: Site, case: Case) -> None:
+    if case.name not in REBOOTED:
+        pytest.skip("restarted with one layout and each kind of filter")
+    state, before = site.state(), site.near()
+    site.node.reboot()
+    site.cluster.wait_until_ready()
+    site.cluster.wait_for_rollout("deployment/near")
+    assert eventually(lambda: not site.hanging(), SLOW)
+    site.assert_answered(case.masqueraded_to)
+    assert (site.state(), site.near()) == (state, before)

@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role eni_policy_routing beside kube-proxy in its mode ipvs, which gives load balancers' addresses to kube-ipvs0.
+
+The node is a VM, for its kernel has ip_vs. It has ENIs as lab.kubernetes.eni describes them, and one pod behind eth1; no kubelet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import Node, place, playbook
+from lab.kubernetes import Cluster, eni, manifests
+from lab.node import POD_PORT, Pod
+from lab.playbook import Played
+from lab.prober import Answer, Prober
+from lab.service import IPV4
+from lab.vm import Cable, VmNode
+from lab.waiting import eventually
+
+PLAYBOOK = "kubenode.datapath.eni_policy_routing"
+QUICK = 0.5  # seconds to wait for an answer that must not come
+SLOW = 120.0  # seconds; the VM is emulated
+LOCAL, REMOTE = "local", "remote"
+"""Services: the first leads to the pod, the second to a machine elsewhere."""
+
+
+class Site:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.node: VmNode = cluster.node("node1")
+        self.pod: Pod = cluster.pod("pod1")
+        self._inventory = cluster.write_inventory(folder / "inventory.json")
+
+    def play(self, **variables: Any) -> Played:
+        given = {"layout": "custom", "enis": eni.described(self.node), "pod_interfaces": ["veth-*"], **variables}
+        named = {f"eni_policy_routing_{name}": value for name, value in given.items()}
+        return playbook.play(self._inventory, PLAYBOOK, "--limit=node1", variables=named).well()
+
+    @property
+    def address(self) -> str:
+        """The load balancer's, of the service that leads elsewhere."""
+        return self.cluster.load_balancing.address(f"default/{REMOTE}", IPV4)
+
+    def call_load_balancer(self, limit: float = 3.0) -> Answer | None:
+        return Prober(self.pod).http(self.address, 80, limit, tries=1)
+
+    def call_node_port(self, limit: float = 3.0) -> Answer | None:
+        return self.cluster.client.fetch(self.node.ipv4, self.cluster.node_port(LOCAL), limit)
+
+    def has_address(self) -> bool:
+        return f" {self.address}/32 " in self.node.run(["ip", "-o", "address", "show", "dev", "kube-ipvs0"], check=False).stdout
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    others = [Node("node1", ["pod1"], "bookworm", besides=["conntrack", "ipset"], vm=True), Node("elsewhere")]
+    with Cluster("eni-ipvs", nodes=(), balanced_as=eni.INSTANCES, others=others) as cluster:
+        running = Site(cluster, tmp_path_factory.mktemp("eni-ipvs"))
+        connect(running)
+        eni.filter_strictly(running.node)
+        elsewhere = cluster.node("elsewhere")
+        elsewhere.serve(POD_PORT)
+        pod_address = eni.interfaces(running.node.place)[0].pod_address(0)
+        for name, address, policy in ((LOCAL, pod_address, "Local"), (REMOTE, elsewhere.ipv4, "Cluster")):
+            service = manifests.service(name, policy=policy, families=["IPv4"])
+            del service["spec"]["selector"]
+            node = {"nodeName": "node1"} if name == LOCAL else {}
+            subset = {"addresses": [{"ip": address, **node}], "ports": [{"port": POD_PORT}]}
+            cluster.apply(
+                service, {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": [subset]}
+            )
+        cluster.start_proxy(running.node, "ipvs")
+        assert eventually(running.has_address, SLOW), running.node.run(["journalctl", "--unit=kube-proxy"]).stdout
+        yield running
+
+
+def connect(site: Site) -> None:
+    """The ENIs, and the pod's IPv4."""
+    node, pod, router = site.node, site.pod, site.cluster.load_balancer
+    for interface in eni.interfaces(node.place):
+        assert node.plug(Cable(interface.mac, router, interface.port)) == interface.name
+        eni.connect_router(router, interface)
+    eni.connect_node(node)
+    first = eni.interfaces(node.place)[0]
+    address, gateway = first.pod_address(0), first.pod_gateway
+    node.ip([f"address add {gateway}/32 dev {pod.link}", f"route add {address}/32 dev {pod.link}"])
+    pod.ip([f"address add {address}/32 dev eth0", f"route add default via {gateway} dev eth0 onlink"])
+
+
+@pytest.mark.parametrize("remedy", ["loose", "strict"])
+def test_calls_hang_without_the_role_and_are_answered_with_it_also_after_kube_proxy_restarts(site: Site, remedy: str) -> None:
+    before = site.node.snapshot()
+    assert not site.call_load_balancer(QUICK) and not site.call_node_port(QUICK)
+    assert site.play(remedy=remedy).changed == 1
+    for _start in range(2):
+        answer = site.call_load_balancer()
+        assert answer and answer.peer == site.node.ipv4
+        answer = site.call_node_port()
+        assert answer and answer.peer == place.CLIENT_IPV4
+        site.node.run(["systemctl", "restart", "kube-proxy"])
+        assert eventually(site.has_address, SLOW)
+    assert site.play(remedy=remedy).changed == 0
+    site.play(remedy=remedy, state="absent")
+    assert not site.call_load_balancer(QUICK) and not site.call_node_port(QUICK)
+    after = site.node.snapshot()
+    for kind in ("rules -4", "routes -4", "sysctls", "files"):
+        assert after[kind] == before[kind]
