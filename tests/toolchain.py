@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
-    toolchain.py integration lint sanity unit faults molecule image   run these parts, with a summary at the end
-    toolchain.py sanity_next docs cluster fuzz mutants         so are these, which are no part of the test
+    toolchain.py cluster sanity lint unit integration faults molecule image    run these parts, with a summary at the end
+    toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
