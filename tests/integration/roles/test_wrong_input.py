@@ -43,6 +43,7 @@ WRONG: dict[str, list[Wrong]] = {
         *(enis(table=254), enis(table="nowhere"), enis(name="eth9"), enis(gateway={"ipv4": "10.0.1.256"})),
         *(enis(gateway={}), enis(ipv4=["10.0.1.0/24"]), enis(pods=["eth0"]), enis(name="eth0")),
         ("enis", [PRIMARY, SECOND, {**SECOND, "name": "eth2"}]),
+        *(("before", ["kubelet"]), ("before", ["network.target"])),
         *(("protocol", 186), ("protocol", 0), ("protocol", 256), ("protocol", "bird")),
         *(("checkpoint", 2), ("checkpoint", 4000), ("checkpoint", "soon")),
         *(("layout", "calico"), ("layout", None), ("remedy", "lose"), ("connmark", "sometimes"), ("state", "gone")),
@@ -56,7 +57,7 @@ WRONG: dict[str, list[Wrong]] = {
         *(("probes", [{"source": "fe80::1"}]), ("probes", [{"source": "10.0.0.1", "translated": "2001:db8::1"}])),
         *(("path", "probe.nft"), ("path", "/run/probe.nft"), ("path", "/etc/systemd/system/x.nft")),
         *(("path", "/nowhere/at/all.nft"), ("ipv6", "perhaps"), ("nftables_minimum_version", "new")),
-        *(("nftables_lock_timeout", -1), ("nftables_service", "stopped")),
+        *(("nftables_lock_timeout", -1), ("nftables_service", "stopped"), ("before", ["a b"])),
     ],
 }
 # Values that no variable takes, for every variable that is not free text.
