@@ -209,7 +209,7 @@ def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
     hurry(node)
     node.reboot()
-    assert not has_table(node) and state_of(node) == "inactive"
+    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
     running.metadata.own[node.ipv4] = known
     assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
     running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
@@ -234,7 +234,7 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     address = f"{node.address}/64"
     node.ip([f"address del {address} dev eth0"])
     node.run(["systemctl", "start", UNIT])
-    assert not has_table(node) and state_of(node) == "inactive"
+    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
     node.ip([f"address add {address} dev eth0 nodad"])
     assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
     node.ip([f"address del {address} dev eth0"])
