@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lab import Lab, Node, agentbaker
+from lab import Lab, Node, agentbaker, apt
 from lab.container import SystemdNode
 from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.router import dhcpv6_source
@@ -38,8 +38,8 @@ FIREWALLS = {
     # netbase: firewalld looks protocols up in /etc/protocols
     "firewalld": Firewall(
         ("firewalld", "netbase"),
-        "set -e; pods='firewall-cmd --permanent --policy=pods'; firewall-cmd --permanent --new-policy=pods;"
-        " $pods --add-ingress-zone=ANY; $pods --add-egress-zone=ANY; $pods --set-target=ACCEPT; firewall-cmd --reload",
+        'echo \'<policy target="ACCEPT"><ingress-zone name="ANY"/><egress-zone name="ANY"/></policy>\''
+        " > /etc/firewalld/policies/pods.xml && systemctl restart firewalld",
         "nft list chain inet firewalld filter_INPUT",
         "",
     ),
@@ -48,9 +48,11 @@ FIREWALLS = {
 
 @pytest.mark.parametrize("firewall", FIREWALLS.values(), ids=FIREWALLS.keys())
 def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_boot(firewall: Firewall) -> None:
-    node = Node("node1", pods=["pod1"], system="bookworm", besides=firewall.packages)
-    with Lab("firewall", nodes=[node]) as lab:
+    with Lab("firewall", nodes=[Node("node1", pods=["pod1"], system="bookworm")]) as lab:
         machine: SystemdNode = lab.node("node1")
+        apt.publish(machine, apt.packages("bookworm", firewall.packages))
+        machine.run(["apt-get", "update"])
+        machine.run(["apt-get", "install", "--yes", *firewall.packages], timeout=300)
 
         def holds() -> bool:
             return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0

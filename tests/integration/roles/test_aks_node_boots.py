@@ -15,6 +15,7 @@ import pytest
 from lab import Lab, Node, agentbaker, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
+from lab.metadata_replies import DUAL_STACK
 from lab.waiting import eventually
 
 TABLE = "ip6 azureSLBProbe"
@@ -194,14 +195,17 @@ def hurry(node: SystemdNode) -> None:
 def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     running: Lab, node: SystemdNode, play: Callable[..., int]
 ) -> None:
-    known = running.metadata.own[node.ipv4]
-    running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+    """Beside the primary interface, the metadata service tells of one that is being attached."""
+    (primary, *_others) = former = running.metadata.own[node.ipv4]
+    attached = dataclasses.replace(DUAL_STACK, mac="", subnet4="/")
+    known, without = (primary, attached), (dataclasses.replace(primary, ipv6=()), attached)
+    running.metadata.own[node.ipv4] = without
     hurry(node)
     node.reboot()
-    assert not has_table(node) and state_of(node) == "inactive"
+    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
     running.metadata.own[node.ipv4] = known
     assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
-    running.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+    running.metadata.own[node.ipv4] = without
     time.sleep(3)
     assert has_table(node) and state_of(node) == "active"
     assert node.run(["systemctl", "--failed", "--no-legend"]).stdout == ""
@@ -209,7 +213,8 @@ def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     assert not has_table(node) and not node.exists(f"/etc/systemd/system/{TIMER}")
     assert TIMER not in node.run(["systemctl", "list-units", "--all", "kubenode*"]).stdout
     running.metadata.own[node.ipv4] = known
-    assert play() > 0 and has_table(node)
+    assert play() > 0 and has_table(node) and play() == 0
+    running.metadata.own[node.ipv4] = former
 
 
 def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_unit_stays_stopped(
@@ -223,7 +228,7 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     address = f"{node.address}/64"
     node.ip([f"address del {address} dev eth0"])
     node.run(["systemctl", "start", UNIT])
-    assert not has_table(node) and state_of(node) == "inactive"
+    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
     node.ip([f"address add {address} dev eth0 nodad"])
     assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
     node.ip([f"address del {address} dev eth0"])
