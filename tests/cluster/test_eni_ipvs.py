@@ -72,9 +72,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             del service["spec"]["selector"]
             node = {"nodeName": "node1"} if name == LOCAL else {}
             subset = {"addresses": [{"ip": address, **node}], "ports": [{"port": POD_PORT}]}
-            cluster.apply(
-                service, {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": [subset]}
-            )
+            cluster.apply(service, {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": [subset]})
         cluster.start_proxy(running.node, "ipvs")
         assert eventually(running.has_address, SLOW), running.node.run(["journalctl", "--unit=kube-proxy"]).stdout
         yield running
