@@ -521,6 +521,25 @@ def test_what_a_cni_holds_satisfies(node: NamespaceNode) -> None:
     assert node.snapshot() == before
 
 
+def test_what_a_cni_holds_satisfies_whether_or_not_its_gateway_is_onlink(node: NamespaceNode) -> None:
+    node.ip(
+        [
+            "route add default via 10.0.1.1 dev eth1 table 1003",
+            "route add default via 10.0.1.1 dev eth1 onlink table 1004",
+        ]
+    )
+    before = node.snapshot()
+    default = {"to": "default", "via": "10.0.1.1", "dev": "eth1"}
+    routes = [{**default, "table": 1003, "onlink": True}, {**default, "table": 1004}]
+    done = run(node, routes=routes, permanent=False)
+    assert not done["changed"]
+    assert done["routes"]["satisfied_by"] == [
+        "ip route default via 10.0.1.1 dev eth1 onlink table 1003 (protocol boot)",
+        "ip route default via 10.0.1.1 dev eth1 table 1004 (protocol boot)",
+    ]
+    assert node.snapshot() == before
+
+
 def test_another_meaning_under_our_key_is_refused_and_absent_works(node: NamespaceNode) -> None:
     run(node, rules=RULES[2:4])
     node.ip(["rule add priority 701 from 10.0.1.5 lookup 1009 protocol static"])

@@ -85,8 +85,9 @@ class Cluster(Lab):
         return self.api.kubectl(*words, input=input, timeout=timeout)
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        """``kubectl apply`` of objects."""
-        self.kubectl("apply", "--filename=-", input=_list(manifests))
+        """``kubectl apply`` of objects. No objects are fine."""
+        if manifests:
+            self.kubectl("apply", "--filename=-", input=_list(manifests))
 
     def delete(self, *manifests: dict[str, Any]) -> None:
         """Delete objects, and wait until they are gone; one that is not there is fine."""
