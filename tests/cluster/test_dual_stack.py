@@ -321,11 +321,28 @@ def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site)
     assert eventually(site.is_served, SLOW)
 
 
-@pytest.mark.parametrize("boot", [1, 2])
-def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, boot: int) -> None:
+@pytest.fixture(params=["kubelet.service", "rke2-agent.service"])
+def starter(converged: Site, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The unit that starts kubelet on the node of the pods: its own, or the same under RKE2's name."""
+    unit, node = request.param, converged.own
+    if unit == "kubelet.service":
+        yield unit
+        return
+    folder = "/etc/systemd/system"
+    path, wanted, mask = f"{folder}/{unit}", f"{folder}/multi-user.target.wants/{unit}", f"{folder}/kubelet.service"
+    node.write(path, node.run(["systemctl", "cat", "kubelet.service"]).stdout)
+    node.run(["ln", "-s", path, wanted])
+    node.run(["ln", "-s", "/dev/null", mask])
+    yield unit
+    node.run(["rm", path, wanted, mask])
+    node.reboot()
+    converged.cluster.wait_until_ready()
+
+
+def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, starter: str) -> None:
     site = converged
     site.own.reboot()
-    assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, "kubelet.service", "InactiveExit")
+    assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, starter, "InactiveExit")
     assert has_table(site.own)
     site.cluster.wait_until_ready()
     assert eventually(site.is_served, SLOW)
