@@ -33,7 +33,7 @@ from lab.entering import LabError
 from lab.kubernetes import Cluster
 
 CLUSTER = Path("cluster")
-"""The declaration of a cluster with two nodes: a word in a file's place."""
+"""The declaration of a cluster with two nodes and a metadata service: a word in a file's place."""
 
 IDLE_LIMIT = 3600.0  # seconds
 _START_LIMIT = 3600.0  # seconds; the first lab on a machine builds an image, the first cluster compiles Kubernetes
@@ -44,7 +44,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
     """Build the lab that a JSON file declares, with the arguments of ``Lab`` and ``Node``, of ``EniLab`` and ``Eni``, or, in an
-    object ``cluster``, of ``Cluster``. CLUSTER is a cluster as it is without arguments.
+    object ``cluster``, of ``Cluster``. CLUSTER is a cluster with a metadata service.
 
     Returns when it stands.
 
@@ -178,7 +178,7 @@ def _declared(name: str, declared: dict[str, Any]) -> Cloud:
 def _main(folder: Path, declaration: Path, idle: float) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     with contextlib.ExitStack() as ending:  # who started us and gives up meanwhile has us end; once it stands, it stays
-        declared = {"cluster": {}} if declaration == CLUSTER else json.loads(declaration.read_text())
+        declared = {"cluster": {"metadata": True}} if declaration == CLUSTER else json.loads(declaration.read_text())
         lab = ending.enter_context(_declared(folder.name, declared))
         ending.callback(_remove_leftovers, folder)
         lab.write_inventory(folder / _INVENTORY)
