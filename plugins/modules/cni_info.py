@@ -14,6 +14,7 @@ author:
 description:
   - Reads CNI configurations, the node's links and the names of its chains. The module recognises owners by names alone;
     M(kubenode.datapath.ebtables_cleanup) looks for evidence.
+  - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
 notes:
   - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
     is installed.
@@ -83,6 +84,14 @@ others:
   returned: success
   type: dict
   sample: {amazon-vpc-cni: [chain AWS-SNAT-CHAIN-0 in ip nat (nft)]}
+kube_proxy_leftovers:
+  description:
+    - Chains of kube-proxy by backend and table, if kube-proxy does not run on the node. V({}) while it runs. They still act on
+      connections to Services. C(kube-proxy --cleanup) or a reboot of the node removes them.
+    - Chains that kubelet creates as well, such as C(KUBE-POSTROUTING), are not among them.
+  returned: success
+  type: dict
+  sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
 neighbors:
   description: Permanent neighbours on links other than azure-vnet's bridge. Old versions of Cilium left such neighbours.
   returned: success
@@ -110,6 +119,10 @@ def main() -> None:
         bridge = bridges.bridge_of(links, None, configured)
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
         permanent = [one for one in Netlink().neighbours() if one.is_permanent and not (bridge and one.link == bridge.name)]
+        chains = chains_backend.read(module.run)
+        leftovers = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
+        if leftovers:
+            module.warn(f"{module.name}: {model.kube_proxy_warning(leftovers)}")
         result.update(
             changed=False,
             plugins=list(first),
@@ -118,7 +131,8 @@ def main() -> None:
             pods=model.pods_by_owner(names),
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
-            others=model.others(chains_backend.read(module.run), names),
+            others=model.others(chains, names),
+            kube_proxy_leftovers=leftovers,
             neighbors=[str(one) for one in permanent],
         )
 

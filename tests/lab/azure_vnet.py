@@ -68,11 +68,11 @@ def pod_rules(address: str, mac: str) -> list[str]:
     ]
 
 
-def node_rules(mac: str) -> list[str]:
+def node_rules(mac: str, address: str = NODE_ADDRESS) -> list[str]:
     """Those for the whole node, as AddL2Rules writes them."""
     return [
         f"-t nat -A POSTROUTING -s unicast -o eth0 -j snat --to-src {mac} --snat-arp --snat-target ACCEPT",
-        f"-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst {NODE_ADDRESS}"
+        f"-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst {address}"
         f" -j arpreply --arpreply-mac {mac} --arpreply-target DROP",
         "-t nat -A PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
         "-t filter -A FORWARD -p IPv6 --ip6-proto ipv6-icmp --ip6-icmp-type neighbour-solicitation -o eth0 -j DROP",

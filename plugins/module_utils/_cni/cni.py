@@ -7,7 +7,7 @@
 
 From the sources of azure-container-networking (network/transparent_endpointclient_linux.go), cilium
 (pkg/datapath/connector), amazon-vpc-cni-k8s (pkg/networkutils/network.go), flannel (pkg/trafficmngr/iptables), calico and
-kubernetes (pkg/kubelet/network/kubenet).
+kubernetes (pkg/kubelet/network/kubenet, pkg/proxy).
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ OTHERS = (
     Owner("kubenet", None, re.compile(r"cbr0")),
     Owner("weave", re.compile(r"WEAVE\S*"), re.compile(r"weave|vxlan-6784")),
 )
+# Chains that kube-proxy alone creates, in its modes iptables and ipvs. kubelet has chains of its own beside them, such as
+# KUBE-FIREWALL and KUBE-POSTROUTING, and kube-router has KUBE-ROUTER-*, KUBE-NWPLCY-* and KUBE-POD-FW-*.
+_KUBE_PROXY_CHAIN = re.compile(
+    r"KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|PROXY-CANARY|PROXY-FIREWALL"
+    r"|LOAD-BALANCER|NODE-PORT|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER|(SVC|SVL|SEP|FW|XLB|EXT)-[A-Z2-7]{16})"
+)
+_KUBE_PROXY_TABLES = ("ip kube-proxy (nft)", "ip6 kube-proxy (nft)")  # its mode nftables
 
 
 class AzureVnet(t.NamedTuple):
@@ -114,3 +121,25 @@ def others(chains: t.Iterable[tuple[str, str]], links: t.Iterable[str]) -> dict[
             if owner.links and owner.links.fullmatch(link):
                 found.setdefault(owner.name, []).append(f"link {link}")
     return found
+
+
+def kube_proxy_chains(chains: t.Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names of kube-proxy's chains, sorted, by place. chains: place and name of each."""
+    found: dict[str, list[str]] = {}
+    for place, chain in sorted(set(chains)):
+        if place in _KUBE_PROXY_TABLES or _KUBE_PROXY_CHAIN.fullmatch(chain):
+            found.setdefault(place, []).append(chain)
+    return found
+
+
+def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
+    """The sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
+    named = [
+        f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
+        for place, chains in leftovers.items()
+    ]
+    return (
+        f"kube-proxy does not run on the node, but its chains are still there and still act on connections to Services:"
+        f" {'; '.join(named)}. They were not changed. If another program has replaced kube-proxy, run kube-proxy --cleanup on the"
+        " node with the same backend of iptables, or reboot the node. Otherwise start kube-proxy"
+    )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The node's CNI configurations, and processes that restore azure-vnet's rules. Read only; starts no process."""
+"""The node's CNI configurations, processes that restore azure-vnet's rules, and kube-proxy. Read only; starts no process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from . import cni as model
 SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads (containernetworking/cni, libcni/conf.go)
 # Process names, of which the kernel keeps 15 characters (TASK_COMM_LEN). Azure/azure-container-networking, cnms/service.
 MONITORS = ("azure-cnimonitor"[:15], "azure-cnms", "networkmonitor")
+KUBE_PROXIES = ("kube-proxy", "hyperkube", "k3s-server", "k3s-agent", "kubelite")  # all but the first contain kube-proxy
 
 
 class Found(t.NamedTuple):
@@ -47,8 +48,16 @@ def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
 
 def monitors() -> dict[int, str]:
     """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
-    found = processes.named(MONITORS)
-    return {int(pid): name for pid, name in found.items() if processes.may_share_network(pid)}
+    return _in_this_network(MONITORS)
+
+
+def is_kube_proxy_running() -> bool:
+    """Whether a program that is or contains kube-proxy runs in this network namespace."""
+    return bool(_in_this_network(KUBE_PROXIES))
+
+
+def _in_this_network(names: t.Collection[str]) -> dict[int, str]:
+    return {int(pid): name for pid, name in processes.named(names).items() if processes.may_share_network(pid)}
 
 
 def _text(path: str) -> str:

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from lab import Lab
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
-from lab.steps import Steps
+from lab.steps import Steps, warnings
 
 CONFIGURATIONS = "/etc/cni/net.d"
 
@@ -74,3 +77,31 @@ def test_whose_pods_are_here_and_what_others_left(node: NamespaceNode) -> None:
         "flannel": ["chain FLANNEL-POSTRTG in ip6 nat (nft)", "link cni0"],
     }
     assert found["neighbors"] == ["192.0.2.99 dev lxc0123456789ab lladdr 12:34:56:78:9a:bc PERMANENT"]
+
+
+def test_chains_of_kube_proxy_are_named_once_it_does_not_run(node: NamespaceNode) -> None:
+    for program, chain in (("iptables-nft", "KUBE-SERVICES"), ("iptables-nft", "KUBE-SVC-ABCDEFGHIJKLMN27"), *_KUBELETS):
+        node.run([program, "-t", "nat", "-N", chain])
+    node.run(["nft", "add table ip6 kube-proxy; add chain ip6 kube-proxy services"])
+    leftovers = {"ip nat (nft)": ["KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMN27"], "ip6 kube-proxy (nft)": ["services"]}
+    with _process(node, "kube-proxy"):
+        found = look(node)
+        assert (found["kube_proxy_leftovers"], warnings(found)) == ({}, [])
+    found = look(node)
+    assert found["kube_proxy_leftovers"] == leftovers
+    (warning,) = warnings(found)
+    named = "KUBE-SERVICES, KUBE-SVC-ABCDEFGHIJKLMN27 in ip nat (nft); services in ip6 kube-proxy (nft)."
+    assert named in warning and "run kube-proxy --cleanup" in warning
+
+
+_KUBELETS = (("iptables-nft", "KUBE-POSTROUTING"), ("iptables-nft", "KUBE-FIREWALL"), ("ip6tables-nft", "KUBE-MARK-MASQ"))
+
+
+@contextmanager
+def _process(node: NamespaceNode, name: str) -> Iterator[None]:
+    """A process with this name, in the network of the node."""
+    command = node.command(["sh", "-c", f"printf {name} > /proc/$$/comm; echo; read -r line"])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout and running.stdout.readline()
+        yield
+        running.communicate()
