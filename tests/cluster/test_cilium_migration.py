@@ -60,7 +60,7 @@ class Site:
 
     def reached(self, unreachable: Sequence[str] | set[str] = ()) -> set[str]:
         """The addresses of node1's pods of which both the other node and a client from outside get an answer."""
-        answered = set()
+        answered: set[str] = set()
         for pod in (*self._pods(WEB), *self._pods(AGENT)):
             patience = QUICK if pod.ipv4 in unreachable else PATIENT
             asked = (Prober(self.other), Prober(self.cluster.client))
@@ -111,7 +111,7 @@ class Site:
 def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     running = Site(cluster, tmp_path_factory.mktemp("migration"))
     succession.serve_by_azure_vnet(running.node)
-    here = {"nodeSelector": {"kubernetes.io/hostname": "node1"}}
+    here: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "node1"}}
     web = manifests.server(WEB, "Deployment", **here)
     web["spec"]["replicas"] = REPLICAS
     objects = [manifests.server(AGENT, **here), web, manifests.service(WEB, "NodePort", families=["IPv4"])]

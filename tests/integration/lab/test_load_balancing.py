@@ -66,9 +66,10 @@ def api(lab: Lab) -> StoredObjects:
 
 def serve_on_nodes(lab: Lab, policy: Any = "Cluster") -> None:
     """Let kube-proxy's stand-in on each node serve the Service, whose only pod is on node1."""
-    health = HEALTH_PORT if policy == "Local" else None
     for node in lab.nodes:
-        node.service(NODE_PORT, [lab.pod("pod1").address], policy, health, load_balancer_ip="2001:db8:fffe::1")
+        node.service(NODE_PORT, [lab.pod("pod1").address], policy, load_balancer_ip="2001:db8:fffe::1")
+        if policy == "Local":  # the health check node port
+            node.serve(HEALTH_PORT, status=200 if node.pods[0].name == "pod1" else 503)
 
 
 def state(lab: Lab) -> list[str]:
