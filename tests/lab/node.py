@@ -178,18 +178,24 @@ class ClusterNode(Machine, abc.ABC):
         node_port: int,
         endpoints: Sequence[str],
         policy: Policy = "Cluster",
+        health_check_node_port: int | None = None,
         target_port: int = POD_PORT,
         backend: Backend = "nftables",
         load_balancer_ip: str | None = None,
-    ) -> None:
+    ) -> Server | None:
         """Add a service of type LoadBalancer (TCP and UDP), as kube-proxy on this node would.
 
-        ``endpoints`` are addresses of pods, of any node.
+        ``endpoints`` are addresses of pods, of any node. With ``health_check_node_port`` the node itself answers 200
+        there while it has an endpoint of its own, else 503 (as pkg/proxy/healthcheck/service_health.go
+        of kubernetes does); that server is returned.
         """
         local = {pod.address for pod in self.pods}
         used = tuple(address for address in endpoints if policy == "Cluster" or address in local)
         self._services[backend].append(Service(node_port, used, target_port, policy, load_balancer_ip))
         self._load_services(backend)
+        if health_check_node_port is None:
+            return None
+        return self.serve(health_check_node_port, status=200 if local & set(endpoints) else 503)
 
     def forget_services(self) -> None:
         """Stop all servers: they listen in the network of a boot, as the rules of a service are in its kernel."""

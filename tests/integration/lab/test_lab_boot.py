@@ -102,8 +102,7 @@ def test_a_reboot_loses_tables_and_listeners_and_brings_the_network_back(
     endpoints = [pod.address for pod in node.pods]
     node.module("nftables_probe_snat", {"permanent": False})
     node.ip(["rule add priority 77 table 77"])
-    node.service(30080, endpoints)
-    node.serve(32000)
+    node.service(30080, endpoints, health_check_node_port=32000)
     assert node.snapshot() != before
     with node.socket(socket.AF_INET6, socket.SOCK_DGRAM):  # a process still holds the network of the boot before
         reboot(node)
@@ -112,8 +111,7 @@ def test_a_reboot_loses_tables_and_listeners_and_brings_the_network_back(
     for pod in running.pods:
         assert Prober(node).icmp(pod.address, timeout=1.0, tries=1)
     assert running.client.fetch(node.address, 32000, timeout=0.3) is None
-    node.service(30081, endpoints)
-    node.serve(32000)
+    node.service(30081, endpoints, health_check_node_port=32000)
     assert running.client.fetch(node.address, 32000) is not None
     assert running.client.fetch(node.address, 30081) is not None
     assert running.client.fetch(node.address, 30080, timeout=0.3) is None
