@@ -14,7 +14,14 @@ NAT = "ip nat (nft)"
 
 @pytest.mark.parametrize(
     "chain",
-    ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-ERIFXISQEP7F7OF4", "KUBE-XLB-ERIFXISQEP7F7OF4", "KUBE-NODE-PORT", "KUBE-FORWARD"],
+    [
+        "KUBE-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-SVC-ERIFXISQEP7F7OF4",
+        "KUBE-XLB-ERIFXISQEP7F7OF4",
+        "KUBE-NODE-PORT",
+        "KUBE-FORWARD",
+    ],
 )
 def test_a_chain_of_kube_proxy_is_known_by_its_name(chain: str) -> None:
     assert cni.kube_proxy_chains([(NAT, chain)]) == {NAT: [chain]}
