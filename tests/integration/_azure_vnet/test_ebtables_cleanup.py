@@ -375,6 +375,15 @@ def test_a_neighbour_that_failed_goes_too(node: NamespaceNode, steps: Steps) -> 
     assert not steps.run()["changed"]
 
 
+def test_a_neighbour_that_failed_is_no_reason_for_a_run(node: NamespaceNode, steps: Steps) -> None:
+    """A packet to the address of a pod that has gone makes one; in a cluster that happens all the time."""
+    steps.run()
+    node.ip([f"neighbour replace {GONE[0].address} dev {BRIDGE} nud failed"])
+    for check in (True, False):
+        again = steps.run(check=check)
+        assert (again["changed"], again["neighbors"]) == (False, [])
+
+
 def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     azure_vnet.ebtables(node, [FOREIGN[0].replace("10.99.0.1", "10.99.0.2"), GONE[1].rules[0]])
