@@ -43,6 +43,9 @@ class RootedFiles(files.Files):
     def entries(self, folder: str) -> set[str]:
         return super().entries(self._at(folder))
 
+    def read_only_at(self, folder: str) -> str:
+        return super().read_only_at(self._at(folder))
+
     def is_left_over(self, path: str) -> bool:
         return super().is_left_over(self._at(path))
 

@@ -81,9 +81,10 @@ class InstalledPackage:
         self._run = run
         self._minimum = minimum
         self._units_gone = frozenset(units_gone)
-        self._record = ManagedFiles(backend, [text(RECORD, RECORD_TEXT if minimum else None)])
-        self._hold = ManagedFiles(backend, [text(HOLD, HOLD_TEXT)])
-        self._release = ManagedFiles(backend, [text(HOLD, None)])
+        record, *hold = (text(RECORD, RECORD_TEXT if minimum else None), text(HOLD, HOLD_TEXT), text(HOLD, None))
+        instead = "install or remove nftables without this module"
+        self._record = ManagedFiles(backend, [record], "state", instead)
+        self._hold, self._release = (ManagedFiles(backend, [one], "state", instead) for one in hold)
         self._seen: Observed | None = None
 
     def observe(self) -> Observed:

@@ -146,6 +146,21 @@ class Files:
                 return set()
         return {name for name in names if not (name.startswith(".") and name.endswith(MARKER))}
 
+    def read_only_at(self, folder: str) -> str:
+        """Where the read-only part of the tree that contains the folder begins; empty if the folder's file system is writable.
+
+        A folder that does not exist is in the file system of the nearest folder above it.
+        """
+        found, path = "", os.path.realpath(folder)
+        while True:
+            with answering(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if not os.statvfs(path).f_flag & os.ST_RDONLY:
+                    return found
+                found = path
+            if path == "/":
+                return found
+            path = os.path.dirname(path)
+
     def is_left_over(self, path: str) -> bool:
         """Whether a killed run left something under the temporary name of ``path``."""
         return os.path.lexists(temporary_name(path))

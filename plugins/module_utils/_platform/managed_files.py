@@ -18,6 +18,10 @@ from . import files
 # The first line of each file that the collection writes.
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
+# How a run does without files on a read-only file system, by the option that the files follow from.
+_LIVE_ONLY = "set permanent to false, and run this again after each boot"
+WITHOUT_FILES = {"path": _LIVE_ONLY, "permanent": _LIVE_ONLY, "immediate": "set immediate to false"}
+
 
 class Checker(Backend, t.Protocol):
     """A backend that can check a text before it is written."""
@@ -69,6 +73,7 @@ class Observed(t.NamedTuple):
     has_others: whether the folder contains anything besides the entries.
     left_over: paths whose temporary name a killed run left.
     made: if all entries are to be removed, the folders that we made: this one and those above it, the innermost first.
+    read_only_at: where the read-only file system begins that the folder is on; empty if it is writable.
     """
 
     found: t.Mapping[str, files.Found | None]
@@ -76,6 +81,7 @@ class Observed(t.NamedTuple):
     has_others: bool
     left_over: tuple[str, ...]
     made: tuple[Made, ...]
+    read_only_at: str = ""
 
 
 class ManagedFiles:
@@ -117,6 +123,7 @@ class ManagedFiles:
             bool(self._backend.entries(self._folder) - names),
             tuple(path for path in dict.fromkeys((self._folder, *folders, *self._entries)) if self._backend.is_left_over(path)),
             tuple(Made(path, not self._backend.entries(path)) for path, is_there in folders.items() if is_there),
+            self._backend.read_only_at(self._folder),
         )
 
     def _folders(self) -> t.Iterator[tuple[str, bool]]:
@@ -145,6 +152,11 @@ class ManagedFiles:
         steps += [step for entry, one in changes for step in (*_checks(entry), _change(entry, one))]
         if not self._keeps_folder:
             steps += _folders_gone(observed.made, bool(changes or observed.left_over))
+        if steps and observed.read_only_at:
+            raise Refusal(
+                f"{self.name} cannot be changed, because the file system at {observed.read_only_at} is read-only. Nothing was"
+                f" changed. Make it writable, or {WITHOUT_FILES.get(self._option, self._instead)}"
+            )
         shown = [_shown(entry.path, one, entry.desired) for entry, one in changes]
         before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
         return Plan(tuple(steps), before, after)
@@ -157,7 +169,7 @@ class ManagedFiles:
         elif folder == "ours" and not self._keeps_folder and not observed.has_others:
             folder, made = "missing", made[1:]
         found = {path: entry.desired for path, entry in self._entries.items()}
-        return Observed(found, folder, observed.has_others, (), made)
+        return observed._replace(found=found, folder=folder, left_over=(), made=made)
 
     def _is_to_change(self, entry: Entry, found: files.Found | None) -> bool:
         """A foreign object is left alone if the entry is to be removed. Raises Refusal if it is to be written."""

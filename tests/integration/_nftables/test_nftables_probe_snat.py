@@ -400,14 +400,6 @@ def test_an_nft_that_fails_midway_leaves_the_node_as_it_was(node: NamespaceNode,
     assert node.snapshot() == before
 
 
-def test_a_read_only_folder_leaves_the_node_as_it_was(node: NamespaceNode) -> None:
-    with node.read_only("/etc"):
-        before = node.snapshot()
-        error = node.module("nftables_probe_snat")
-        assert error["failed"] and "Read-only file system" in error["msg"] and RECORD in error["msg"]
-        assert node.snapshot() == before
-
-
 def test_a_full_file_system_leaves_the_node_as_it_was(node: NamespaceNode) -> None:
     with node.full("/etc/kubenode"):
         error = node.module("nftables_probe_snat")

@@ -110,6 +110,34 @@ def test_a_foreign_file_is_refused_and_left_by_absent(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("path", "set permanent to false, and run this again after each boot"),
+        ("permanent", "set permanent to false, and run this again after each boot"),
+        ("immediate", "set immediate to false"),
+        ("backup", "set backup to another folder"),
+    ],
+)
+def test_a_change_on_a_read_only_file_system_is_refused_with_a_way_to_do_without(
+    tmp_path: Path, option: str, remedy: str
+) -> None:
+    path = str(tmp_path / "kubenode" / "file")
+    placed, gone = (ManagedFiles(Files(), [entry(path, text)], option, "set backup to another folder") for text in ("a\n", None))
+    found = f"{path} cannot be changed, because the file system at /etc is read-only. Nothing was changed. Make it writable, or"
+    with pytest.raises(Refusal, match=f"^{found} {remedy}$"):
+        placed.plan(placed.observe()._replace(read_only_at="/etc"))
+    assert not gone.plan(gone.observe()._replace(read_only_at="/etc")).steps
+    converge([placed], {Plane.PERMANENT})
+    assert not placed.plan(placed.observe()._replace(read_only_at="/etc")).steps
+    with pytest.raises(Refusal, match=f"^{found} {remedy}$"):
+        gone.plan(gone.observe()._replace(read_only_at="/etc"))
+
+
+def test_a_writable_file_system_is_not_read_only(tmp_path: Path) -> None:
+    assert Files().read_only_at(str(tmp_path / "no" / "folder")) == ""
+
+
 def test_an_empty_file_is_foreign(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
