@@ -16,6 +16,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "nftables_probe_snat": {},
     "nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},
     "rp_filter": {"interfaces": ["eth0"], "mode": "loose"},
+    "policy_routes": {"rules": [{"priority": 1536, "from": "10.0.1.5", "table": 1003}]},
 }
 REFUSED = (
     "because the file system at /etc is read-only. Nothing was changed. Make it writable, or set permanent to false, and run"
