@@ -46,9 +46,10 @@ OTHERS = (
     Owner("weave", re.compile(r"WEAVE\S*"), re.compile(r"weave|vxlan-6784")),
 )
 # Chains that kube-proxy alone creates, in its modes iptables and ipvs. kubelet has chains of its own beside them, such as
-# KUBE-FIREWALL and KUBE-POSTROUTING, and kube-router has KUBE-ROUTER-*, KUBE-NWPLCY-* and KUBE-POD-FW-*.
+# KUBE-FIREWALL and KUBE-POSTROUTING. KUBE-PROXY-CANARY is empty, and kube-proxy --cleanup leaves it.
+# kube-router has KUBE-ROUTER-*, KUBE-NWPLCY-* and KUBE-POD-FW-*.
 _KUBE_PROXY_CHAIN = re.compile(
-    r"KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|PROXY-CANARY|PROXY-FIREWALL"
+    r"KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|FORWARD|PROXY-FIREWALL"
     r"|LOAD-BALANCER|NODE-PORT|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER|(SVC|SVL|SEP|FW|XLB|EXT)-[A-Z2-7]{16})"
 )
 _KUBE_PROXY_TABLES = ("ip kube-proxy (nft)", "ip6 kube-proxy (nft)")  # its mode nftables
