@@ -12,7 +12,7 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import os
-import time
+import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +32,7 @@ from lab.service import Policy
 from lab.waiting import eventually
 
 PROBES = int(os.environ.get("KUBENODE_PROBES", "200"))
-SERVICES = int(os.environ.get("KUBENODE_SERVICES", "200"))
+SERVICES = int(os.environ.get("KUBENODE_SERVICES", "500"))
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 
@@ -284,12 +284,6 @@ def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
     site = converged
     with none_lost(probes_of_pods(site)):
         assert site.play(priority=-290) == 2
-        assert site.play() == 2
-
-
-def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
-    site = converged
-    with none_lost(probes_of_pods(site)):
         assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
         assert site.play() == 2
 
@@ -383,21 +377,26 @@ def entries(node: SystemdNode, *options: str) -> int:
     return len(node.run_from_host(["conntrack", "-L", "-f", "ipv6", "-p", "tcp", *options]).splitlines())
 
 
-def test_a_converged_run_takes_no_longer_with_many_services(converged: Site) -> None:
-    before = shortest_run(converged.own)
+def test_a_converged_run_costs_no_more_with_many_services(converged: Site) -> None:
+    before = cost_of_a_run(converged.own)
     with many_services(converged):
-        assert shortest_run(converged.own) < 1.3 * before
+        assert cost_of_a_run(converged.own) < 1.3 * before
 
 
-def shortest_run(node: SystemdNode) -> float:
-    """Seconds of the shortest of five runs that change nothing."""
+def cost_of_a_run(node: SystemdNode) -> float:
+    """CPU seconds of Ansible and the module, the least of five runs that change nothing: another program's load adds none."""
     seconds = []
     for _number in range(5):
-        started = time.monotonic()
+        started = _used_by_children()
         result = node.module("nftables_probe_snat", {"boot_condition": "imds"})
-        seconds.append(time.monotonic() - started)
+        seconds.append(_used_by_children() - started)
         assert (result["failed"], result["changed"]) == (False, False), result
     return min(seconds)
+
+
+def _used_by_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager
