@@ -37,7 +37,8 @@ TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 
 QUICK = 0.3  # seconds to wait for an answer that must not come
-PATIENT = 4.0  # seconds to wait for one that must: TCP sends again after one second what is not acknowledged
+STRICT = 0.9  # seconds to wait for one of which no packet may be lost: TCP sends a lost one again after a second
+PATIENT = 4.0  # seconds to wait for one that must come
 SLOW = 120.0  # seconds; a busy machine takes its time
 
 LOCAL_POD, SPREAD = "local-pod", "spread"
@@ -190,9 +191,9 @@ def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
     assert {name: probing.record.lost for name, probing in probings.items()} == {name: [] for name in probings}
 
 
-def probes_of_pods(site: Site) -> dict[str, Callable[[], bool]]:
+def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
     """Probes that only the table lets through: the pods are on the node that is probed."""
-    return {service: functools.partial(site.probe, service, site.own) for service in SERVED}
+    return {service: functools.partial(site.probe, service, site.own, timeout) for service in SERVED}
 
 
 # What the table is for
@@ -284,6 +285,13 @@ def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
     site = converged
     with none_lost(probes_of_pods(site)):
         assert site.play(priority=-290) == 2
+        assert site.play() == 2
+
+
+def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
+    """What a pod answers to the former address at that very moment goes astray, and TCP sends again."""
+    site = converged
+    with none_lost(probes_of_pods(site, PATIENT)):
         assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
         assert site.play() == 2
 
@@ -332,13 +340,15 @@ def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site)
 
 @pytest.mark.parametrize("boot", [1, 2])
 def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, boot: int) -> None:
+    """Without pods, kube-proxy masquerades probes out of eth0. Linux drops the first packet of a later connection from the same
+    port, which leaves by another interface, and TCP sends again."""
     site = converged
     site.own.reboot()
     assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, "kubelet.service", "InactiveExit")
     assert has_table(site.own)
     site.cluster.wait_until_ready()
     assert eventually(site.is_served, SLOW)
-    with none_lost(probes_of_pods(site)):
+    with none_lost(probes_of_pods(site, PATIENT)):
         pass
     assert site.play() == 0
 
