@@ -12,7 +12,7 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import os
-import time
+import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,12 +32,13 @@ from lab.service import Policy
 from lab.waiting import eventually
 
 PROBES = int(os.environ.get("KUBENODE_PROBES", "200"))
-SERVICES = int(os.environ.get("KUBENODE_SERVICES", "200"))
+SERVICES = int(os.environ.get("KUBENODE_SERVICES", "500"))
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 
 QUICK = 0.3  # seconds to wait for an answer that must not come
-PATIENT = 4.0  # seconds to wait for one that must: TCP sends again after one second what is not acknowledged
+STRICT = 0.9  # seconds to wait for one of which no packet may be lost: TCP sends a lost one again after a second
+PATIENT = 4.0  # seconds to wait for one that must come
 SLOW = 120.0  # seconds; a busy machine takes its time
 
 LOCAL_POD, SPREAD = "local-pod", "spread"
@@ -190,9 +191,9 @@ def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
     assert {name: probing.record.lost for name, probing in probings.items()} == {name: [] for name in probings}
 
 
-def probes_of_pods(site: Site) -> dict[str, Callable[[], bool]]:
+def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
     """Probes that only the table lets through: the pods are on the node that is probed."""
-    return {service: functools.partial(site.probe, service, site.own) for service in SERVED}
+    return {service: functools.partial(site.probe, service, site.own, timeout) for service in SERVED}
 
 
 # What the table is for
@@ -288,8 +289,9 @@ def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
 
 
 def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
+    """What a pod answers to the former address at that very moment goes astray, and TCP sends again."""
     site = converged
-    with none_lost(probes_of_pods(site)):
+    with none_lost(probes_of_pods(site, PATIENT)):
         assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
         assert site.play() == 2
 
@@ -355,13 +357,15 @@ def starter(converged: Site, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, starter: str) -> None:
+    """Without pods, kube-proxy masquerades probes out of eth0. Linux drops the first packet of a later connection from the same
+    port, which leaves by another interface, and TCP sends again."""
     site = converged
     site.own.reboot()
     assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, starter, "InactiveExit")
     assert has_table(site.own)
     site.cluster.wait_until_ready()
     assert eventually(site.is_served, SLOW)
-    with none_lost(probes_of_pods(site)):
+    with none_lost(probes_of_pods(site, PATIENT)):
         pass
     assert site.play() == 0
 
@@ -400,21 +404,26 @@ def entries(node: SystemdNode, *options: str) -> int:
     return len(node.run_from_host(["conntrack", "-L", "-f", "ipv6", "-p", "tcp", *options]).splitlines())
 
 
-def test_a_converged_run_takes_no_longer_with_many_services(converged: Site) -> None:
-    before = shortest_run(converged.own)
+def test_a_converged_run_costs_no_more_with_many_services(converged: Site) -> None:
+    before = cost_of_a_run(converged.own)
     with many_services(converged):
-        assert shortest_run(converged.own) < 1.3 * before
+        assert cost_of_a_run(converged.own) < 1.3 * before
 
 
-def shortest_run(node: SystemdNode) -> float:
-    """Seconds of the shortest of five runs that change nothing."""
+def cost_of_a_run(node: SystemdNode) -> float:
+    """CPU seconds of Ansible and the module, the least of five runs that change nothing: another program's load adds none."""
     seconds = []
     for _number in range(5):
-        started = time.monotonic()
+        started = _used_by_children()
         result = node.module("nftables_probe_snat", {"boot_condition": "imds"})
-        seconds.append(time.monotonic() - started)
+        seconds.append(_used_by_children() - started)
         assert (result["failed"], result["changed"]) == (False, False), result
     return min(seconds)
+
+
+def _used_by_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager

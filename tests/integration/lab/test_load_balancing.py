@@ -24,11 +24,11 @@ NODE_PORT, HEALTH_PORT, WEB = 30080, 32000, "default/web"
 
 
 class StoredObjects:
-    """Services and Nodes as the API answers them. ``down`` is an error that each request ends in."""
+    """Services and Nodes as the API answers them. Each request ends in an error while ``is_down``."""
 
     def __init__(self, lab: Lab) -> None:
         self.services: list[dict[str, Any]] = []
-        self.down: OSError | None = None
+        self.is_down = False
         self._nodes = [
             {
                 "metadata": {"name": node.name},
@@ -41,8 +41,8 @@ class StoredObjects:
         ]
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        if self.down:
-            raise self.down
+        if self.is_down:
+            raise ConnectionRefusedError("the API server restarts")
         return {"/api/v1/services": self.services, "/api/v1/nodes": self._nodes}[path]
 
     def request(self, path: str, method: str, body: dict[str, Any], content: str) -> None:
@@ -140,7 +140,7 @@ def test_an_api_that_is_away_changes_nothing_of_what_is_forwarded(lab: Lab, api:
     api.add()
     with LoadBalancing(lab.load_balancer, api, AZURE, interval=0.05) as balancing:
         balancing.wait_for(WEB, IPV6, {"node1"})
-        api.down = ConnectionRefusedError("the API server restarts")
+        api.is_down = True
         lab.node("node1").forget_services()
         balancing.wait_for(WEB, IPV6, set())
         assert balancing.knows(WEB)

@@ -202,7 +202,10 @@ class Cluster(Lab):
             node.write("/etc/cni/net.d/10-lab.conflist", json.dumps(self.network.configuration(node), indent=2))
         self.wait_until_ready()
         self.load_balancing = LoadBalancing(self.load_balancer, self.api, self._balanced_as)
-        self._endings.callback(lambda: self.load_balancing.close())  # which may be another one by then
+        self._endings.callback(self._stop_balancing)
+
+    def _stop_balancing(self) -> None:
+        self.load_balancing.close()  # which may be another one by then
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
         """The node as kubelet finds it: which subnets its pods have can be said only once."""
