@@ -35,7 +35,7 @@ integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
 
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
-	@$(TOOLCHAIN) cluster
+	@$(TOOLCHAIN) run pytest -v tests/cluster
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
 	@$(TOOLCHAIN) run python -m faults

@@ -23,6 +23,8 @@ from lab.service import IPV4
 from lab.vm import BOOT_LIMIT, Cable, VmNode
 from lab.waiting import eventually
 
+pytestmark = pytest.mark.vm
+
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.5  # seconds to wait for an answer that must not come
 SLOW = BOOT_LIMIT  # the VM is emulated, and suffers from whatever else runs
