@@ -221,9 +221,9 @@ def integration() -> Iterator[Check]:
 
 
 def cluster() -> Iterator[Check]:
-    """What takes no VM; `make cluster` runs all. On one worker: a cluster is built once, and takes the machine for itself."""
+    """A sample; `make cluster` runs all. On one worker: a cluster is built once, and takes the machine for itself."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    yield from pytest("cluster", installation.main_venv(), "-m", "not vm", "--verbose", "--durations=20")
+    yield from pytest("cluster", installation.main_venv(), "-m", "sample", "--verbose", "--durations=20")
 
 
 def faults() -> Iterator[Check]:

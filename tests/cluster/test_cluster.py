@@ -19,6 +19,9 @@ NAME = "web"
 SLOW = 60.0  # seconds; a busy machine takes its time
 
 
+pytestmark = pytest.mark.sample
+
+
 @pytest.fixture(scope="module")
 def web(cluster: Cluster) -> Iterator[str]:
     """A server on each node, and a service of both families in front of them."""

@@ -199,6 +199,7 @@ def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[]
 # What the table is for
 
 
+@pytest.mark.sample
 def test_the_trouble_comes_back_with_the_table_absent_and_nothing_else_ever_changes(bare: Site) -> None:
     site = bare
     assert observed(site) == expected(with_table=False)

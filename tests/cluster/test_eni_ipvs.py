@@ -4,12 +4,11 @@
 """The role eni_policy_routing beside kube-proxy in its mode ipvs, which gives load balancers' addresses to kube-ipvs0.
 
 The node is a VM, for its kernel has ip_vs. It has ENIs as lab.kubernetes.eni describes them, and one pod behind eth1; no kubelet.
-It is emulated: minutes on an idle machine, half an hour on a busy one. KUBENODE_IPVS=1 runs it.
+It is emulated: minutes on an idle machine, half an hour on a busy one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,7 @@ from lab.service import IPV4
 from lab.vm import BOOT_LIMIT, Cable, VmNode
 from lab.waiting import eventually
 
-pytestmark = pytest.mark.vm
-
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
-pytestmark = pytest.mark.skipif(not os.environ.get("KUBENODE_IPVS"), reason="takes minutes; set KUBENODE_IPVS=1")
 QUICK = 0.5  # seconds to wait for an answer that must not come
 SLOW = BOOT_LIMIT  # the VM is emulated, and suffers from whatever else runs
 SERVED = """
