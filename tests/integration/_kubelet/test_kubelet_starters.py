@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables, routes and addresses are there before kubelet, whatever service starts it: on a node that runs systemd."""
+"""Tables, routes and addresses are there before kubelet, whatever service starts it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from lab import Lab, Node
 from lab.container import SystemdNode
+from lab.node import ClusterNode
 
 BOOTS = int(os.environ.get("KUBENODE_BOOTS", "3"))
 UNITS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -41,7 +42,7 @@ def node() -> Iterator[SystemdNode]:
         yield lab.node("node1")
 
 
-def run(node: SystemdNode, module: str, **more: Any) -> tuple[bool, list[str]]:
+def run(node: ClusterNode, module: str, **more: Any) -> tuple[bool, list[str]]:
     """Whether it changed something, and its warnings about kubelet."""
     result = node.module(module, {**UNITS[module][1], **more}, timeout=PATIENCE)
     assert not result["failed"], result
@@ -103,21 +104,24 @@ def test_an_ordering_that_the_operator_made_is_seen(node: SystemdNode, edge: str
 
 
 @each_module
-def test_a_unit_from_before_the_list_is_updated_once(node: SystemdNode, module: str) -> None:
+def test_a_unit_from_before_the_list_is_updated_once(lab: Lab, module: str) -> None:
+    node = lab.node("node1")
+    clean = node.snapshot()
     path = f"{FOLDER}/{UNITS[module][0]}"
     run(node, module)
     text = node.read(path)
     (line,) = [line for line in text.splitlines() if line.startswith("Before=kubelet.service ")]
     node.write(path, text.replace(line, "Before=kubelet.service"))
-    node.run(["systemctl", "daemon-reload"])
     assert run(node, module) == (True, [])
     assert node.read(path) == text
     assert run(node, module) == (False, [])
     assert node.module(module, {"state": "absent"}, timeout=PATIENCE)["changed"]
+    assert node.snapshot() == clean
 
 
 @each_module
-def test_a_name_that_cannot_be_ordered_is_refused(node: SystemdNode, module: str) -> None:
+def test_a_name_that_cannot_be_ordered_is_refused(lab: Lab, module: str) -> None:
+    node = lab.node("node1")
     before = node.snapshot()
     result = node.module(module, {**UNITS[module][1], "before": ["my.service", "kubelet"]}, timeout=PATIENCE)
     assert result["failed"] and "before[1] must be " in result["msg"] and "'kubelet' was given" in result["msg"], result
