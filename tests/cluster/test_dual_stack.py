@@ -138,15 +138,16 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         ),
     ]
     cluster.apply(*objects)
-    cluster.wait_for_rollout(f"daemonset/{SPREAD}")
-    cluster.wait_for_rollout(f"deployment/{LOCAL_POD}")
-    cluster.wait_for_rollout(f"deployment/{QUIET}")
-    running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
-    assert eventually(running.is_served, SLOW)
-    yield running
-    running.play(state="absent")
-    cluster.delete(*objects)
-    cluster.metadata.stop()
+    try:
+        for workload in (f"daemonset/{SPREAD}", f"deployment/{LOCAL_POD}", f"deployment/{QUIET}"):
+            cluster.wait_for_rollout(workload, SLOW)
+        running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
+        assert eventually(running.is_served, SLOW)
+        yield running
+        running.play(state="absent")
+    finally:
+        cluster.delete(*objects)
+        cluster.metadata.stop()
 
 
 def _local_pod() -> dict[str, Any]:
@@ -358,8 +359,8 @@ def starter(converged: Site, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boot(converged: Site, starter: str) -> None:
-    """Without pods, kube-proxy masquerades probes out of eth0. Linux drops the first packet of a later connection from the same
-    port, which leaves by another interface, and TCP sends again."""
+    """Until pods are back, probes are masqueraded out of eth0. Linux drops the first packet of a later connection from the same
+    port, which leaves by a pod's interface, and TCP sends it again."""
     site = converged
     site.own.reboot()
     assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, starter, "InactiveExit")
