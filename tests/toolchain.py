@@ -310,7 +310,6 @@ def run_part(name: str, prefix: str) -> Outcome:
 
 def run_parts(names: list[str]) -> int:
     """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting."""
-    LOGS.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         try:

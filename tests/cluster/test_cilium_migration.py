@@ -21,9 +21,9 @@ from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests, succession
 from lab.kubernetes.cluster import RunningPod
 from lab.kubernetes.pod_images import SERVER_PORT
-from lab.kubernetes.probing import Probing
 from lab.playbook import Played
 from lab.prober import Prober
+from lab.probing import Probing
 from lab.steps import warnings
 from lab.waiting import eventually
 

@@ -26,8 +26,8 @@ from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.forwarding import FAMILIES
 from lab.kubernetes.manifests import BOTH, IpFamily
 from lab.kubernetes.pod_images import SERVER_PORT
-from lab.kubernetes.probing import Probing
 from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.probing import Probing
 from lab.service import Policy
 from lab.waiting import eventually
 

@@ -12,6 +12,7 @@ IPv4, as only it has reverse-path filtering in the kernel. Addresses of RFC 1918
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 import re
@@ -43,8 +44,28 @@ _POD_GATEWAY = "169.254.1.1"
 _READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
 
 
+class Subnet(abc.ABC):
+    """An ENI's subnet: which of its addresses are whose."""
+
+    @abc.abstractmethod
+    def _host(self, part: int) -> str:
+        """The address with this last part."""
+
+    @property
+    def gateway(self) -> str:
+        return self._host(1)
+
+    @property
+    def address(self) -> str:
+        """The cloud knows it as the interface's, whether or not the node has it."""
+        return self._host(10)
+
+    def pod_address(self, index: int) -> str:
+        return self._host(11 + index)
+
+
 @dataclasses.dataclass(frozen=True)
-class Eni:
+class Eni(Subnet):
     """A secondary interface of the node, ``eth1`` and so on, with the names of its pods.
 
     ``has_address``: whether the node has an address of its own on it. AWS's have one; most of Alibaba Cloud's have none.
@@ -62,17 +83,6 @@ class Eni:
     def port(self) -> str:
         """The router's end."""
         return f"eni{self.number}"
-
-    @property
-    def gateway(self) -> str:
-        return self._host(1)
-
-    @property
-    def address(self) -> str:
-        return self._host(10)
-
-    def pod_address(self, index: int) -> str:
-        return self._host(11 + index)
 
     @property
     def table(self) -> int:

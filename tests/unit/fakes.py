@@ -13,6 +13,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot import uni
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Step
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import (
     files,
     packages,
@@ -51,6 +52,26 @@ class RootedFiles(files.Files):
 
     def perform(self, operation: t.Any) -> None:
         super().perform(operation._replace(path=self._at(operation.path)))
+
+
+class Broken:
+    """A resource whose only step fails."""
+
+    name = "broken"
+    plane = Plane.PERMANENT
+    OPERATIONS = (str,)
+
+    @property
+    def backends(self) -> tuple[t.Any, ...]:
+        return (self,)
+
+    def observe(self) -> None: ...
+
+    def plan(self, _observed: None) -> Plan:
+        return Plan((Step("fail", "fail"),))
+
+    def perform(self, operation: t.Any) -> None:
+        raise Failure("no")
 
 
 class FakeSystemd:

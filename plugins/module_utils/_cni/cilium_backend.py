@@ -23,8 +23,8 @@ def find() -> Agent | None:
     """The agent that serves this network namespace; None if it has created no link here."""
     if not rtnetlink.index_of(LINK):
         return None
-    for pid in processes.named((PROCESS,)):
-        options = _options(pid) if processes.may_share_network(pid) else {}
+    for pid in processes.in_this_network((PROCESS,)):
+        options = _options(pid)
         if REPLACEMENT in options:
             return agent(f"the configuration of the process {PROCESS} ({pid})", options)
     options = state(_text(STATE))

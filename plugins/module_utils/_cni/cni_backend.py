@@ -48,16 +48,12 @@ def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
 
 def monitors() -> dict[int, str]:
     """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
-    return _in_this_network(MONITORS)
+    return {int(pid): name for pid, name in processes.in_this_network(MONITORS).items()}
 
 
 def is_kube_proxy_running() -> bool:
     """Whether a program that is or contains kube-proxy runs in this network namespace."""
-    return bool(_in_this_network(KUBE_PROXIES))
-
-
-def _in_this_network(names: t.Collection[str]) -> dict[int, str]:
-    return {int(pid): name for pid, name in processes.named(names).items() if processes.may_share_network(pid)}
+    return bool(processes.in_this_network(KUBE_PROXIES))
 
 
 def _text(path: str) -> str:

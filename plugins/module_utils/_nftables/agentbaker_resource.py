@@ -13,6 +13,7 @@ from .._boot import units
 from .._boot.telling_systemd import told
 from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, managed_files
+from .nft_table import Table
 from .probe_table import ProbeSnat
 
 # Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables*, and where vhdbuilder/packer/packer_source.sh copies them.
@@ -21,6 +22,11 @@ from .probe_table import ProbeSnat
 UNIT = "ipv6_nftables.service"
 FILES = (units.path_of(UNIT), "/etc/systemd/system/ipv6_nftables", "/opt/scripts/ipv6_nftables.sh")
 TABLE = ProbeSnat()
+
+
+def loaded_table() -> Table:
+    """The table as AgentBaker's unit loads it: it translates packets to every destination."""
+    return TABLE.table(not_probed=())
 
 
 def state(backend: files.Files, systemd: units.Units) -> str:

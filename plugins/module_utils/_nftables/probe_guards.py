@@ -146,7 +146,7 @@ class AgentBaker:
                 f" the desired {self._desired.summary()}. Nothing was changed. Leave the options at their defaults on this"
                 f" node, or replace that unit: set agentbaker to take_over, permanent to true and table to {theirs.name}"
             )
-        table = theirs.table(not_probed=())
+        table = agentbaker_resource.loaded_table()
         if self._nft and self._nft.read(table.family, table.name) == table:
             (probe,) = theirs.probes
             yield (

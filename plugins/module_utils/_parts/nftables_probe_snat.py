@@ -71,8 +71,7 @@ def parts(request: Request) -> Parts:
     is_placed = desired is not None and owner is None
     live = [LiveTable(nft, FAMILY, table, desired_table)]
     if desired is None and is_agentbakers and owner:  # the table of AgentBaker's unit stays
-        theirs = agentbaker_resource.TABLE.table(not_probed=())
-        live = [HandedOverTable(nft, FAMILY, table, theirs)] if replaced.is_in_force() else []
+        live = [HandedOverTable(nft, FAMILY, table, agentbaker_resource.loaded_table())] if replaced.is_in_force() else []
     is_asking = is_placed and request.params["permanent"] and request.params["boot_condition"] != "none"
     condition = boot.condition(request.params["boot_condition"], request.params["interface"]) if is_asking else None
     placed = boot.resources(

@@ -58,7 +58,12 @@ def network_namespace(pid: str = "self") -> tuple[int, int]:
         return (0, 0)
 
 
-def may_share_network(pid: str) -> bool:
+def in_this_network(names: t.Collection[str]) -> dict[str, str]:
+    """As named(), those alone that may be in our network namespace."""
+    return {pid: name for pid, name in named(names).items() if _may_share_network(pid)}
+
+
+def _may_share_network(pid: str) -> bool:
     """Whether a process may be in our network namespace. False if it has ended; True if that may not be read."""
     try:
         return _network_namespace(pid) == network_namespace()

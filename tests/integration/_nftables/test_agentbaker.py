@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from lab import Lab, Node, agentbaker
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
+from lab.probing import Probing
 from lab.waiting import eventually
 
 TABLE = "ip6 azureSLBProbe"
@@ -108,33 +108,14 @@ def expect_theirs(node: SystemdNode, before: dict[str, Any]) -> None:
     assert eventually(lambda: node.snapshot() == before)
 
 
-@contextmanager
-def probed(lab: Lab) -> Iterator[list[bool]]:
-    """Probes the pod as fast as it answers, and gives the answers."""
-    answers: list[bool] = []
-    done = threading.Event()
-
-    def probe() -> None:
-        while not done.is_set():
-            answers.append(lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.5))
-
-    thread = threading.Thread(target=probe)
-    thread.start()
-    try:
-        yield answers
-    finally:
-        done.set()
-        thread.join()
-
-
 def test_the_unit_is_taken_over_and_given_back_without_a_lost_probe(lab: Lab, node: SystemdNode) -> None:
-    before = node.snapshot()
-    with probed(lab) as answers:
+    before, pod = node.snapshot(), lab.pod("pod1").address
+    with closing(Probing(lambda: lab.load_balancer.probe_tcp(pod, 8080, timeout=0.5), lambda: 0, lambda: None)) as probing:
         four_steps(node, **TAKE_OVER)
         expect_ours(node)
         four_steps(node, state="absent")
         expect_theirs(node, before)
-    assert all(answers) and len(answers) > 50, answers.count(False)
+    assert not probing.record.lost and probing.record.sent > 50, probing.record.lost
 
 
 def test_each_boot_has_the_table_before_kubelet(lab: Lab, node: SystemdNode) -> None:

@@ -17,6 +17,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lab import links, place
+from lab.eni import Subnet
 from lab.kubernetes.forwarding import Balancer
 from lab.kubernetes.pod_network import PodNetwork
 from lab.machine import Machine
@@ -40,7 +41,7 @@ _STRICT = "".join(f"net.ipv4.conf.eth{number}.rp_filter = 1\n" for number in ran
 
 
 @dataclasses.dataclass(frozen=True)
-class Interface:
+class Interface(Subnet):
     """A secondary interface of the node at ``place``; 1 is eth1."""
 
     place: Place
@@ -70,21 +71,9 @@ class Interface:
         return f"{self._host(0)}/24"
 
     @property
-    def gateway(self) -> str:
-        return self._host(1)
-
-    @property
-    def address(self) -> str:
-        """The cloud knows it as the interface's, whether or not the node has it."""
-        return self._host(10)
-
-    @property
     def pod_gateway(self) -> str:
         """The node's address on the pods' links: it is not the router's, to which packets go on."""
         return self._host(254)
-
-    def pod_address(self, index: int) -> str:
-        return self._host(11 + index)
 
     def owned(self) -> list[str]:
         """The addresses that the cloud has given to the interface."""

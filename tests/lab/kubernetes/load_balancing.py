@@ -27,10 +27,10 @@ from lab.entering import LabError
 from lab.kubernetes import forwarding
 from lab.kubernetes.api import MERGE_PATCH
 from lab.kubernetes.forwarding import AZURE, Balancer, Forwarding, Frontend, Target
-from lab.kubernetes.probing import ProbeRecord, Probing
 from lab.load_balancer import LINK
 from lab.machine import Machine
 from lab.prober import Answer, Prober
+from lab.probing import ProbeRecord, Probing
 from lab.service import IPV4, IPV6, Family
 from lab.waiting import eventually
 

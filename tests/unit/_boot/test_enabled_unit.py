@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import policy_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
-from unit.fakes import FakeUnits, RootedFiles
+from unit.fakes import Broken, FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"
 TABLE = table_unit.unit("ip6", "t", "/etc/t")
@@ -59,28 +58,6 @@ class Node:
 
     def files(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*.service") if not path.is_dir()}
-
-
-class Broken:
-    """A resource after the unit whose only step fails."""
-
-    name = "broken"
-    plane = Plane.PERMANENT
-    OPERATIONS = (str,)
-
-    @property
-    def backends(self) -> tuple[t.Any, ...]:
-        return (self,)
-
-    def observe(self) -> None: ...
-
-    def plan(self, _observed: None) -> t.Any:
-        from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Step
-
-        return Plan((Step("fail", "fail"),))
-
-    def perform(self, operation: t.Any) -> None:
-        raise Failure("no")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_t
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import UNREAD, Table
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_guards import AgentBaker
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
-from unit.fakes import FakeUnits, RootedFiles
+from unit.fakes import Broken, FakeUnits, RootedFiles
 
 OURS = "kubenode-nft-ip6-azureSLBProbe.service"
 SYSTEM = "etc/systemd/system"
@@ -52,28 +52,6 @@ class Image:
 
     def tree(self) -> dict[str, str]:
         return {str(path): path.read_text() for path in self.root.rglob("*") if path.is_file()}
-
-
-class Broken:
-    """A resource whose only step fails."""
-
-    name = "broken"
-    plane = Plane.PERMANENT
-    OPERATIONS = (str,)
-
-    @property
-    def backends(self) -> tuple[t.Any, ...]:
-        return (self,)
-
-    def observe(self) -> None: ...
-
-    def plan(self, _observed: None) -> t.Any:
-        from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Step
-
-        return Plan((Step("fail", "fail"),))
-
-    def perform(self, operation: t.Any) -> None:
-        raise Failure("no")
 
 
 @pytest.fixture
