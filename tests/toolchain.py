@@ -293,6 +293,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
 class Outcome(NamedTuple):
     passed: bool
     line: str
+    failed_tests: list[str]  # as pytest names them: the last lines of a long run are often all that is kept
 
 
 def run_part(name: str, prefix: str) -> Outcome:
@@ -305,7 +306,9 @@ def run_part(name: str, prefix: str) -> Outcome:
         say(str(reason))
         failed, log = ["setup"], LOGS / "setup.log"
     verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
-    return Outcome(not failed, f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}")
+    written = log.read_text(errors="replace").splitlines() if failed and log.is_file() else []
+    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR "))]
+    return Outcome(not failed, f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}", tests)
 
 
 def run_parts(names: list[str]) -> int:
@@ -317,7 +320,7 @@ def run_parts(names: list[str]) -> int:
         except KeyboardInterrupt:  # the children got it as well; no further part may begin
             os._exit(130)
     failures = sum(not outcome.passed for outcome in outcomes)
-    lines = [outcome.line for outcome in outcomes]
+    lines = [line for outcome in outcomes for line in (outcome.line, *outcome.failed_tests)]
     print("", *LEFT_OUT, *lines, f"{len(names) - failures} passed, {failures} failed", sep="\n", flush=True)
     return 1 if failures else 0
 

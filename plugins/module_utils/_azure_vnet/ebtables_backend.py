@@ -197,9 +197,13 @@ class _Legacy:
         tool = process.find("ebtables-legacy")
         if tool is None:
             raise Failure("ebtables-legacy (package ebtables) is not installed")
-        done = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
-        if done.rc != 0:
-            raise Failure(f"ebtables-legacy could not list table {table}: {done.stderr.strip() or done.rc}")
+        for _try in range(TRIES):
+            done = self._run([tool, "-t", table, "-L", "--Lmac2", "--Lc"], None)
+            if done.rc == 0:
+                break
+            time.sleep(PAUSE)  # it asks for sizes, then for rules (communication.c), and fails if a program wrote in between
+        else:
+            raise Failure(f"ebtables-legacy could not list table {table} {TRIES} times: {done.stderr.strip() or done.rc}")
         chains = ebtables.from_save(LEGACY, done.stdout)
         if not chains:
             raise Failure(f"ebtables-legacy should list table {table}, but answered {done.stdout[:80]!r}")

@@ -65,6 +65,12 @@ if [[ $script == "*nat"* ]]; then
 fi
 exec -a "$0" @REAL@ "$@" <<< "$script"
 """
+# As if another program had written between the two questions of the first look.
+TORN = """\
+#!/bin/bash
+[[ " $* " == *" -L "* ]] && mkdir /run/torn 2> /dev/null && { echo "Hmm, what is wrong??? bug#1" >&2; exit 255; }
+exec -a "$0" @REAL@ "$@"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +164,14 @@ def test_leftovers_in_both_backends_go_and_all_comes_back(node: VmNode) -> None:
     assert not clean_up(node)["changed"] and listing(node) == left
     assert clean_up(node, state="restored")["differences"] == []
     assert listing(node) == before and azure_vnet.listing(node) == nft
+
+
+@pytest.mark.usefixtures("past")
+def test_a_listing_that_a_writer_disturbs_is_made_again(node: VmNode) -> None:
+    with node.replace_program(f"/usr/sbin/{LEGACY}", TORN):
+        predicted = clean_up(node, check=True)
+    assert node.run(["test", "-d", "/run/torn"], check=False).returncode == 0
+    assert predicted["changed"]
 
 
 @pytest.mark.usefixtures("past")
