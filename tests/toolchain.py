@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
-    toolchain.py cluster sanity lint unit integration faults molecule image    run these parts, with a summary at the end
+    toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
     toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
@@ -312,7 +312,7 @@ def run_part(name: str, prefix: str) -> Outcome:
 
 
 def run_parts(names: list[str]) -> int:
-    """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting."""
+    """Two parts at a time, taken in the order given, so the longest comes first: tests on nodes spend half of their time waiting."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         try:
