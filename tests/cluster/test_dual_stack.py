@@ -303,7 +303,7 @@ def test_none_is_lost_while_the_units_text_is_brought_up_to_date(converged: Site
     path = f"/etc/systemd/system/{UNIT}"
     for node in (site.own, site.other):
         text = node.read(path)
-        former = text.replace("Before=kubelet.service shutdown.target", "Before=kubelet.service")
+        former = text.replace(" snap.k8s.kubelet.service", "")
         assert former != text
         node.write(path, former)
         node.run(["systemctl", "daemon-reload"])
