@@ -312,7 +312,7 @@ def run_part(name: str, prefix: str) -> Outcome:
 
 
 def run_parts(names: list[str]) -> int:
-    """Two parts at a time, taken in the order given, so the longest comes first: tests on nodes spend half of their time waiting."""
+    """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting. The longest comes first."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         try:
