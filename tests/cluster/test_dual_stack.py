@@ -201,7 +201,7 @@ def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[No
         for probing in probings.values():
             probing.close()
     lost = {name: probing.record.lost for name, probing in probings.items() if probing.record.lost}
-    assert sum(map(len, lost.values())) <= max(0, site.turned_away() - before), lost
+    assert not lost or sum(map(len, lost.values())) <= site.turned_away() - before, lost
 
 
 def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
