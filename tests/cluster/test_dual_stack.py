@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lab import place, playbook
+from lab import netstat, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.forwarding import FAMILIES
@@ -102,9 +102,8 @@ class Site:
     def turned_away(self) -> int:
         """How many connection requests the pods of LOCAL_POD have dropped, because too many waited to be accepted."""
         pods = self.cluster.pods_of(f"app={LOCAL_POD}")
-        texts = [self.cluster.kubectl("exec", pod.name, "--", "cat", "/proc/net/netstat") for pod in pods]
-        counters = [dict(zip(*(line.split() for line in text.splitlines()[:2]), strict=True)) for text in texts]
-        return sum(int(one["ListenDrops"]) for one in counters)
+        texts = [self.cluster.kubectl("exec", pod.name, "--", "cat", netstat.PATH) for pod in pods]
+        return sum(netstat.tcp_ext(text, "ListenDrops") for text in texts)
 
     def is_served(self) -> bool:
         """Whether endpoints are the pods that run now, and kube-proxy of each node serves what works without the profile."""

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-from lab import links, proxy
+from lab import links, netstat, proxy
 from lab.base import Cloud
 from lab.container import SystemdNode
 from lab.entering import LabError
@@ -132,9 +132,7 @@ class EniNode(ClusterNode):
 
     def dropped_by_reverse_path(self) -> int:
         """How many packets reverse-path filtering has dropped so far (TcpExtIPReversePathFilter)."""
-        lines = [line.split() for line in self.run_from_host(["cat", "/proc/net/netstat"]).splitlines()]
-        names, values = (line for line in lines if line[0] == "TcpExt:")
-        return int(values[names.index("IPReversePathFilter")])
+        return netstat.tcp_ext(self.run_from_host(["cat", netstat.PATH]), "IPReversePathFilter")
 
     def tracked(self) -> list[str]:
         """The IPv4 connections that the node tracks, as conntrack(8) prints them."""
