@@ -293,7 +293,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
 class Outcome(NamedTuple):
     passed: bool
     line: str
-    failed_tests: list[str]  # as pytest names them: the last lines of a long run are often all that is kept
+    failed_tests: list[str]  # as pytest and Ansible name them: the last lines of a long run are often all that is kept
 
 
 def run_part(name: str, prefix: str) -> Outcome:
@@ -307,7 +307,7 @@ def run_part(name: str, prefix: str) -> Outcome:
         failed, log = ["setup"], LOGS / "setup.log"
     verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
     written = log.read_text(errors="replace").splitlines() if failed and log.is_file() else []
-    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR "))]
+    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR ", "fatal: "))]
     return Outcome(not failed, f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}", tests)
 
 

@@ -144,10 +144,13 @@ class EniNamespaceNode(EniNode, NamespaceNode):
 
 
 class EniSystemdNode(EniNode, SystemdNode):
-    """One that boots. systemd-networkd manages its ENIs, from its next start on, and finds them as they are."""
+    """One that boots. systemd-networkd manages its ENIs from the boot after :meth:`place_networks` on."""
+
+    networkd = False
 
     def place_networks(self) -> None:
         """The files of networkd; it is started by the next boot."""
+        self.networkd = True
         address = f"Address={PRIMARY.address}/24\nGateway={PRIMARY.gateway}\n"
         for eni in (PRIMARY, *self.enis):
             network = f"[Network]\nLinkLocalAddressing=no\n{address if eni is PRIMARY else ''}"
@@ -237,6 +240,8 @@ class EniLab(Cloud):
         for pod in node.pods:
             pod.run(["ip", "link", "delete", "eth0"], check=False)
         self._connect(node)
+        if isinstance(node, EniSystemdNode) and node.networkd:
+            node.ip(["address flush dev eth0"])  # networkd sets its address and route; no boot begins with them
 
     def _connect(self, node: EniNode) -> None:
         node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
