@@ -19,6 +19,9 @@ description:
     neighbours and routes, CNI configurations and O(addresses).
   - A rule that serves a live pod is kept. A rule whose owner is unknown is kept as doubtful. Rules for the whole node are removed
     with the last pod of azure-vnet. Rules of other shapes are left; they keep their order and counters.
+  - On a node without a trace of azure-vnet (a state file, a CNI configuration, its binary, a bridge, a link or a chain of
+    iptables), no rule is examined. A rule with the MAC that the node's neighbour has, or with the MAC of a virtual router (VRRP),
+    is right and is kept.
   - The state files and the CNI configuration of azure-vnet are moved into O(backup) before any rule is removed, because
     azure-vnet would restore the rules from them. Later runs read these files in the backup, so the evidence outlives the
     clean-up and a reboot.
@@ -61,7 +64,8 @@ options:
   addresses:
     description:
       - Addresses of pods, or prefixes, that are known not to belong to azure-vnet's pods any more. If there is no other
-        evidence about such an address, its rules are removed rather than kept as doubtful.
+        evidence about such an address, its rules are removed rather than kept as doubtful. Without a trace of azure-vnet on the
+        node this option has no effect, and the module warns.
       - A rule that leads to a live interface with this address is kept nevertheless.
       - May be given as JSON text.
     type: list

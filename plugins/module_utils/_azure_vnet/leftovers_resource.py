@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._cni import cni, cni_backend
+from .._cni import chains_backend, cni, cni_backend
 from .._cni.cni import AzureVnet
 from .._core.errors import Refusal
 from .._core.fields import Prefix
@@ -29,6 +29,11 @@ from .leftover_backends import LeftoverBackends
 from .leftovers import Evidence, Judge, Verdict
 
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
+NO_TRACE = (
+    "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
+    " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove them"
+    " with that program, or by ebtables -D."
+)
 
 
 class Selection(t.NamedTuple):
@@ -114,7 +119,18 @@ class AzureVnetLeftovers:
         ]
         routes = tuple(self._backends.links.routes())
         evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
-        return Observed(self._backends.tables.read(self._desired.backends), evidence, present, routes, kept, troubles)
+        chains = self._backends.tables.read(self._desired.backends)
+        traces = [*present, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])]
+        evidence = evidence._replace(traces=tuple(traces))
+        if not evidence.has_trace and leftovers.has_shapes(chains):
+            evidence = evidence._replace(traces=self._chains_of_iptables())
+            if self._desired.addresses and not evidence.has_trace:
+                troubles = (*troubles, NO_TRACE)
+        return Observed(chains, evidence, present, routes, kept, troubles)
+
+    def _chains_of_iptables(self) -> tuple[str, ...]:
+        found = chains_backend.read(self._backends.run)
+        return tuple(f"chain {chain} in {place}" for place, chain in found if cni.AZURE_CHAIN.fullmatch(chain))
 
     def _evidence(
         self,
@@ -135,13 +151,13 @@ class AzureVnetLeftovers:
             tuple(states),
             frozenset(itertools.chain.from_iterable(map(_former, runs))),
             tuple(configurations),
-            links.found,
-            links.is_whole,
-            frozenset(bridges),
-            frozenset(one.link for one in own if one.master in bridges),
-            tuple(self._backends.links.neighbours()),
-            host_routes,
-            self._desired.addresses,
+            interfaces=links.found,
+            is_readable=links.is_whole,
+            bridges=frozenset(bridges),
+            ports=frozenset(one.link for one in own if one.master in bridges),
+            neighbours=tuple(self._backends.links.neighbours()),
+            host_routes=host_routes,
+            addresses=self._desired.addresses,
         )
 
     def plan(self, observed: Observed) -> Plan:

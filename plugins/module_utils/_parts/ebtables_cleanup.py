@@ -44,7 +44,7 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
     kept = BackupFile(files, f"{cleanup_options.backup(options['backup'])}/{options['owner']}.json")
-    backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files)
+    backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
 
 

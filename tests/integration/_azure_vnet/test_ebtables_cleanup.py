@@ -323,6 +323,44 @@ def test_whatever_the_state_file_says_no_living_pods_rule_goes(
     assert (STATE in json.dumps(done.get("warnings", []))) == is_damaged
 
 
+RIGHT = [
+    "-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.77.0.9 -j arpreply --arpreply-mac 02:77:00:00:00:09",
+    "-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.77.0.100 -j arpreply --arpreply-mac 00:00:5e:00:01:0a",
+]
+WRONG = RIGHT[0].replace("02:77:00:00:00:09", "02:77:00:00:00:08")
+
+
+def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, steps: Steps) -> None:
+    """An operator's answer for a neighbour, and one for an address that VRRP moves."""
+    node.ip(
+        [
+            "link add lan type veth peer name lan0",
+            "link set lan up",
+            "address add 10.77.0.100/32 dev lan",
+            "neighbour add 10.77.0.9 lladdr 02:77:00:00:00:09 dev lan nud permanent",
+        ]
+    )
+    azure_vnet.ebtables(node, [*RIGHT, WRONG])
+    done = steps.run(addresses=["10.77.0.0/16"])
+    kept = [one["reason"] for one in done["kept"] if "10.77." in one["rule"]]
+    assert "the node reaches the address by lan" in kept[0] and "a virtual router (VRRP)" in kept[1] and len(kept) == 2
+    assert [one["rule"].split()[-1] for one in done["removed"] if "10.77." in one["rule"]] == ["02:77:00:00:00:08"]
+
+
+def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
+    """A chain of azure-vnet's is trace enough. It is looked for only if there are rules that look like azure-vnet's."""
+    node: NamespaceNode = lab.node("node2")
+    steps = Steps(node, MODULE, {"addresses": ["10.77.0.0/16"]})
+    azure_vnet.ebtables(node, [*RIGHT, WRONG])
+    before = node.snapshot()
+    done = steps.run()
+    assert (done["changed"], done["removed"], done["kept"]) == (False, [], []) and node.snapshot() == before
+    assert "Option addresses had no effect" in json.dumps(done["warnings"])
+    node.run(["iptables-nft", "-t", "nat", "-N", "AZURECNIOUTPUT"])
+    done = steps.run()
+    assert len(done["removed"]) == 2 and "warnings" not in done
+
+
 def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
     node.remove(STATE)
     node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
