@@ -31,8 +31,8 @@ from .leftovers import Evidence, Judge, Verdict
 MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 NO_TRACE = (
     "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
-    " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove them"
-    " with that program, or by ebtables -D."
+    " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove"
+    " them with that program, or by ebtables -D."
 )
 
 

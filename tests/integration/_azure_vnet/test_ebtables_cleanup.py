@@ -290,6 +290,38 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end was not seen
 
 
+# As ebtables-nft-save of iptables 1.8.9 does at times, while another program inserts rules.
+TWICE = f"""\
+#!/bin/bash
+[[ $0 == *-save ]] && mkdir /run/torn 2> /dev/null || exec -a "$0" @REAL@ "$@"
+(exec -a "$0" @REAL@ "$@") | sed "/--arp-ip-dst {GONE[0].address} /p"
+"""
+# Between the listing and the transaction: the rule that is to be restored, and a rule that shifts all positions.
+MEDDLER = f"""\
+#!/bin/bash
+if [[ $0 == *-restore ]] && mkdir /run/meddled 2> /dev/null; then
+  (exec -a ebtables-nft @REAL@ {GONE[1].rules[0]})
+  (exec -a ebtables-nft @REAL@ -t nat -I PREROUTING 1 -p ARP -j CONTINUE)
+fi
+exec -a "$0" @REAL@ "$@"
+"""
+
+
+def test_a_rule_that_a_listing_shows_twice_is_there_once(node: NamespaceNode, steps: Steps) -> None:
+    with node.replace_program(ebtables_versions.PROGRAM, TWICE):
+        assert len(steps.run(check=True)["removed"]) == 2 * len(GONE)
+    assert node.exists("/run/torn")
+
+
+def test_a_rule_is_restored_once_and_to_its_place_while_others_write(node: NamespaceNode, steps: Steps) -> None:
+    listed = azure_vnet.listing(node)
+    steps.run()
+    with node.replace_program(ebtables_versions.PROGRAM, MEDDLER):
+        steps.run(state="restored")
+    assert node.exists("/run/meddled")
+    assert [line for line in azure_vnet.listing(node) if line != "-A PREROUTING -p ARP -j CONTINUE"] == listed
+
+
 # Evidence
 
 
