@@ -260,7 +260,7 @@ class Evidence(t.NamedTuple):
     states: state files of the node and of the backup. former: address and MAC of each pod whose rules earlier runs removed.
     configurations: CNI configurations of the node and of the backup.
     traces: further objects that only azure-vnet creates: paths of files, names of chains.
-    interfaces: live interfaces of all readable network namespaces; is_readable: whether all namespaces could be read.
+    interfaces: live interfaces of all readable network namespaces; unread: names of the others.
     bridges: azure-vnet's existing bridges; ports: the links in them.
     host_routes: address -> links of the routes to this address alone.
     addresses: prefixes that no longer belong to azure-vnet's pods, by the operator's word.
@@ -271,7 +271,7 @@ class Evidence(t.NamedTuple):
     configurations: tuple[AzureVnet, ...] = ()
     traces: tuple[str, ...] = ()
     interfaces: tuple[Interface, ...] = ()
-    is_readable: bool = True
+    unread: tuple[str, ...] = ()
     bridges: frozenset[str] = frozenset()
     ports: frozenset[str] = frozenset()
     neighbours: tuple[Neighbour, ...] = ()
@@ -289,15 +289,17 @@ class Evidence(t.NamedTuple):
         )
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the interfaces include those of all pods.
+    def hidden(self) -> str:
+        """Why interfaces of pods may be missing, as a sentence; empty if the interfaces include those of all pods.
 
         All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
         ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
         own = [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
-        return self.is_readable and all((one.peer, one.number) in ends for one in own)
+        named = [*self.unread, *(f"that of the other end of {one.link}" for one in own if (one.peer, one.number) not in ends)]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""
 
 
 class Judge:
@@ -308,7 +310,7 @@ class Judge:
 
     def __init__(self, evidence: Evidence, chains: ebtables.Chains) -> None:
         self._evidence = evidence
-        self._is_whole = evidence.is_whole
+        self._hidden = evidence.hidden
         self._endpoints: dict[str, list[Endpoint]] = {}
         for endpoint in (one for state in evidence.states for one in state.endpoints):
             self._endpoints.setdefault(endpoint.address, []).append(endpoint)
@@ -479,9 +481,7 @@ class Judge:
         )
 
     def _unless_hidden(self, reason: str) -> Verdict:
-        if self._is_whole:
-            return Verdict(REMOVE, reason)
-        return Verdict(DOUBTFUL, f"{reason}, but not all network namespaces could be read")
+        return Verdict(DOUBTFUL, f"{reason}, but {self._hidden}") if self._hidden else Verdict(REMOVE, reason)
 
     def _is_listed(self, address: str) -> bool:
         packed = fields.address(address)[1]
@@ -499,8 +499,8 @@ class Judge:
             return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
         if unsure:
             return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists")
-        if not self._is_whole:
-            return Verdict(DOUBTFUL, "not all network namespaces could be read")
+        if self._hidden:
+            return Verdict(DOUBTFUL, self._hidden)
         return Verdict(REMOVE, "no pod of azure-vnet is left")
 
     def _is_azures(self, shape: Shape) -> bool:

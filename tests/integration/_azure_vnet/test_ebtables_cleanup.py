@@ -403,6 +403,39 @@ def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, st
     assert any("serves" in why for why in reasons(done["kept"], LIVING))
 
 
+NO_NAMESPACES = """
+mkdir -p /run/netns/folder
+touch /run/netns/plain /run/netns/uts
+mkfifo /run/netns/fifo
+mount --bind /proc/self/ns/uts /run/netns/uts
+"""
+
+
+def test_what_is_no_network_namespace_makes_nothing_doubtful(node: NamespaceNode, steps: Steps) -> None:
+    """``ip netns add`` that was killed leaves a plain file."""
+    node.run(["sh", "-ec", NO_NAMESPACES])
+    try:
+        assert len(steps.run(check=True)["removed"]) == 2 * len(GONE)
+    finally:
+        node.run(["sh", "-ec", "umount /run/netns/uts; cd /run/netns; rm -r folder plain uts fifo"])
+
+
+NEWCOMER = f"""\
+#!/bin/bash
+if [[ $0 == *-save ]] && mkdir /run/added 2> /dev/null; then
+  ip link add pod9 address {GONE[0].mac} type veth peer name pod9x
+  ip address add {GONE[0].address}/32 dev pod9
+fi
+exec -a "$0" @REAL@ "$@"
+"""
+
+
+def test_a_pod_that_is_added_while_the_node_is_read_loses_nothing(node: NamespaceNode, steps: Steps) -> None:
+    with node.replace_program(ebtables_versions.PROGRAM, NEWCOMER):
+        done = steps.run(check=True)
+    assert "serves pod9" in next(iter(reasons(done["kept"], GONE[0]))) and len(done["removed"]) == 4
+
+
 def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run_from_host(["nft", "flush", "ruleset"])

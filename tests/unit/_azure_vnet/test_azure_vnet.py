@@ -293,7 +293,7 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
         evidence(states=(State((Endpoint(POD, OTHER_MAC),)),)), DOUBTFUL, "no interface has the MAC",
     ),
     "it is written down, and not all is seen": (
-        evidence(states=(WRITTEN,), is_readable=False), DOUBTFUL, "not all network namespaces could be read",
+        evidence(states=(WRITTEN,), unread=("namespace blue",)), DOUBTFUL, "not all network namespaces could be read",
     ),
     "it is written down, and a link's other end is hidden": (
         evidence(LINK._replace(link="azvaaaaaaaaaaa"), states=(WRITTEN,)), DOUBTFUL, "not all network namespaces",
@@ -341,6 +341,19 @@ def test_of_the_nodes_own_addresses_azure_vnet_answers_for_the_first_alone() -> 
         state = State(nics=(Nic("eth0", NODE_MAC, NODE),))
         verdict = Judge(virtual._replace(states=(state,)), {PREROUTING: (own,)}).rule(PREROUTING, own)
         assert verdict is not None and verdict.verb == verb
+
+
+UNREAD = {
+    ("namespace blue",): "namespace blue",
+    ("a", "b", "c"): "a, b, c",
+    ("a", "b", "c", "d", "e"): "a, b, c and 2 more",
+}
+
+
+@pytest.mark.parametrize("unread", UNREAD)
+def test_a_namespace_that_could_not_be_read_is_named(unread: tuple[str, ...]) -> None:
+    assert evidence(unread=unread).hidden == f"not all network namespaces could be read: {UNREAD[unread]}"
+    assert evidence(LINK, LIVES).hidden == "" and f"that of the other end of {HOST_LINK}" in evidence(LINK).hidden
 
 
 def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
@@ -396,7 +409,7 @@ NODES: dict[str, tuple[Evidence, set[str]]] = {
     "azure-vnet was never there": (Evidence(interfaces=(OWN, NIC)), set()),
     "nothing tells more than that it was there": (Evidence(interfaces=(OWN, NIC), traces=("a",)), {DOUBTFUL}),
     "not all is seen": (
-        evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,), is_readable=False), {DOUBTFUL},
+        evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,), unread=("namespace blue",)), {DOUBTFUL},
     ),
 }  # fmt: skip
 
@@ -430,7 +443,7 @@ VIRTUAL = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
 REASONS = {
     "remove: no pod of azure-vnet is left": evidence(**NO_PODS),
     f"keep: serves all pods of azure-vnet, of which {POD} is in use": evidence(LIVES, states=(WRITTEN,)),
-    "doubtful: not all network namespaces could be read": evidence(**NO_PODS, is_readable=False),
+    "doubtful: not all network namespaces could be read: namespace blue": evidence(**NO_PODS, unread=("namespace blue",)),
     "doubtful: it looks like a rule of azure-vnet, but may belong to another program": Evidence(
         traces=("/opt/cni/bin/azure-vnet",)
     ),
