@@ -34,6 +34,7 @@ STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # the shorter form: all pods of v1.0.0
+MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 NAT_BRIDGE = "azSnatbr"
 VIRTUAL_ROUTER = re.compile(r"00:00:5e:00:0[12]:[0-9a-f]{2}")  # RFC 9568, section 7.3 (VRRP)
 VIRTUAL_MAC = "12:34:56:78:9a:bc"  # used in tunnel mode; no interface has it
@@ -403,6 +404,31 @@ class Judge:
         if HOST_LINK.fullmatch(link) and address in self._owners and address not in self._foreign:
             return Verdict(KEEP, f"{self._owners[address][0]} has the address")
         return self._address(address, macs, self._pairs)
+
+    @property
+    def macs(self) -> tuple[str, ...]:
+        """The MACs of azure-vnet's network interfaces on the node; if none is known, those of all links with an address."""
+        own = {one.mac for one in self._own.values()}
+        addressed = {one.mac for one in self._own.values() if one.addresses}
+        return tuple(sorted(self._macs_of_nics & own or addressed or own))
+
+    def obstacle(self, place: Place, rule: Rule) -> str:
+        """Why a removed rule must not be restored; empty if it may."""
+        shape = shape_of(place, rule)
+        if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
+            return self.obstacle_to(shape.address, shape.mac) if shape else ""
+        live = self._own[shape.link].mac if shape.link in self._own else shape.mac
+        return f"{shape.link} has the MAC {live} now" if shape.kind == "source MAC" and live != shape.mac else ""
+
+    def obstacle_to(self, address: str, mac: str) -> str:
+        """Why an object that leads to the address with this MAC must not be restored: it would divert another's traffic."""
+        macs = self._macs(address, mac)
+        owners = self._owners.get(address, [])
+        if self._others(address, macs) or any(one.mac in macs for one in owners):
+            return ""
+        if owners:
+            return f"{owners[0]} has the address now, with the MAC {owners[0].mac}"
+        return f"the node reaches the address by {self._foreign[address]} now" if address in self._foreign else ""
 
     def _is_nodes_own(self, shape: Shape) -> bool:
         """Whether the rule is for an address of the node itself, not of a pod."""

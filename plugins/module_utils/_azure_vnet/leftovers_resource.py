@@ -15,19 +15,18 @@ from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step
 from .._interfaces import interfaces_backend
-from .._platform import files, library, process
+from .._platform import files, kernel, library, process
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import DELETE, Apply, Change
 from . import backup, backup_resource, ebtables, leftovers
-from .backup import Run
+from .backup import Node, Run
 from .backup_resource import BackupFile
 from .ebtables import Place, Removed
 from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers import Evidence, Judge, Verdict
 
-MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 NO_TRACE = (
     "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
     " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove"
@@ -47,7 +46,7 @@ class Selection(t.NamedTuple):
 class Observed(t.NamedTuple):
     """files: by path, azure-vnet's files from which it would restore its rules. irregular: paths of those that are not regular.
 
-    routes: each with its protocol. troubles: a sentence about each file that is not wholly readable.
+    routes: each with its protocol. boot: the identity of this boot. troubles: a sentence about each partly readable file.
     """
 
     chains: ebtables.Chains
@@ -56,6 +55,7 @@ class Observed(t.NamedTuple):
     irregular: tuple[str, ...]
     routes: tuple[tuple[Route, int], ...]
     backup: backup_resource.Observed
+    boot: str
     troubles: tuple[str, ...]
 
 
@@ -112,7 +112,7 @@ def look(backends: LeftoverBackends, kept: backup_resource.Observed, desired: Se
         evidence = evidence._replace(traces=_chains_of_iptables(backends.run))
         if desired.addresses and not evidence.has_trace:
             troubles.append(NO_TRACE)
-    return Observed(chains, evidence, found, irregular, routes, kept, tuple(troubles))
+    return Observed(chains, evidence, found, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
 
 
 def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
@@ -125,7 +125,7 @@ def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
 def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for route, _protocol in routes:
-        if route.address and route.table == MAIN_TABLE:
+        if route.address and route.table == leftovers.MAIN_TABLE:
             found[route.address] = found.get(route.address, frozenset()) | route.links
     return found
 
@@ -174,11 +174,12 @@ class AzureVnetLeftovers:
         moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
         if not (removed or moved or routes or any(one.mac for one in neighbours)):
             neighbours = ()  # any packet to the address of a former pod brings back a failed one, which diverts nothing
-        run = Run(removed, moved, neighbours, routes)
+        run = Run(removed, moved, neighbours, routes, observed.boot)
         findings = Findings(judged, neighbours, routes, observed.troubles)
         if run.is_empty:
             return Plan(report=findings)
-        return Plan(tuple(self._steps(observed, run)), _shown(run), report=findings)
+        node = observed.backup.here._replace(macs=judge.macs)
+        return Plan(tuple(self._steps(observed, run, node)), _shown(run), report=findings)
 
     def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
@@ -187,17 +188,17 @@ class AzureVnetLeftovers:
 
     def _stale_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
-            if route.address and not route.unread and route.table == MAIN_TABLE and len(route.links) == 1:
+            if route.address and not route.unread and route.table == leftovers.MAIN_TABLE and len(route.links) == 1:
                 (link,) = route.links
                 is_azures = link in observed.evidence.bridges or leftovers.HOST_LINK.fullmatch(link)
                 if is_azures and judge.route(route.address, link).is_leftover:
                     yield route, protocol
 
-    def _steps(self, observed: Observed, run: Run) -> t.Iterator[Step]:
+    def _steps(self, observed: Observed, run: Run, node: Node) -> t.Iterator[Step]:
         """The backup is written before anything is removed. The files go first: azure-vnet would restore rules from them."""
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
-        yield from self._backup.steps(observed.backup, (*observed.backup.runs, run))
+        yield from self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
         for path, content in observed.files.items():
             yield Step(f"move {path} into {self._backup.path}", files.Remove(path), files.Put(path, content))
         for backend in self._desired.backends:

@@ -38,9 +38,14 @@ class Interfaces(t.NamedTuple):
     unread: tuple[str, ...] = ()
 
 
+def own() -> list[Interface]:
+    """The interfaces of the own namespace."""
+    return _of("", wire.open_socket)
+
+
 def read() -> Interfaces:
     """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
-    found = _of("", wire.open_socket)
+    found = own()
     unread = []
     for path, name in _namespaces():
         try:
@@ -58,14 +63,14 @@ def _namespaces() -> list[tuple[str, str]]:
 
     ``ip netns add`` that was killed leaves a plain file: not a namespace, which is on a file system of its own.
     """
-    own = _identity("/proc/self/ns/net")
-    known = {own}
+    here = _identity("/proc/self/ns/net")
+    known = {here}
     paths = [(f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)]
     paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
     found = []
     for path, name in paths:
         identity = _identity(path)
-        if identity is not None and own is not None and identity[0] == own[0] and identity not in known:
+        if identity is not None and here is not None and identity[0] == here[0] and identity not in known:
             known.add(identity)
             found.append((path, name))
     return found

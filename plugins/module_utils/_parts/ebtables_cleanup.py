@@ -92,6 +92,8 @@ def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) ->
         back = outcome.report(leftovers)
         for difference in back.differences:
             request.warn(f"Not restored as it was: {difference}.")
+        if back.left:
+            request.warn(f"{kept.path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
         reason = "it is in the backup"
         return {
             "removed": [],

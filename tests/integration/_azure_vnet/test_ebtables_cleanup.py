@@ -498,6 +498,33 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
     assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} exists already" in said
     assert f"{STATE}: something else exists there now, and is left" in said and f"there is no link {BRIDGE}" in said
     assert len(done["restored"]) == 5 and node.read(STATE) == "{}"
+    assert node.exists(BACKUP) and not steps.run(state="restored")["changed"]
+    node.remove(STATE)
+    node.ip([f"link add {BRIDGE} type bridge"])
+    assert steps.run(state="restored")["differences"] == [] and "pod-1" in node.read(STATE) and not node.exists(BACKUP)
+
+
+def test_what_a_live_pod_has_now_is_not_restored_and_named(node: NamespaceNode, steps: Steps) -> None:
+    """It is restored when the pod has gone."""
+    before, listed = state(node), azure_vnet.listing(node)
+    steps.run()
+    node.ip(["link add lxc0 type veth peer name lxc0x", f"address add {GONE[0].address}/32 dev lxc0x"])
+    done = steps.four(state="restored")
+    assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE[:1])]
+    named = [one for one in done["differences"] if "lxc0x has the address now" in one]
+    assert len(named) == 3 == len(done["differences"]) and len(done["restored"]) == 4 and node.exists(BACKUP)
+    node.ip(["link delete lxc0"])
+    assert len(steps.run(state="restored")["restored"]) == 2 and state(node) == before
+
+
+def test_another_nodes_backup_is_refused(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    other: NamespaceNode = lab.node("node2")
+    azure_vnet.past(other, other.place.mac(), GONE)
+    other.write(BACKUP, node.read(BACKUP), 0o600)
+    for desired in ("absent", "restored"):
+        told = Steps(other, MODULE).refused(state=desired)
+        assert "should be a backup of this node" in told and f"mv {BACKUP} {BACKUP}.old" in told
 
 
 # What it does not touch
@@ -551,7 +578,9 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
     whole = node.read(BACKUP)
     for text, message in (
         (whole[:100], "cannot be read"),
-        (whole.replace('"version": 1', '"version": 2'), "version is 2"),
+        (whole.replace('"version": 2', '"version": 1'), "version is 1"),
+        (whole.replace('"mode": 384', '"mode": "600"'), "a value of type int is expected"),
+        (whole.replace(f'"{STATE}"', '"/etc/shadow"'), "'/etc/shadow' is neither a state file"),
     ):
         node.write(BACKUP, text, 0o600)
         assert message in steps.refused() and message in steps.refused(state="restored")
