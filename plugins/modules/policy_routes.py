@@ -104,7 +104,9 @@ options:
         choices: [auto, azure, aws, alibaba]
         default: auto
       mark:
-        description: For V(custom), V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is V(0x80/0x80).
+        description:
+          - V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is that of the layout; for V(custom),
+            V(0x80/0x80).
         type: str
       priorities:
         description: For V(custom), priorities of rules, as in the filter P(kubenode.datapath.eni_policy#filter).

@@ -35,7 +35,7 @@ class Layout(t.NamedTuple):
     from_address: priority of the rule that looks an ENI's own address up in its table; 0 for no rule.
     to_pod, from_pod: priorities of the rules for pods; 0 if these belong to the CNI.
     pod_links: patterns for the names of the node's ends of pods' links.
-    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    marks_itself: true if the CNI by default marks connections that come in by the primary interface.
     ipv6_gateway: the IPv6 router of each ENI, used if the metadata names none.
     clouds: the clouds whose metadata has all that table_of needs; empty for any cloud.
     """
@@ -130,7 +130,7 @@ class DesiredLayout(t.NamedTuple):
     """The desired state. rules, routes: options of policy_routes. The other fields are options for rp_filter and
     nftables_connmark that match these.
 
-    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    marks_itself: true if the CNI by default marks connections that come in by the primary interface.
     addresses: the primary IPv4 address of each secondary ENI, an option of link_addresses.
     """
 
@@ -143,13 +143,19 @@ class DesiredLayout(t.NamedTuple):
     marks_itself: bool
     addresses: list[Entry]
 
+    @property
+    def bits(self) -> tuple[int, int]:
+        """The mark and the mask as numbers."""
+        return fields.number(self.mark, 1, UINT32), fields.number(self.mask, 1, UINT32)
+
 
 def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
     Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace.
 
-    mark, priorities: replace those of the layout custom. Keys of priorities: "mark", "to_pod", "from_pod", "from_address".
+    mark: replaces the layout's. priorities: replace those of the layout custom; keys "mark", "to_pod", "from_pod",
+    "from_address".
     """
     layout = adapted(name, mark, priorities)
     enis = eni.from_list("enis", given)
@@ -177,10 +183,8 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     if name not in LAYOUTS:
         raise Invalid("layout", name, f"one of {', '.join(LAYOUTS)}")
     layout = LAYOUTS[name]
-    given = {"mark": mark, "priorities": priorities or None}
-    for option, value in given.items():
-        if name != "custom" and value is not None:
-            raise Invalid(option, value, f"left out: the layout {name} has its own")
+    if name != "custom" and priorities:
+        raise Invalid("priorities", priorities, f"left out: the layout {name} has its own")
     if mark is not None:
         layout = layout._replace(mark=_mark(mark))
     if not isinstance(priorities or {}, dict):

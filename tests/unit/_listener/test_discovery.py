@@ -78,7 +78,7 @@ def test_the_question_has_one_normal_form_which_is_its_own(given: dict[str, t.An
     ("given", "told"),
     [
         ({"layout": "calico"}, "enis.layout must be one of aws_vpc_cni, cilium, terway, custom; 'calico' was given"),
-        ({"layout": "terway", "mark": "0x10"}, "enis.mark must be left out: the layout terway has its own; '0x10' was"),
+        ({"layout": "terway", "mark": "0"}, "enis.mark must be MARK or MARK/MASK"),
         ({"layout": "custom", "mark": "green"}, "enis.mark must be MARK or MARK/MASK, numbers up to 0xffffffff"),
         ({"layout": "custom", "priorities": {"pod": 7}}, "enis.priorities.pod must be left out; known here are to_pod"),
         (
