@@ -125,6 +125,10 @@ _value:
           whether it does so on a node.
       type: bool
       sample: true
+    left_out:
+      description: By name, why a secondary ENI has no rules and routes, because an ENI on another network card has its table.
+      type: dict
+      sample: {}
     addresses:
       description:
         - The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it. Packets that pods send by

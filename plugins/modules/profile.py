@@ -241,6 +241,11 @@ node:
       type: str
       returned: with O(enis) and O(state=present)
       sample: "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x80/0x80."
+    left_out:
+      description: By name, why a secondary ENI has no rules and routes, because an ENI on another network card has its table.
+      type: dict
+      returned: with O(enis) and O(state=present)
+      sample: {}
     addresses:
       description: The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it.
       type: list

@@ -99,6 +99,7 @@ def of_enis(
         "marks_itself": verdict.is_complete,
         "lacks_marks": not verdict.is_complete,
         "marking": verdict.reason,
+        "left_out": desired.left_out,
         "addresses": desired.addresses if is_told else None,
         "rules": desired.rules if is_told else None,
         "routes": desired.routes if is_told else None,
