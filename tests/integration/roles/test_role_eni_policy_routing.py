@@ -240,6 +240,28 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
 
 
+def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:
+    """EKS on Amazon Linux 2023, an ENI that was attached at launch: nodeadm's number is 10001, and the CNI's is 2."""
+    theirs = "from 10.0.1.10 lookup 10001"
+    aws.node.ip(
+        [
+            f"rule add {theirs} priority 32765 protocol static",
+            "route add default via 10.0.1.1 dev eth1 table 10001 protocol static metric 513",
+        ]
+    )
+    clean = aws.node.snapshot()
+    played = aws.play(**AWS)
+    assert not played.failed, played.output
+    assert f"{theirs} (protocol static)" in played.output
+    rules = aws.node.run(["ip", "rule"]).stdout
+    assert [line for line in rules.splitlines() if line.startswith("32765:")] == [f"32765:\t{theirs} proto static"]
+    assert "default via 10.0.1.1 dev eth1" in aws.node.run(["ip", "route", "show", "table", "2"]).stdout
+    assert aws.is_node_port_answered()
+    assert aws.play(**AWS).changed == 0
+    aws.play(state="absent", **AWS)
+    assert aws.node.snapshot() == clean
+
+
 def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
     clean = bare.node.snapshot()
     assert not bare.lab.fetch_from("pod1", BACKEND, POD_PORT)
