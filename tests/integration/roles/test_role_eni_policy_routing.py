@@ -246,7 +246,7 @@ def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws
     aws.node.ip(
         [
             f"rule add {theirs} priority 32765 protocol static",
-            "route add default via 10.0.1.1 dev eth1 table 10001 protocol static metric 513",
+            "route add default via 10.0.1.1 dev eth1 table 10001 protocol static metric 513 onlink",
         ]
     )
     clean = aws.node.snapshot()
