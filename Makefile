@@ -10,8 +10,8 @@ help:  ## this list
 demo:  ## show the collection at work, on a node that it builds (root)
 	@$(TOOLCHAIN) run python tests/demo.py
 
-test:  ## lint, sanity, unit, integration, cluster, a sample of faults, molecule and image, with a summary at the end
-	@$(TOOLCHAIN) cluster sanity lint unit integration faults molecule image
+test:  ## integration, lint, sanity, unit, samples of cluster and faults, molecule and image, with a summary at the end
+	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) run python -m bench

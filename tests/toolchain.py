@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
-    toolchain.py cluster sanity lint unit integration faults molecule image    run these parts, with a summary at the end
+    toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
     toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
@@ -293,7 +293,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
 class Outcome(NamedTuple):
     passed: bool
     line: str
-    failed_tests: list[str]  # as pytest names them: the last lines of a long run are often all that is kept
+    failed_tests: list[str]  # as pytest and Ansible name them: the last lines of a long run are often all that is kept
 
 
 def run_part(name: str, prefix: str) -> Outcome:
@@ -307,12 +307,12 @@ def run_part(name: str, prefix: str) -> Outcome:
         failed, log = ["setup"], LOGS / "setup.log"
     verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
     written = log.read_text(errors="replace").splitlines() if failed and log.is_file() else []
-    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR "))]
+    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR ", "fatal: "))]
     return Outcome(not failed, f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}", tests)
 
 
 def run_parts(names: list[str]) -> int:
-    """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting."""
+    """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting. The longest comes first."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         try:

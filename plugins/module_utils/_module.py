@@ -105,12 +105,11 @@ class Module(AnsibleModule):
             stages=own.stages,
             check=self.check_mode,
             exclusive=_alone,
+            permit=_require_libraries,
             checkpoint=self._checkpoint,
         )
         if self.check_mode and outcome.changed:
-            from ._platform import library
-
-            self._lacking = [name for name in library.needed(outcome.operations()) if not library.is_there(name)]
+            self._lacking = _lacking(outcome)
         return outcome
 
     @property
@@ -153,6 +152,22 @@ def _checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
     if result.error_messages:
         raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")
     return dict(result.validated_parameters)
+
+
+def _lacking(outcome: Outcome) -> list[str]:
+    """The libraries that the node lacks for these plans."""
+    from ._platform import library
+
+    return [name for name in library.needed(outcome.operations()) if not library.is_there(name)]
+
+
+def _require_libraries(outcome: Outcome) -> None:
+    """Raises MissingLibrary, so that the controller carries the library over. To find that in the middle of a profile would
+    cost doing and undoing all before it."""
+    from ._platform import library
+
+    for name in _lacking(outcome):
+        raise library.missing(name)
 
 
 @contextlib.contextmanager

@@ -33,14 +33,15 @@ options:
   state:
     description:
       - With V(present), systemd-networkd keeps foreign rules and routes.
-      - With V(absent), the drop-in is removed, and systemd-networkd is restarted if it had read it. systemd-networkd then removes
-        rules that it did not make when it next configures a link.
+      - With V(absent), the drop-in is removed. A running systemd-networkd keeps its settings until its next start. It is not
+        restarted, because without the settings it removes the rules and routes of all other programs as it starts.
     type: str
     choices: [present, absent]
     default: present
   restart:
     description:
-      - Whether to restart a running systemd-networkd if that is needed. With V(false), the settings apply from its next start.
+      - Whether to restart a running systemd-networkd that has not read the settings. With V(false), they apply from its next
+        start.
       - systemd-networkd is never restarted in a root that is not process 1's, such as a chroot or an image build.
     type: bool
     default: true

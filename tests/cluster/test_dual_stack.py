@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lab import place, playbook
+from lab import netstat, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.forwarding import FAMILIES
@@ -98,6 +98,12 @@ class Site:
         address = self.own.address if family == "IPv6" else self.own.ipv4
         answer = self.cluster.client.fetch(address, self.port(service), PATIENT)
         return answer.peer if answer else None
+
+    def turned_away(self) -> int:
+        """How many connection requests the pods of LOCAL_POD have dropped, because too many waited to be accepted."""
+        pods = self.cluster.pods_of(f"app={LOCAL_POD}")
+        texts = [self.cluster.kubectl("exec", pod.name, "--", "cat", netstat.PATH) for pod in pods]
+        return sum(netstat.tcp_ext(text, "ListenDrops") for text in texts)
 
     def is_served(self) -> bool:
         """Whether endpoints are the pods that run now, and kube-proxy of each node serves what works without the profile."""
@@ -180,8 +186,12 @@ def has_table(node: SystemdNode) -> bool:
 
 
 @contextmanager
-def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
-    """Probes that are sent over and over during the block, and until each target got PROBES of them; all are answered."""
+def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
+    """Probes that are sent over and over during the block, and until each target got PROBES of them; all are answered.
+
+    Those that a pod itself turned away on a busy machine do not count: its server lets nine connections wait.
+    """
+    before = site.turned_away()
     probings = {name: Probing(ask, lambda: 0.005, lambda: None) for name, ask in asks.items()}
     try:
         yield
@@ -189,7 +199,8 @@ def none_lost(asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
     finally:
         for probing in probings.values():
             probing.close()
-    assert {name: probing.record.lost for name, probing in probings.items()} == {name: [] for name in probings}
+    lost = {name: probing.record.lost for name, probing in probings.items() if probing.record.lost}
+    assert not lost or sum(map(len, lost.values())) <= site.turned_away() - before, lost
 
 
 def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
@@ -261,7 +272,7 @@ def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -
     answers = [{bare.probe(SPREAD, node, QUICK) for _number in range(40)} for node in (bare.own, bare.other)]
     assert answers == [{True, False}, {True, False}]
     bare.play()
-    with none_lost({node.name: functools.partial(bare.probe, SPREAD, node) for node in (bare.own, bare.other)}):
+    with none_lost(bare, {node.name: functools.partial(bare.probe, SPREAD, node) for node in (bare.own, bare.other)}):
         pass
 
 
@@ -278,14 +289,14 @@ def test_what_needs_no_table_loses_nothing_while_the_profile_comes_and_goes(bare
         "a client over IPv6": lambda: site.client_seen("local-dual", "IPv6") == place.CLIENT,
         "a client over IPv4": lambda: site.client_seen("local-dual", "IPv4") == place.CLIENT_IPV4,
     }
-    with none_lost(asks):
+    with none_lost(site, asks):
         assert site.play() == 2
         assert site.play(state="absent") == 2
 
 
 def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
     site = converged
-    with none_lost(probes_of_pods(site)):
+    with none_lost(site, probes_of_pods(site)):
         assert site.play(priority=-290) == 2
         assert site.play() == 2
 
@@ -293,7 +304,7 @@ def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
 def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
     """What a pod answers to the former address at that very moment goes astray, and TCP sends again."""
     site = converged
-    with none_lost(probes_of_pods(site, PATIENT)):
+    with none_lost(site, probes_of_pods(site, PATIENT)):
         assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
         assert site.play() == 2
 
@@ -303,18 +314,18 @@ def test_none_is_lost_while_the_units_text_is_brought_up_to_date(converged: Site
     path = f"/etc/systemd/system/{UNIT}"
     for node in (site.own, site.other):
         text = node.read(path)
-        former = text.replace("Before=kubelet.service shutdown.target", "Before=kubelet.service")
+        former = text.replace(" snap.k8s.kubelet.service", "")
         assert former != text
         node.write(path, former)
         node.run(["systemctl", "daemon-reload"])
-    with none_lost(probes_of_pods(site)):
+    with none_lost(site, probes_of_pods(site)):
         assert site.play() == 2
     assert site.play() == 0
 
 
 def test_none_is_lost_while_kube_proxy_restarts(converged: Site) -> None:
     site = converged
-    with none_lost(probes_of_pods(site)):
+    with none_lost(site, probes_of_pods(site)):
         for _number in range(2):
             site.own.run(["systemctl", "restart", "kube-proxy.service"])
             assert eventually(lambda: site.health("local-dual", site.own) == 200, SLOW), "its own port is back"
@@ -322,7 +333,7 @@ def test_none_is_lost_while_kube_proxy_restarts(converged: Site) -> None:
 
 def test_none_is_lost_while_pods_come_and_go(converged: Site) -> None:
     site, deployment = converged, f"deployment/{LOCAL_POD}"
-    with none_lost(probes_of_pods(site)):
+    with none_lost(site, probes_of_pods(site)):
         site.cluster.kubectl("rollout", "restart", deployment)
         site.cluster.wait_for_rollout(deployment, SLOW)
         site.cluster.kubectl("scale", deployment, "--replicas=3")
@@ -367,7 +378,7 @@ def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boo
     assert has_table(site.own)
     site.cluster.wait_until_ready()
     assert eventually(site.is_served, SLOW)
-    with none_lost(probes_of_pods(site, PATIENT)):
+    with none_lost(site, probes_of_pods(site, PATIENT)):
         pass
     assert site.play() == 0
 
@@ -450,11 +461,11 @@ def many_services(site: Site) -> Iterator[None]:
     try:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
-        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW)
+        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW + SERVICES / 4)
         yield
     finally:
-        cluster.delete(namespace)
-        assert eventually(lambda: service_chains(site.own) < SERVICES, SLOW)
+        cluster.kubectl("delete", "namespace/many", "--wait=false")
+        assert eventually(lambda: service_chains(site.own) < SERVICES, SLOW + SERVICES / 4)
 
 
 def service_chains(node: SystemdNode) -> int:

@@ -18,7 +18,9 @@ def enslave(node: Machine, nic: str = "eth0", bridge: str = BRIDGE) -> None:
     """The bridge takes the NIC with its addresses and routes (network/network_linux.go, connectExternalInterface).
 
     azure-vnet moves the default routes; the others, which a NIC loses when it goes down, are put back as a network daemon would.
-    The addresses move in one batch, since the way to a VM leads over this NIC. No daemon may interfere.
+    The addresses move in one batch, since the way to a VM leads over this NIC. No daemon may interfere. As with azure-vnet's
+    disableHairpinOnHostInterface, no frame leaves by the NIC that came in by it: Azure's network is no Ethernet, and in the lab's
+    a multicast frame would go back and forth between two such nodes for ever.
     """
     addresses = _global_addresses(node, nic)
     routes = {family: _other_routes(node, family, nic) for family in ("-4", "-6")}
@@ -29,7 +31,6 @@ def enslave(node: Machine, nic: str = "eth0", bridge: str = BRIDGE) -> None:
         [
             *(f"address del {address} dev {nic}" for address in addresses),
             *(f"link set {nic} down", f"link set {nic} master {bridge}", f"link set {nic} up", f"link set {bridge} up"),
-            f"link set {nic} type bridge_slave hairpin on",
             *(f"address add {address} dev {bridge}{' nodad' if ':' in address else ''}" for address in addresses),
         ]
     )

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-from lab import links, proxy
+from lab import links, netstat, proxy
 from lab.base import Cloud
 from lab.container import SystemdNode
 from lab.entering import LabError
@@ -132,9 +132,7 @@ class EniNode(ClusterNode):
 
     def dropped_by_reverse_path(self) -> int:
         """How many packets reverse-path filtering has dropped so far (TcpExtIPReversePathFilter)."""
-        lines = [line.split() for line in self.run_from_host(["cat", "/proc/net/netstat"]).splitlines()]
-        names, values = (line for line in lines if line[0] == "TcpExt:")
-        return int(values[names.index("IPReversePathFilter")])
+        return netstat.tcp_ext(self.run_from_host(["cat", netstat.PATH]), "IPReversePathFilter")
 
     def tracked(self) -> list[str]:
         """The IPv4 connections that the node tracks, as conntrack(8) prints them."""
@@ -146,10 +144,13 @@ class EniNamespaceNode(EniNode, NamespaceNode):
 
 
 class EniSystemdNode(EniNode, SystemdNode):
-    """One that boots. systemd-networkd manages its ENIs, from its next start on, and finds them as they are."""
+    """One that boots. systemd-networkd manages its ENIs from the boot after :meth:`place_networks` on."""
+
+    networkd = False
 
     def place_networks(self) -> None:
         """The files of networkd; it is started by the next boot."""
+        self.networkd = True
         address = f"Address={PRIMARY.address}/24\nGateway={PRIMARY.gateway}\n"
         for eni in (PRIMARY, *self.enis):
             network = f"[Network]\nLinkLocalAddressing=no\n{address if eni is PRIMARY else ''}"
@@ -239,6 +240,8 @@ class EniLab(Cloud):
         for pod in node.pods:
             pod.run(["ip", "link", "delete", "eth0"], check=False)
         self._connect(node)
+        if isinstance(node, EniSystemdNode) and node.networkd:
+            node.ip(["address flush dev eth0"])  # networkd sets its address and route; no boot begins with them
 
     def _connect(self, node: EniNode) -> None:
         node.run_from_host(["sh", "-c", FORWARDING_NETWORK])

@@ -28,8 +28,6 @@ class Theft:
         self.node = node
         self.sender = sender
         azure_bridge.enslave(node)
-        # As azure-vnet's disableHairpinOnHostInterface: the lab's bridge would learn the sender's MAC from what comes back.
-        node.ip(["link set eth0 type bridge_slave hairpin off"])
         kept, moved = f"{place.NODES_IPV4}129", f"{place.NODES_IPV4}130"
         self.kept = inner_pods.bridged(node, "kept", kept, "a2:96:88:20:00:01", "azv00000000001", BRIDGE)
         self.moved = inner_pods.routed(node, "moved", moved, "a2:96:88:20:00:02", "lxc000000000002", BRIDGE)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from .._core.errors import Failure, MissingLibrary
+from .._core.errors import Failure
 from .._platform import library, process
 from .boot_unit import LACKS_LIBRARY
 from .unit_state import Verdict
@@ -73,7 +73,7 @@ def rehearse(operation: Rehearse) -> None:
     command = " ".join(operation.command)
     done = process.run(operation.command)
     if done.rc == LACKS_LIBRARY:
-        raise MissingLibrary(library.PYROUTE2, ".".join(map(str, library.MINIMUM[library.PYROUTE2])))
+        raise library.missing(library.PYROUTE2)
     if done.rc != 0:
         said = done.stderr.strip().splitlines()[-3:] or [f"exit status {done.rc}"]
         raise Failure(f"the next boot would fail. {command} answered {done.rc}: {' | '.join(said)}")

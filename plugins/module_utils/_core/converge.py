@@ -30,6 +30,7 @@ def converge(
     stages: t.Sequence[t.Sequence[Resource]] = (),
     check: bool = False,
     exclusive: t.Callable[[], t.ContextManager[t.Any]] = contextlib.nullcontext,
+    permit: t.Callable[[Outcome], None] = lambda _outcome: None,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Brings the resources of ``planes`` to their desired state, or in ``check`` mode only says how.
@@ -37,6 +38,7 @@ def converge(
     groundwork, stages: see Parts.
     exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
         resources are then observed again, because another run may have changed the node meanwhile.
+    permit: called with what is about to be done; what it raises ends the run before the first step.
     checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers, and the
         groundwork before them; the other plans wait for the next run, after this one has been confirmed.
     Raises Refusal from a guard, and Failure if a step failed or the plans are not empty afterwards. After either, the node
@@ -50,6 +52,7 @@ def converge(
 
         with exclusive():
             surveyed = survey(selected)
+            permit(Outcome(changing(surveyed), surveyed))
             risky = [resource for resource, plan in surveyed if _is_risky(resource, plan)]
             if checkpoint and risky:
                 waiting = _waiting(surveyed, risky, groundwork)

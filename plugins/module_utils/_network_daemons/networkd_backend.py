@@ -39,10 +39,17 @@ class Restart(t.NamedTuple):
     """Restart systemd-networkd, so that it reads its configuration."""
 
 
+class Start(t.NamedTuple):
+    """Start systemd-networkd if it does not run."""
+
+
+Operation = t.Union[Restart, Start]
+
+
 class Networkd:
     """The backend. ``root`` differs from "/" in tests only."""
 
-    OPERATIONS = (Restart,)
+    OPERATIONS = t.get_args(Operation)
 
     def __init__(self, run: process.Runner, root: str = "/") -> None:
         self._run = run
@@ -82,21 +89,22 @@ class Networkd:
         is_left = any("ADMIN_STATE=unmanaged\n" in text for text in _text(state))
         return "" if is_left else "".join(map(str, _managing(state)))
 
-    def perform(self, operation: Restart) -> None:
-        """Restart networkd. Foreign addresses and routes stay on the links that it manages. Raises Failure.
+    def perform(self, operation: Operation) -> None:
+        """Restart or start networkd. Foreign addresses and routes stay on the links that it manages. Raises Failure.
 
         Without _keeping(), systemd 252 removes all addresses of such a link and adds its own again. With the last address
         the kernel removes the link's routes, and no program restores foreign ones. Any version removes foreign addresses.
         """
+        verb = "restart" if isinstance(operation, Restart) else "start"
         with contextlib.ExitStack() as ending:
             for network in sorted(self._networks()):
                 ending.enter_context(self._keeping(network))
-            done = self._run([process.find("systemctl") or "systemctl", "restart", UNIT], None)
+            done = self._run([process.find("systemctl") or "systemctl", verb, UNIT], None)
         if done.rc != 0:
-            raise Uncertain(f"systemctl restart {UNIT}: {done.stderr.strip() or done.rc}")
+            raise Uncertain(f"systemctl {verb} {UNIT}: {done.stderr.strip() or done.rc}")
 
-    def verify(self, _operation: Restart) -> list[str]:
-        """A restart either fails or is complete: systemd waits until networkd has read its configuration."""
+    def verify(self, _operation: Operation) -> list[str]:
+        """Either fails or is complete: systemd waits until networkd has read its configuration."""
         return []
 
     def _networks(self) -> set[str]:

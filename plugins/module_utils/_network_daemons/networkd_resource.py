@@ -33,8 +33,11 @@ def has_read(configuration: t.Mapping[str, networkd_backend.File], keys: t.Itera
 class NetworkdSettings:
     """Installs the drop-in with ``text``, or removes it if None.
 
+    A networkd that has read a drop-in which is then removed or undone is not restarted: without the settings it would remove the
+    rules and routes of all other programs as it starts. It keeps the settings until its next start.
+
     keys: must be "no" in the running networkd; empty if the drop-in is to be removed.
-    restarts: whether to restart a running networkd that has not read the keys, or that has read a drop-in that is removed.
+    restarts: whether to restart a running networkd that has not read the keys.
     """
 
     name = model.PATH
@@ -60,22 +63,15 @@ class NetworkdSettings:
 
     def plan(self, observed: Observed) -> Plan:
         placing = self._drop_in.plan(observed.drop_in)
-        if not self._restarts or observed.started is None or not self._is_to_restart(observed, placing):
+        if not self._restarts or not self._keys or observed.started is None:
             return placing
-        # The first step is the last to be undone: networkd then reads the restored configuration.
-        again = Step("have systemd-networkd read its configuration", undo=networkd_backend.Restart())
-        restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart())
+        if not placing.steps and has_read(observed.configuration, self._keys, observed.started):
+            return placing
+        restart = Step(f"restart {networkd_backend.UNIT}", networkd_backend.Restart(), networkd_backend.Start())
         before, after = placing.before, placing.after
         if not placing.steps:
             before, after = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
-        return Plan((again, *placing.steps, restart), before, after)
-
-    def _is_to_restart(self, observed: Observed, placing: Plan) -> bool:
-        started = observed.started or 0.0
-        if not self._keys:  # the removed drop-in is in force only if it existed when networkd was started
-            found = observed.configuration.get(model.PATH)
-            return bool(placing.steps) and found is not None and found.changed <= started
-        return bool(placing.steps) or not has_read(observed.configuration, self._keys, started)
+        return Plan((*placing.steps, restart), before, after)
 
     @property
     def backends(self) -> t.Sequence[Backend]:

@@ -60,6 +60,10 @@ def is_there(name: str) -> bool:
     return bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
+def missing(name: str) -> MissingLibrary:
+    return MissingLibrary(name, ".".join(map(str, MINIMUM[name])))
+
+
 def load(name: str, *modules: str) -> list[t.Any]:
     """Imports modules of a library, and what these import. Raises MissingLibrary.
 
@@ -69,7 +73,7 @@ def load(name: str, *modules: str) -> list[t.Any]:
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
-            raise MissingLibrary(name, ".".join(map(str, MINIMUM[name])))
+            raise missing(name)
         sys.path.insert(0, paths[-1])
     names = [f"{name}.{module}" for module in modules]
     if name not in sys.modules:

@@ -261,8 +261,9 @@ def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(podman: Podm
         assert networkd(result)["verdict"] == "kept_off"
         site.hotplug()
         assert site.state()["rules -4"] == before["rules -4"]
+    held = site.state()
     site.run(state="absent")
-    assert site.networkd() != second
+    assert (site.networkd(), site.state()) == (second, held)
     assert site.node.snapshot()["files"] == bare["files"]
     assert not site.run(state="absent")["changed"]
 
@@ -296,6 +297,27 @@ def test_a_networkd_that_does_not_start_again_is_an_error_and_the_file_goes(podm
     site.node.run(["systemctl", "daemon-reload"])
     failed = site.node.module("network_daemons")
     assert failed["failed"] and "restart systemd-networkd.service, failed" in failed["msg"]
-    assert "Still to undo: have systemd-networkd read its configuration" in failed["msg"]
+    assert "Still to undo: restart systemd-networkd.service" in failed["msg"]
     assert not site.node.exists(PATH)
     assert not site.node.exists("/run/systemd/network/10-eth0.network.d")
+
+
+def test_a_profile_that_lacks_a_library_or_fails_later_costs_no_foreign_rule(podman: Podman, router: Machine) -> None:
+    """networkd without the settings removes foreign rules as it starts, so it is started with them or not at all."""
+    site = Site(podman, router, "bookworm")
+    site.put()
+    before, first = site.state(), site.networkd()
+    routed = {"protocol": 76, "rules": [{"priority": 900, "from": "10.9.9.9", "table": 1003}]}
+    profile = {"mode": "runtime", "modules": [{"network_daemons": {}}, {"policy_routes": routed}]}
+    fails = "/run/systemd/system/kubenode-policy-routes-76.service.d/x.conf"
+    site.node.write(fails, "[Service]\nExecStart=\nExecStart=/bin/false\n")
+    failed = site.node.module("profile", profile)
+    assert failed["failed"] and "was undone" in failed["msg"], failed
+    assert site.state() == before and not site.node.exists(PATH)
+    second = site.networkd()
+    assert second != first
+    site.node.remove(fails)
+    site.node.run(["systemctl", "daemon-reload"])
+    done = site.node.module("profile", profile)
+    assert not done["failed"] and done["changed"], done
+    assert [line for line in site.state()["rules -4"] if "proto 76" not in line] == before["rules -4"]

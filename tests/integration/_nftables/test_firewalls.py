@@ -58,7 +58,8 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
             return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
 
         machine.run(["sh", "-c", firewall.setup])
-        assert holds() and dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
+        assert eventually(holds)  # firewalld loads its rules after it counts as started
+        assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
         assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
 
         machine.run(["nft", "-f", "-"], agentbaker.TABLE)

@@ -119,14 +119,13 @@ def test_probes_may_be_json_text(site: Site) -> None:
 
 def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
     site.play()
-    table = site.node.run(["nft", "list", "table", "ip6", "azureSLBProbe"]).stdout
-    site.play(aks_dual_stack_state="absent")
-    site.node.run(["nft", "-f", "-"], table)
+    site.play(aks_dual_stack_state="absent")  # what stays of a role is nftables
+    site.node.run(["nft", "-f", "-"], agentbaker.TABLE)
     agentbaker.place(site.node)
     before = site.node.snapshot()
     for state in ("present", "absent"):
         run = site.play(aks_dual_stack_state=state)
-        assert run.changed == 0 and "ipv6_nftables.service of the node's image loads the table" in run.output
+        assert run.changed == 0 and "ipv6_nftables.service of the node's image loads the table" in run.output, run.output
         assert ("Set aks_dual_stack_agentbaker to take_over" in run.output) is (state == "present")
         assert site.node.snapshot() == before
 
