@@ -233,14 +233,14 @@ class EniLab(Cloud):
 
     def _plug_in(self, node: SystemdNode) -> None:
         """What each boot begins with: the kernel of the boot before is gone, with links, addresses and listeners."""
-        assert isinstance(node, EniNode)
+        assert isinstance(node, EniSystemdNode)
         node.forget_services()
         for eni in (PRIMARY, *node.enis):
             self.router.run(["ip", "link", "delete", eni.port], check=False)
         for pod in node.pods:
             pod.run(["ip", "link", "delete", "eth0"], check=False)
         self._connect(node)
-        if isinstance(node, EniSystemdNode) and node.networkd:
+        if node.networkd:
             node.ip(["address flush dev eth0"])  # networkd sets its address and route; no boot begins with them
 
     def _connect(self, node: EniNode) -> None:
