@@ -54,8 +54,8 @@ options:
       - With V(restored), what earlier runs removed is restored at its former position. If nothing else has changed, the listings
         are the same as before; otherwise RV(differences) lists the differences.
       - A rule, a neighbour or a route is not restored if a live pod or another interface has its address now, or if the node
-        reaches the address by another link. It would divert that traffic again. A file is not restored if something else is in its
-        place. The backup keeps all of these, and is removed when nothing is left in it.
+        reaches the address by another link. It would divert that traffic again. A file is not restored if something else is in
+        its place. The backup keeps all of these, and is removed when nothing is left in it.
       - V(restored) is refused if a network namespace could not be read, because a pod in it may have such an address.
       - Rules, neighbours, routes and the files in C(/run) of an earlier boot are not restored, because the boot has ended them.
     type: str
