@@ -49,7 +49,10 @@ options:
     choices: [aws_vpc_cni, cilium, terway, custom]
     required: true
   mark:
-    description: For O(layout=custom), V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. Default is V(0x80/0x80).
+    description:
+      - V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. By default the layout's; for O(layout=custom),
+        V(0x80/0x80).
+      - For another layout, give the mark that the CNI is configured with, such as C(AWS_VPC_K8S_CNI_CONNMARK).
     type: str
   priorities:
     description:
@@ -117,9 +120,15 @@ _value:
       type: str
       sample: "0x80"
     marks_itself:
-      description: Whether the CNI marks connections that come in by the primary ENI.
+      description:
+        - Whether the CNI by default marks connections that come in by the primary ENI. M(kubenode.datapath.cni_info) shows
+          whether it does so on a node.
       type: bool
       sample: true
+    left_out:
+      description: By name, why a secondary ENI has no rules and routes, because an ENI on another network card has its table.
+      type: dict
+      sample: {}
     addresses:
       description:
         - The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it. Packets that pods send by

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Reads CNI configurations, the node's links and the names of its chains. The module recognises owners by names alone;
-    M(kubenode.datapath.ebtables_cleanup) looks for evidence.
+  - Reads CNI configurations, the node's links, the names of its chains and its rules that mark connections. The module
+    recognises owners by names and comments alone; M(kubenode.datapath.ebtables_cleanup) looks for evidence.
   - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
 notes:
   - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
@@ -92,6 +92,17 @@ kube_proxy_leftovers:
   returned: success
   type: dict
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
+marks:
+  description:
+    - Rules of amazon-vpc-cni, Cilium and Terway that mark connections which come in by the primary network interface, and copy
+      the marks to packets of pods.
+    - C(trouble) says why not all packets get the mark, for example because a rule of Calico accepts them before; V("") if they
+      do.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {owner: amazon-vpc-cni, place: table ip mangle (nft), link: eth0, mark: "0x80", mask: "0x80", trouble: ""}
 neighbors:
   description: Permanent neighbours on links other than azure-vnet's bridge. Old versions of Cilium left such neighbours.
   returned: success
@@ -101,8 +112,14 @@ neighbors:
 """
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge as bridges
-from ansible_collections.kubenode.datapath.plugins.module_utils._cni import chains_backend, cilium, cni_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
+    chains_backend,
+    cilium,
+    cni_backend,
+    marks_backend,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
@@ -123,6 +140,9 @@ def main() -> None:
         leftovers = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
         if leftovers:
             module.warn(f"{module.name}: {model.kube_proxy_warning(leftovers)}")
+        mangle = marks_backend.read(module.run)
+        if mangle.unread:
+            module.warn(f"{module.name}: {mangle.unread}")
         result.update(
             changed=False,
             plugins=list(first),
@@ -133,6 +153,7 @@ def main() -> None:
             bridge_ports=ports,
             others=model.others(chains, names),
             kube_proxy_leftovers=leftovers,
+            marks=[one.report() for one in cni_marks.find(mangle.tables)],
             neighbors=[str(one) for one in permanent],
         )
 

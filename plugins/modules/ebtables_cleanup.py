@@ -19,6 +19,9 @@ description:
     neighbours and routes, CNI configurations and O(addresses).
   - A rule that serves a live pod is kept. A rule whose owner is unknown is kept as doubtful. Rules for the whole node are removed
     with the last pod of azure-vnet. Rules of other shapes are left; they keep their order and counters.
+  - On a node without a trace of azure-vnet (a state file, a CNI configuration, its binary, a bridge, a link or a chain of
+    iptables), no rule is examined. A rule with the MAC that the node's neighbour has, or with the MAC of a virtual router (VRRP),
+    is right and is kept.
   - The state files and the CNI configuration of azure-vnet are moved into O(backup) before any rule is removed, because
     azure-vnet would restore the rules from them. Later runs read these files in the backup, so the evidence outlives the
     clean-up and a reboot.
@@ -48,8 +51,13 @@ options:
   state:
     description:
       - With V(absent), the node has no leftovers.
-      - With V(restored), everything that earlier runs removed is restored at its former position, and the backup is removed. If
-        nothing else has changed, the listings are the same as before; otherwise RV(differences) lists the differences.
+      - With V(restored), what earlier runs removed is restored at its former position. If nothing else has changed, the listings
+        are the same as before; otherwise RV(differences) lists the differences.
+      - A rule, a neighbour or a route is not restored if a live pod or another interface has its address now, or if the node
+        reaches the address by another link. It would divert that traffic again. A file is not restored if something else is in
+        its place. The backup keeps all of these, and is removed when nothing is left in it.
+      - V(restored) is refused if a network namespace could not be read, because a pod in it may have such an address.
+      - Rules, neighbours, routes and the files in C(/run) of an earlier boot are not restored, because the boot has ended them.
     type: str
     choices: [absent, restored]
     default: absent
@@ -61,8 +69,10 @@ options:
   addresses:
     description:
       - Addresses of pods, or prefixes, that are known not to belong to azure-vnet's pods any more. If there is no other
-        evidence about such an address, its rules are removed rather than kept as doubtful.
+        evidence about such an address, its rules are removed rather than kept as doubtful. Without a trace of azure-vnet on the
+        node this option has no effect, and the module warns.
       - A rule that leads to a live interface with this address is kept nevertheless.
+      - Has no meaning with O(state=restored).
       - May be given as JSON text.
     type: list
     elements: str
@@ -86,6 +96,8 @@ options:
       - The folder cannot be in C(/run), which a boot empties, nor in C(/etc/cni/net.d), whose files runtimes read.
       - The folder is created if its parent exists or is C(/var/lib/kubenode). O(state=restored) removes a folder that the module
         created, if it is empty.
+      - The backup of another node is refused, and so is a file that has something that the module does not remove. A node is
+        known by its machine-id and the MACs of its network interfaces.
     type: path
     default: /var/lib/kubenode/backup
 seealso:

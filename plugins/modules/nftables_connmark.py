@@ -38,6 +38,7 @@ notes:
     M(kubenode.datapath.nftables_probe_snat); with O(strict) also C(/etc/sysctl.d/90-kubenode-nft-inet-TABLE.conf).
   - The module warns if O(primary_interface) does not exist yet. With O(immediate), it also warns if the running kernel has no
     rule for the mark, or has it after rules for pods. A program that adds the rule later is not detected.
+  - The module warns of bits in O(mask) that kube-proxy, Cilium, Calico or another CNI uses for something else.
   - With O(strict), the module warns of a line in another file that would override C(src_valid_mark) at the next boot.
 extends_documentation_fragment:
   - kubenode.datapath._attributes

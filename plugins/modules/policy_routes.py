@@ -18,15 +18,19 @@ description:
     removed. Rules and routes with another protocol are foreign, and are never changed.
   - Rules and routes are compared by meaning. A foreign rule or route that is equal to a desired one satisfies it. It is reported
     in RV(rules.satisfied_by) or RV(routes.satisfied_by), nothing is added, and O(state=absent) leaves it. A foreign route that
-    differs only in O(routes[].onlink) sends packets the same way, so it satisfies the desired one too.
+    differs only in O(routes[].onlink) sends packets the same way, so it satisfies the desired one too. So does one whose only
+    difference is a nexthop object that leads to the same next hops, an expiry, a locked MTU or another metric such as C(advmss).
+  - A foreign rule that differs only in the table satisfies a desired rule if its table has foreign routes to all gateways to
+    which O(routes) lead in the desired rule's table. So an ENI that systemd-networkd serves by a table of its own keeps that
+    table.
   - The module refuses to add a rule if a foreign rule has the same priority and selector and another meaning, and to add a
     route if a foreign route has the same table, prefix and metric and another meaning. The error names the owner.
   - Rules of one priority are kept in the order of O(rules). A rule that has to move is added at its new place before it is
     removed from the old one, so that every packet meets it. The order is not enforced if no packet can match two of the rules,
     as with one rule per pod address.
-  - A rule or route with attributes that this module cannot read (C(dscp), nexthop objects, C(advmss), encapsulations) is
-    foreign, even if it carries O(protocol). It is never changed and satisfies no desired rule or route. If it has the key of one
-    to be added, the module refuses and names it. There is one exception. If such a rule carries O(protocol), and the kernel
+  - A rule or route with other attributes that this module cannot read (C(dscp), encapsulations) is foreign, even if it carries
+    O(protocol). It is never changed and satisfies no desired rule or route. If it has the key of one to be added, the module
+    refuses and names it. There is one exception. If such a rule carries O(protocol), and the kernel
     would delete it instead of a rule that the module removes, it is first added again, unchanged, behind the others of its
     priority.
   - If the kernel refuses a rule or route, all changes are undone. The error names the rule or route and the kernel's answer.
@@ -104,7 +108,9 @@ options:
         choices: [auto, azure, aws, alibaba]
         default: auto
       mark:
-        description: For V(custom), V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is V(0x80/0x80).
+        description:
+          - V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is that of the layout; for V(custom),
+            V(0x80/0x80).
         type: str
       priorities:
         description: For V(custom), priorities of rules, as in the filter P(kubenode.datapath.eni_policy#filter).

@@ -96,7 +96,8 @@ options:
         type: list
         elements: str
       mark:
-        description: For the layout V(custom), the mark and its mask.
+        description:
+          - The mark and its mask. By default the mark in the rules of the CNI on a running node, or else that of the layout.
         type: str
       priorities:
         description: For the layout V(custom), the priorities of rules.
@@ -224,7 +225,9 @@ node:
       returned: with O(enis) and O(state=present)
       sample: "0x80"
     marks_itself:
-      description: Whether the layout's CNI marks connections that arrive on the primary ENI.
+      description:
+        - Whether the rules of the layout's CNI mark all connections that arrive on the primary ENI, and copy the marks to packets
+          of pods. The rules of the node are read. For an image, whether the CNI does so by default.
       type: bool
       returned: with O(enis) and O(state=present)
       sample: true
@@ -233,6 +236,16 @@ node:
       type: bool
       returned: with O(enis) and O(state=present)
       sample: false
+    marking:
+      description: Why, in one sentence.
+      type: str
+      returned: with O(enis) and O(state=present)
+      sample: "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x80/0x80."
+    left_out:
+      description: By name, why a secondary ENI has no rules and routes, because an ENI on another network card has its table.
+      type: dict
+      returned: with O(enis) and O(state=present)
+      sample: {}
     addresses:
       description: The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it.
       type: list

@@ -139,7 +139,7 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
     if layout is None:
         return
     adapted = eni_layout.adapted(layout, values["mark"], values["priorities"])
-    is_marked = connmark == "always" or (connmark == "auto" and (remedy != "loose" or not adapted.marks_itself))
+    is_marked = connmark != "never"
     if is_marked and not pods and not adapted.pod_links:
         is_marked = False
         yield (

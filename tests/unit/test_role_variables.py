@@ -179,7 +179,7 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
         ("primary_interface", "all", "the name of one network interface that leads to other machines, as eth0"),
         ("primary_interface", ["eth0"], "text"),
         ("primary_interface", "eth0 eth1", "a link's name of 1 to 15"),
-        ("mark", "0x80", "left out: the layout aws_vpc_cni has its own"),
+        ("mark", "0x180/0x80", "MARK or MARK/MASK, numbers up to 0xffffffff"),
         ("priorities", {"mark": 1}, "left out: the layout aws_vpc_cni has its own"),
         ("priorities", "mark=1", "a dictionary, or JSON text of one"),
         ("priorities", ["mark"], "a dictionary, or JSON text of one"),

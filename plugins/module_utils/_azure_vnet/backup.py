@@ -8,18 +8,43 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
-from .._core import fields
+from .._cni import cni
+from .._core import fields, names
 from .._core.codec import exactly
 from .._core.errors import Invalid
+from .._routing import neighbour as neighbours
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
+from . import leftovers
 from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 
+VERSION = 2
 # Each backup file begins with this text. A file that begins otherwise is foreign.
 SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
+
+
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+HIGHEST_ID = 2**32 - 2  # include/linux/uidgid.h: the highest number means no change
+HIGHEST_COUNTER = 2**64 - 1
+
+
+class Node(t.NamedTuple):
+    """The node that a backup belongs to. machine: its machine-id. macs: those of its network interfaces."""
+
+    machine: str = ""
+    macs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"machine-id {self.machine or 'none'}, MACs {', '.join(self.macs) or 'none'}"
+
+    def is_same(self, other: Node) -> bool:
+        """Whether the two are one node, which may have got and lost network interfaces meanwhile."""
+        return self.machine == other.machine and bool(set(self.macs) & set(other.macs))
 
 
 class File(t.NamedTuple):
@@ -30,40 +55,62 @@ class File(t.NamedTuple):
     mode: int
     owner: tuple[int, int]
 
+    @property
+    def outlives_boots(self) -> bool:
+        return self.path not in leftovers.STATE_FILES
+
 
 class Run(t.NamedTuple):
-    """What one run removed. routes: each with its protocol."""
+    """What one run removed. routes: each with its protocol. boot: the identity of the boot in which it ran."""
 
     removed: tuple[Removed, ...] = ()
     files: tuple[File, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[tuple[Route, int], ...] = ()
+    boot: str = ""
 
     @property
     def is_empty(self) -> bool:
-        return not any(self)
+        return not (self.removed or self.files or self.neighbours or self.routes)
 
 
 Runs = tuple[Run, ...]
+
+
+class Backup(t.NamedTuple):
+    """runs: oldest first."""
+
+    node: Node
+    runs: Runs
 
 
 class Damaged(ValueError):
     """The text is not a valid backup; ``str()`` says why."""
 
 
-def to_text(runs: Runs) -> str:
-    """The text of a backup file. runs: oldest first."""
-    content = {"made_by": "kubenode.datapath.ebtables_cleanup", "version": 1, "runs": [_packed(run) for run in runs]}
+def to_text(kept: Backup) -> str:
+    """The text of a backup file."""
+    content = {
+        "made_by": "kubenode.datapath.ebtables_cleanup",
+        "version": VERSION,
+        "node": kept.node._asdict(),
+        "runs": [_packed(run) for run in kept.runs],
+    }
     return json.dumps(content, indent=1) + "\n"
 
 
-def from_text(text: str) -> Runs:
-    """Parses the text of a backup file. Raises Damaged."""
+def from_text(text: str) -> Backup:
+    """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
     try:
-        found = json.loads(text)
-        if found["version"] != 1:
-            raise Damaged(f"its version is {found['version']!r}, and only version 1 is supported")
-        return tuple(_unpacked(run) for run in found["runs"])
+        found = exactly(dict, json.loads(text))
+        if found["version"] != VERSION:
+            raise Damaged(f"its version is {found['version']!r}, and only version {VERSION} is supported")
+        _keys(found, "made_by", "version", "node", "runs")
+        _keys(found["node"], *Node._fields)
+        macs = tuple(_mac(one) for one in exactly(list, found["node"]["macs"]))
+        return Backup(Node(exactly(str, found["node"]["machine"]), macs), tuple(map(_unpacked, exactly(list, found["runs"]))))
+    except Damaged:
+        raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
@@ -82,42 +129,79 @@ def _packed(run: Run) -> dict[str, t.Any]:
         "files": [one._asdict() for one in run.files],
         "neighbors": [one._asdict() for one in run.neighbours],
         "routes": [{**route.options(), "protocol": protocol} for route, protocol in run.routes],
+        "boot": run.boot,
     }
 
 
 def _unpacked(run: dict[str, t.Any]) -> Run:
+    _keys(run, "chains", "files", "neighbors", "routes", "boot")
     return Run(
         tuple(map(_removed, run["chains"])),
         tuple(map(_file, run["files"])),
         tuple(map(_neighbour, run["neighbors"])),
         tuple(map(_route, run["routes"])),
+        exactly(str, run["boot"]),
     )
 
 
+def _keys(found: object, *names: str) -> None:
+    if set(exactly(dict, found)) != set(names):
+        raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, found))} were found")  # type: ignore[call-overload]
+
+
+def _number(value: object, maximum: int) -> int:
+    return fields.number(exactly(int, value), 0, maximum)
+
+
+def _mac(value: object) -> str:
+    if not MAC.fullmatch(exactly(str, value)):
+        raise Damaged(f"{value!r} is not a MAC")
+    return str(value)
+
+
 def _file(one: dict[str, t.Any]) -> File:
-    owner, group = one["owner"]
-    if not exactly(str, one["path"]).startswith("/"):
-        raise Damaged(f"{one['path']!r} is not an absolute path")
-    return File(one["path"], exactly(str, one["text"]), exactly(int, one["mode"]), (exactly(int, owner), exactly(int, group)))
+    _keys(one, *File._fields)
+    owner, group = exactly(list, one["owner"])
+    folder, name = exactly(str, one["path"]).rsplit("/", 1)
+    if one["path"] not in leftovers.STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
+        raise Damaged(f"{one['path']!r} is neither a state file of azure-vnet nor a file in {cni.FOLDER}")
+    owners = _number(owner, HIGHEST_ID), _number(group, HIGHEST_ID)
+    return File(one["path"], exactly(str, one["text"]), _number(one["mode"], 0o7777), owners)
 
 
 def _neighbour(one: dict[str, t.Any]) -> Neighbour:
-    found = Neighbour(**one)
-    fields.address(found.address)
-    return Neighbour(exactly(str, found.address), exactly(str, found.link), exactly(str, found.mac), exactly(int, found.state))
+    _keys(one, *Neighbour._fields)
+    fields.address(exactly(str, one["address"]))
+    names.interface("neighbors.link", exactly(str, one["link"]))
+    if exactly(int, one["state"]) not in neighbours.STATES:
+        raise Damaged(f"{one['state']} is not the state of a neighbour")
+    return Neighbour(one["address"], one["link"], one["mac"] and _mac(one["mac"]), one["state"])
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:
-    counters = {int(number): (int(pair[0]), int(pair[1])) for number, pair in chain["removed"].items()}
+    _keys(chain, *Place._fields, "rules", "removed")
+    counters = {int(number): _counters(pair) for number, pair in chain["removed"].items()}
     texts = [exactly(str, text) for text in exactly(list, chain["rules"])]
     rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))
     if not counters.keys() <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
-    return Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
+    found = Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
+    for number in found.gone:  # the text goes into a script of one rule a line
+        if not rules[number].text.isprintable() or leftovers.shape_of(found.place, rules[number]) is None:
+            raise Damaged(f"{rules[number].text!r} in {found.place} is no rule of azure-vnet")
+    return found
+
+
+def _counters(pair: object) -> tuple[int, int]:
+    packets, octets = exactly(list, pair)
+    return _number(packets, HIGHEST_COUNTER), _number(octets, HIGHEST_COUNTER)
 
 
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
     given = {key: value for key, value in options.items() if key != "protocol"}
-    return routes.from_options("routes", given, {}), int(options["protocol"])
+    route = routes.from_options("routes", given, {})
+    if not route.address or route.table != leftovers.MAIN_TABLE or len(route.links) != 1:
+        raise Damaged(f"{route} is not a route to one address by one link in the table main")
+    return route, _number(options["protocol"], 255)

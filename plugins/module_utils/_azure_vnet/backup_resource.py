@@ -12,16 +12,21 @@ import typing as t
 
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Step
+from .._interfaces import interfaces_backend
 from .._platform import files, managed_files
 from .._platform.managed_files import Entry, ManagedFiles
 from . import backup
+from .backup import Backup, Node
 
+MACHINE_ID = "/etc/machine-id"
 OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
 
 
 class Observed(t.NamedTuple):
-    """runs: the content of the file. file: its state on the node. has_parent: whether the backup folder's parent exists."""
+    """here: this node. node, runs: the content of the file. file: its state. has_parent: whether the folder's parent exists."""
 
+    here: Node
+    node: Node | None
     runs: backup.Runs
     file: managed_files.Observed
     has_parent: bool
@@ -40,27 +45,49 @@ class BackupFile:
         self._parent = os.path.dirname(self._folder)
 
     def observe(self) -> Observed:
-        """Raises Refusal if the path holds anything but a valid backup."""
-        return Observed(self._read(), self._file("").observe(), self._backend.is_folder(self._parent))
+        """Raises Refusal if the path holds anything but a valid backup of this node."""
+        found = self._read()
+        node, runs = found or (None, ())
+        here = self._node()
+        if node and not node.is_same(here):
+            raise Refusal(
+                f"{self.path} should be a backup of this node ({here}), and is of another ({node}). Nothing was changed. What it"
+                f" keeps would cut this node off. {self._away()}"
+            )
+        return Observed(here, node, runs, self._file("").observe(), self._backend.is_folder(self._parent))
 
-    def _read(self) -> backup.Runs:
+    def _node(self) -> Node:
+        """This node, with the MACs of all its links."""
+        found = self._backend.read(MACHINE_ID)
+        machine = found.text.strip() if isinstance(found, files.Content) else ""
+        return Node(machine, tuple(sorted({one.mac for one in interfaces_backend.own()})))
+
+    def _away(self) -> str:
+        return f"Remove it from there, for example with: mv {self.path} {self.path}.old"
+
+    def _read(self) -> Backup | None:
         found = self._backend.read(self.path)
         if found is None:
-            return ()
+            return None
         try:
             if not isinstance(found, files.Content):
                 raise backup.Damaged("it is not a regular file")
             return backup.from_text(found.text)
         except backup.Damaged as damaged:
             raise Refusal(
-                f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. Move"
-                " the file away; what it keeps can then no longer be restored or used as evidence"
+                f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. What it"
+                f" keeps can no longer be restored or used as evidence. {self._away()}"
             ) from damaged
 
-    def steps(self, observed: Observed, runs: backup.Runs) -> tuple[Step, ...]:
+    def steps(self, observed: Observed, runs: backup.Runs, node: Node | None = None) -> tuple[Step, ...]:
+        """node: for a backup that does not exist yet."""
         if runs and runs == observed.runs:
             return ()  # without runs, folders of a killed run may remain
-        steps = self._file(backup.to_text(runs) if runs else "").plan(observed.file).steps
+        steps = (
+            self._file(backup.to_text(Backup(observed.node or node or observed.here, runs)) if runs else "")
+            .plan(observed.file)
+            .steps
+        )
         if observed.has_parent or not runs:
             return steps
         if self._parent != OURS:

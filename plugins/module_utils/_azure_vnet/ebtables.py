@@ -12,6 +12,7 @@ was printed; ``meaning`` is the same for all of these texts.
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import typing as t
@@ -260,6 +261,11 @@ def pair(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> list[int | None
     return handles
 
 
+def has_each_once(rules: t.Sequence[Rule], current: t.Sequence[Owned]) -> bool:
+    """Whether the listing has each of the kernel's rules once. The arguments are those of pair()."""
+    return sum(handle is not None for handle in pair(rules, current)) == len(current)
+
+
 def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) -> list[int]:
     """The first positions at which the kernel's rules fit the listing, in order; fewer than ``current`` if some do not fit."""
     places: list[int] = []
@@ -305,6 +311,11 @@ class Merge(t.NamedTuple):
     present: tuple[str, ...]
     moved: bool
 
+    @property
+    def texts(self) -> frozenset[str]:
+        """The texts of the restored rules."""
+        return frozenset(self.rules[position].text for position in self.added)
+
 
 def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
     """Inserts each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
@@ -326,6 +337,19 @@ def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
         added += range(len(rules), len(rules) + len(back))
         rules += [*back, *now[place : place + 1]]
     return Merge(tuple(rules), tuple(added), tuple(present), tuple(texts) != left)
+
+
+def is_put_back(now: t.Sequence[Rule], removed: Removed, merge: Merge) -> bool:
+    """Whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
+    known = {rule.text for rule in removed.rules}
+    desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
+    return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
+
+
+def is_there_once(now: t.Sequence[Rule], merge: Merge) -> bool:
+    """Whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
+    there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
+    return all(there[text] == restored[text] for text in merge.texts)
 
 
 def _behind(texts: t.Sequence[str], text: str, start: int) -> int:

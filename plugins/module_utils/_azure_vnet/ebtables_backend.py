@@ -29,6 +29,14 @@ from .ebtables import LEGACY, NFT, TABLES, Chains, Merge, Owned, Place, Removed,
 TRIES = 20  # attempts on a table that another program keeps changing
 PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
 BRIDGE = "bridge"  # ebtables' family of nf_tables
+# Another chain's policy is a rule at its end, which is not listed (iptables 1.8).
+BUILT_IN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING", "BROUTING")
+ORDERLY = 5  # attempts that must find each restored rule beside its former neighbours
+DISORDERED = (
+    "Another program kept changing the ebtables rules (nft) while rules were restored. Each is there once, but beside the other"
+    " program's rules the order may differ. Compare it with: ebtables-nft-save"
+)
+RESTLESS = f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often"
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
 
@@ -91,22 +99,41 @@ class _Nft:
         return self._seen.chains
 
     def _look(self) -> _Look:
-        """Lists the rules; starts no process if there are none.
+        """Lists the rules, each once; starts no process if there are none.
 
-        Raises Failure if the listing lacks a table that has rules.
+        Raises Failure if the listing lacks a table that has rules, or is torn at each attempt: if another program inserts a
+        rule while ebtables-nft-save reads, the kernel may list a rule twice, which iptables 1.8.9 prints twice.
         """
-        before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
-        tool = self._tool() if before else None
-        if tool is None:
-            return _Look(before, {})
-        chains = self._list(tool)
-        unlisted = {table for table, _handle in before} - {place.table for place in chains}
-        if any(rules for table, rules in self._rules().items() if table in unlisted):  # not emptied meanwhile
-            raise Failure(
-                f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, where the kernel has rules, and did"
-                f" not. Nothing was changed. Run {tool} by hand, and reinstall package iptables if it prints no rules"
-            )
-        return _Look(before, chains)
+        for _try in range(TRIES):
+            before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
+            tool = self._tool() if before else None
+            if tool is None:
+                return _Look(before, {})
+            chains = self._list(tool)
+            current = self._lasting(before)
+            unlisted = {place.table for place in current} - {place.table for place in chains}
+            if unlisted:
+                raise Failure(
+                    f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, where the kernel has rules, and did"
+                    f" not. Nothing was changed. Run {tool} by hand, and reinstall package iptables if it prints no rules"
+                )
+            is_kept = sum(map(len, current.values())) == len(before)  # then a listing of the same length is whole
+            if all(
+                is_kept and len(rules) == len(chains.get(place, ())) or ebtables.has_each_once(chains.get(place, ()), rules)
+                for place, rules in current.items()
+                if place.chain in BUILT_IN
+            ):
+                return _Look(before, chains)
+        raise Failure(RESTLESS)
+
+    def _lasting(self, before: t.Collection[tuple[str, int]]) -> dict[Place, list[Owned]]:
+        """The rules that existed ``before`` and still exist."""
+        found: dict[Place, list[Owned]] = {}
+        for table, rules in self._rules().items():
+            for rule in rules:
+                if (table, rule.handle) in before:
+                    found.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
+        return found
 
     def _rules(self) -> dict[str, list[nfnetlink.Rule]]:
         if not kernel.is_ready("nf_tables"):
@@ -130,7 +157,9 @@ class _Nft:
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
     def take(self, removed: t.Sequence[Removed]) -> None:
-        to_remove = _texts_by_place(removed)
+        self._take(_texts_by_place(removed))
+
+    def _take(self, to_remove: t.Mapping[Place, t.Collection[str]]) -> None:
         for _try in range(TRIES):
             look, self._seen = self._seen or self._look(), None
             doomed = self._to_delete(to_remove, look)
@@ -141,15 +170,11 @@ class _Nft:
                 return
             if code not in (errno.ENOENT, errno.ERESTART):  # another program deleted one of them meanwhile
                 raise Failure(f"the kernel refused to delete {len(doomed)} rules: {os.strerror(code)}")
-        raise Failure(f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often")
+        raise Failure(RESTLESS)
 
     def _to_delete(self, to_remove: t.Mapping[Place, t.Collection[str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """The handles of the rules to remove; None if one of them is not certain."""
-        current: dict[Place, list[Owned]] = {}
-        for table, rules in self._rules().items():
-            for rule in rules:
-                if (table, rule.handle) in look.before:
-                    current.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
+        current = self._lasting(look.before)
         doomed = []
         for place, texts in to_remove.items():
             rules_here = look.chains.get(place, ())
@@ -161,15 +186,29 @@ class _Nft:
         return doomed
 
     def put_back(self, removed: t.Sequence[Removed]) -> None:
-        script = _script(_lines(_merged(self.read(), removed)))
-        if not script:
-            return
-        done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
-        if done.rc != 0:
-            raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
-        missing = _script(_lines(_merged(self.read(), removed)))
-        if missing:
-            raise Uncertain(f"ebtables-nft-restore reported success, but these rules are missing: {missing!r}")
+        """Tries again if another program has changed the chains between the listing and the tool's transaction.
+
+        The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
+        the other program has added it as well. A program that writes all the while would defeat each attempt: after ORDERLY of
+        them, that each rule is there once is enough.
+        """
+        for number in range(TRIES):
+            now = self.read()
+            merges = _merged(now, removed)
+            script = _script(_lines(merges))
+            if not script:
+                return
+            done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
+            then = self.read()
+            if done.rc == 0 and all(ebtables.is_put_back(then.get(one.place, ()), one, merges[one.place]) for one in removed):
+                return
+            if _texts(then) == _texts(now):
+                raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
+            if done.rc == 0 and number >= ORDERLY and _has_each_once(then, merges):
+                self._warn(DISORDERED)
+                return
+            self._take({place: merge.texts for place, merge in merges.items()})
+        raise Failure(RESTLESS)
 
 
 class _Legacy:
@@ -288,6 +327,15 @@ def _take(descriptor: int, deadline: float) -> None:
 
 def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
     return {one.place: {one.rules[number].text for number in one.gone} for one in removed}
+
+
+def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
+    return all(ebtables.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
+
+
+def _texts(chains: Chains) -> dict[Place, list[str]]:
+    """Without counters, which packets change."""
+    return {place: [rule.text for rule in rules] for place, rules in chains.items()}
 
 
 def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:

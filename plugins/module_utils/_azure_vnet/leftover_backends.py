@@ -10,15 +10,18 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend
-from .._platform import files, library
+from .._platform import files, library, process
 from .._routing.routing_backend import Netlink
 from .ebtables_backend import Ebtables
 
 
 class LeftoverBackends(t.NamedTuple):
+    """run: starts programs that read."""
+
     tables: Ebtables
     links: Netlink
     files: files.Files
+    run: process.Runner
 
     def all(self) -> t.Sequence[Backend]:
         return (self.tables, self.links, self.files, library.Libraries())

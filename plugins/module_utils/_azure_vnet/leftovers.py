@@ -33,7 +33,10 @@ STATE_FILE = "/run/azure-vnet.json"
 STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
-HOST_LINK = re.compile(r"azv[0-9a-f]{11}")
+HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # the shorter form: all pods of v1.0.0
+MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
+NAT_BRIDGE = "azSnatbr"
+VIRTUAL_ROUTER = re.compile(r"00:00:5e:00:0[12]:[0-9a-f]{2}")  # RFC 9568, section 7.3 (VRRP)
 VIRTUAL_MAC = "12:34:56:78:9a:bc"  # used in tunnel mode; no interface has it
 SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, section 2.7.1
 NODE_LOCAL_DNS = "169.254.20.10"  # ipsToRouteViaHost of the configurations that AKS ships
@@ -66,10 +69,11 @@ class Endpoint(t.NamedTuple):
 
 
 class Nic(t.NamedTuple):
-    """A network interface of the node that azure-vnet uses as its external interface."""
+    """A network interface of the node that azure-vnet uses as its external interface. address: its first, if it is known."""
 
     name: str
     mac: str = ""
+    address: str = ""
 
 
 class State(t.NamedTuple):
@@ -97,7 +101,8 @@ def state_from(text: str) -> State:
     subnets: set[str] = set()
     unread = 0
     for name, link in links.items():
-        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress"))))
+        own = [*_addresses(_dict(link).get("IPAddresses")), ""]
+        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress")), own[0]))
         bridges.add(_text(_dict(link).get("BridgeName")))
         for network in _dict(_dict(link).get("Networks")).values():
             subnets.update(_subnets(_dict(network).get("Subnets")))
@@ -113,9 +118,13 @@ def _endpoints(entry: dict[str, t.Any]) -> list[Endpoint]:
     mac = _mac(entry.get("MacAddress"))
     names = [_text(entry.get(key)) for key in ("PODNameSpace", "PODName")]
     pod = "/".join(filter(None, names)) or _text(entry.get("ContainerID"))[:12] or "a pod"
-    listed = entry.get("IPAddresses")
-    addresses = [_address(_dict(one).get("IP")) for one in (listed if isinstance(listed, list) else [])]
-    return [Endpoint(one, mac, _text(entry.get("HostIfName")), pod) for one in addresses if one and mac]
+    addresses = _addresses(entry.get("IPAddresses"))
+    return [Endpoint(one, mac, _text(entry.get("HostIfName")), pod) for one in addresses if mac]
+
+
+def _addresses(listed: object) -> list[str]:
+    found = [_address(_dict(one).get("IP")) for one in (listed if isinstance(listed, list) else [])]
+    return [one for one in found if one]
 
 
 def _subnets(listed: object) -> t.Iterator[str]:
@@ -238,6 +247,11 @@ def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
     return Shape(kind, **slots)
 
 
+def has_shapes(chains: ebtables.Chains) -> bool:
+    """Whether any of the rules looks like one of azure-vnet's."""
+    return any(shape_of(place, rule) for place, rules in chains.items() for rule in rules)
+
+
 # Evidence
 
 
@@ -246,7 +260,8 @@ class Evidence(t.NamedTuple):
 
     states: state files of the node and of the backup. former: address and MAC of each pod whose rules earlier runs removed.
     configurations: CNI configurations of the node and of the backup.
-    interfaces: live interfaces of all readable network namespaces; is_readable: whether all namespaces could be read.
+    traces: further objects that only azure-vnet creates: paths of files, names of chains.
+    interfaces: live interfaces of all readable network namespaces; unread: names of the others.
     bridges: azure-vnet's existing bridges; ports: the links in them.
     host_routes: address -> links of the routes to this address alone.
     addresses: prefixes that no longer belong to azure-vnet's pods, by the operator's word.
@@ -255,8 +270,9 @@ class Evidence(t.NamedTuple):
     states: tuple[State, ...] = ()
     former: frozenset[tuple[str, str]] = frozenset()
     configurations: tuple[AzureVnet, ...] = ()
+    traces: tuple[str, ...] = ()
     interfaces: tuple[Interface, ...] = ()
-    is_readable: bool = True
+    unread: tuple[str, ...] = ()
     bridges: frozenset[str] = frozenset()
     ports: frozenset[str] = frozenset()
     neighbours: tuple[Neighbour, ...] = ()
@@ -264,15 +280,27 @@ class Evidence(t.NamedTuple):
     addresses: tuple[Prefix, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the interfaces include those of all pods.
+    def has_trace(self) -> bool:
+        """Whether azure-vnet has ever been on the node. If not, rules of its shapes belong to other programs."""
+        links = (one.link for one in self.interfaces if not one.namespace)
+        return (
+            bool(self.states or self.former or self.traces or self.bridges)
+            or any(one.is_there for one in self.configurations)
+            or any(link == NAT_BRIDGE or HOST_LINK.fullmatch(link) for link in links)
+        )
+
+    @property
+    def hidden(self) -> str:
+        """Why interfaces of pods may be missing, as a sentence; empty if the interfaces include those of all pods.
 
         All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
         ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
         own = [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
-        return self.is_readable and all((one.peer, one.number) in ends for one in own)
+        named = [*self.unread, *(f"that of the other end of {one.link}" for one in own if (one.peer, one.number) not in ends)]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""
 
 
 class Judge:
@@ -283,7 +311,7 @@ class Judge:
 
     def __init__(self, evidence: Evidence, chains: ebtables.Chains) -> None:
         self._evidence = evidence
-        self._is_whole = evidence.is_whole
+        self._hidden = evidence.hidden
         self._endpoints: dict[str, list[Endpoint]] = {}
         for endpoint in (one for state in evidence.states for one in state.endpoints):
             self._endpoints.setdefault(endpoint.address, []).append(endpoint)
@@ -297,10 +325,11 @@ class Judge:
         self._nics = self._known_nics()
         self._macs_of_nics = {mac for known in self._nics.values() for mac in known}
         self._foreign = self._foreign_links()
+        self._answers = self._right_neighbours()
         self._bridged = {(one.address, one.mac) for one in evidence.neighbours if self._is_on_bridge(one)}
         self._shapes = {
             (place, rule.text): shape
-            for place, rules in chains.items()
+            for place, rules in (chains.items() if evidence.has_trace else ())
             for rule in rules
             for shape in (shape_of(place, rule),)
             if shape is not None
@@ -332,6 +361,12 @@ class Judge:
             found.update((address, link) for link in links - azure)
         return {address: link for address, link in found.items() if not HOST_LINK.fullmatch(link)}
 
+    def _right_neighbours(self) -> dict[tuple[str, str], str]:
+        """Address and MAC -> link, for neighbours on links that azure-vnet neither created nor put into its bridge."""
+        azure = self._evidence.bridges | self._evidence.ports
+        found = (one for one in self._evidence.neighbours if one.mac and one.link not in azure)
+        return {(one.address, one.mac): one.link for one in found if not HOST_LINK.fullmatch(one.link)}
+
     def _is_on_bridge(self, neighbour: Neighbour) -> bool:
         return neighbour.is_permanent and neighbour.link in self._evidence.bridges
 
@@ -342,6 +377,8 @@ class Judge:
         pairs = {(one.address, one.mac) for one in shapes}
         pairs |= {(address, one.mac) for address, listed in self._endpoints.items() for one in listed}
         for address, mac in sorted(pairs):
+            if self._others(address, self._macs(address, mac)):
+                continue
             verb = self._pod(address, mac).verb
             if verb != DOUBTFUL or address in self._owners:  # a doubtful address that no interface has needs no rules
                 found[verb].append(address)
@@ -349,7 +386,7 @@ class Judge:
         return found
 
     def rule(self, place: Place, rule: Rule) -> Verdict | None:
-        """The verdict on a rule; None if azure-vnet writes no such rule."""
+        """The verdict on a rule; None if azure-vnet writes no such rule, or was never on the node."""
         shape = self._shapes.get((place, rule.text))
         if shape is None:
             return None
@@ -368,10 +405,37 @@ class Judge:
             return Verdict(KEEP, f"{self._owners[address][0]} has the address")
         return self._address(address, macs, self._pairs)
 
+    @property
+    def macs(self) -> tuple[str, ...]:
+        """The MACs of azure-vnet's network interfaces on the node; if none is known, those of all links with an address."""
+        own = {one.mac for one in self._own.values()}
+        addressed = {one.mac for one in self._own.values() if one.addresses}
+        return tuple(sorted(self._macs_of_nics & own or addressed or own))
+
+    def obstacle(self, place: Place, rule: Rule) -> str:
+        """Why a removed rule must not be restored; empty if it may."""
+        shape = shape_of(place, rule)
+        if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
+            return self.obstacle_to(shape.address, shape.mac) if shape else ""
+        live = self._own[shape.link].mac if shape.link in self._own else shape.mac
+        return f"{shape.link} has the MAC {live} now" if shape.kind == "source MAC" and live != shape.mac else ""
+
+    def obstacle_to(self, address: str, mac: str) -> str:
+        """Why an object that leads to the address with this MAC must not be restored: it would divert another's traffic."""
+        macs = self._macs(address, mac)
+        owners = self._owners.get(address, [])
+        if self._others(address, macs) or any(one.mac in macs for one in owners):
+            return ""
+        if owners:
+            return f"{owners[0]} has the address now, with the MAC {owners[0].mac}"
+        return f"the node reaches the address by {self._foreign[address]} now" if address in self._foreign else ""
+
     def _is_nodes_own(self, shape: Shape) -> bool:
         """Whether the rule is for an address of the node itself, not of a pod."""
         own = [one for one in self._owners.get(shape.address, ()) if not one.namespace]
-        return any(shape.mac == one.mac or shape.mac in self._macs_of_nics for one in own)
+        return not VIRTUAL_ROUTER.fullmatch(shape.mac) and any(
+            shape.mac == one.mac or shape.mac in self._macs_of_nics for one in own
+        )
 
     def _pod(self, address: str, mac: str) -> Verdict:
         """Cached, because two rules and the rules for the whole node depend on each pod."""
@@ -391,6 +455,9 @@ class Judge:
 
         traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
+        others = self._others(address, macs)
+        if others:
+            return Verdict(KEEP, others)
         owners = self._owners.get(address, [])
         serving = [one for one in owners if one.mac in macs]
         if serving:
@@ -417,6 +484,19 @@ class Judge:
             return Verdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and the owner of the address is unknown")
         return Verdict(DOUBTFUL, "the owner of the address is unknown")
 
+    def _others(self, address: str, macs: frozenset[str]) -> str:
+        """Why an object that leads to the address with one of these MACs is right and no pod's; empty if nothing tells that."""
+        routers = sorted(mac for mac in macs if VIRTUAL_ROUTER.fullmatch(mac))
+        if routers:
+            return f"the MAC {routers[0]} is that of a virtual router (VRRP), and azure-vnet gives no pod such a MAC"
+        serving = {one.mac for one in self._owners.get(address, ())}
+        right = sorted(mac for mac in macs - serving if (address, mac) in self._answers)
+        if right:
+            return (
+                f"is right: the node reaches the address by {self._answers[address, right[0]]}, and there with the MAC {right[0]}"
+            )
+        return ""
+
     def _recorded(self, endpoints: t.Sequence[Endpoint]) -> Verdict:
         for one in endpoints:
             if one.host_link in self._own:
@@ -427,9 +507,7 @@ class Judge:
         )
 
     def _unless_hidden(self, reason: str) -> Verdict:
-        if self._is_whole:
-            return Verdict(REMOVE, reason)
-        return Verdict(DOUBTFUL, f"{reason}, but not all network namespaces could be read")
+        return Verdict(DOUBTFUL, f"{reason}, but {self._hidden}") if self._hidden else Verdict(REMOVE, reason)
 
     def _is_listed(self, address: str) -> bool:
         packed = fields.address(address)[1]
@@ -447,8 +525,8 @@ class Judge:
             return Verdict(KEEP, f"serves all pods of azure-vnet, of which {living[0]} is in use")
         if unsure:
             return Verdict(DOUBTFUL, f"it may serve {unsure[0]}, and it is unknown whether azure-vnet's pod there still exists")
-        if not self._is_whole:
-            return Verdict(DOUBTFUL, "not all network namespaces could be read")
+        if self._hidden:
+            return Verdict(DOUBTFUL, self._hidden)
         return Verdict(REMOVE, "no pod of azure-vnet is left")
 
     def _is_azures(self, shape: Shape) -> bool:
@@ -458,7 +536,9 @@ class Judge:
         bridges = evidence.bridges.union(*(state.bridges for state in evidence.states), (one.bridge for one in configured))
         if shape.kind in ("source MAC", "ARP reply"):
             macs = self._nics.get(shape.link, set()) if shape.link else self._macs_of_nics
-            return is_known and shape.mac in macs
+            own = {nic.address for state in evidence.states for nic in state.nics} - {""}
+            is_another = bool(shape.address and own) and shape.address not in own  # such as a virtual router's
+            return is_known and shape.mac in macs and not is_another
         if shape.kind in ("flooded replies", "solicitation"):
             return is_known and shape.link in self._nics
         if shape.kind == "tunnel":

@@ -10,25 +10,28 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._cni import cni, cni_backend
-from .._cni.cni import AzureVnet
+from .._cni import chains_backend, cni, cni_backend
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step
 from .._interfaces import interfaces_backend
-from .._platform import files, library
+from .._platform import files, kernel, library, process
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import DELETE, Apply, Change
 from . import backup, backup_resource, ebtables, leftovers
-from .backup import Run
+from .backup import Node, Run
 from .backup_resource import BackupFile
 from .ebtables import Place, Removed
 from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers import Evidence, Judge, Verdict
 
-MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
+NO_TRACE = (
+    "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
+    " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove"
+    " them with that program, or by ebtables -D."
+)
 
 
 class Selection(t.NamedTuple):
@@ -41,16 +44,18 @@ class Selection(t.NamedTuple):
 
 
 class Observed(t.NamedTuple):
-    """files: by path, azure-vnet's files from which it would restore its rules. routes: each with its protocol.
+    """files: by path, azure-vnet's files from which it would restore its rules. irregular: paths of those that are not regular.
 
-    troubles: a sentence about each file that is not wholly readable.
+    routes: each with its protocol. boot: the identity of this boot. troubles: a sentence about each partly readable file.
     """
 
     chains: ebtables.Chains
     evidence: Evidence
     files: t.Mapping[str, files.Content]
+    irregular: tuple[str, ...]
     routes: tuple[tuple[Route, int], ...]
     backup: backup_resource.Observed
+    boot: str
     troubles: tuple[str, ...]
 
 
@@ -75,6 +80,71 @@ class Findings(t.NamedTuple):
     troubles: tuple[str, ...] = ()
 
 
+def look(backends: LeftoverBackends, kept: backup_resource.Observed, desired: Selection) -> Observed:
+    """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours."""
+    chains = backends.tables.read(desired.backends)
+    neighbours, routes = tuple(backends.links.neighbours()), tuple(backends.links.routes())
+    configured = cni_backend.configurations()
+    present = {path: backends.files.read(path) for path in (*leftovers.STATE_FILES, *_to_move(configured))}
+    found = {path: one for path, one in present.items() if isinstance(one, files.Content)}
+    irregular = tuple(path for path, one in present.items() if one is not None and path not in found)
+    texts = [(path, one.text) for path, one in found.items()]
+    texts += [(one.path, one.text) for run in kept.runs for one in run.files]
+    states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
+    troubles = [
+        f"{path} {state.trouble}. The unreadable part is not used as evidence." for path, state in states if state.trouble
+    ]
+    configurations = [one.content for one in configured.values()] + [
+        cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
+    ]
+    evidence = _with_links(
+        Evidence(
+            tuple(state for _path, state in states),
+            frozenset(itertools.chain.from_iterable(map(_former, kept.runs))),
+            tuple(configurations),
+            (*found, *irregular, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])),
+            neighbours=neighbours,
+            host_routes=_host_routes(routes),
+            addresses=desired.addresses,
+        )
+    )
+    if not evidence.has_trace and leftovers.has_shapes(chains):
+        evidence = evidence._replace(traces=_chains_of_iptables(backends.run))
+        if desired.addresses and not evidence.has_trace:
+            troubles.append(NO_TRACE)
+    return Observed(chains, evidence, found, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
+
+
+def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
+    """Configurations by which a runtime would start azure-vnet, whatever the one with azure-vnet's own name contains."""
+    return [
+        path for path, one in configured.items() if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
+    ]
+
+
+def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for route, _protocol in routes:
+        if route.address and route.table == leftovers.MAIN_TABLE:
+            found[route.address] = found.get(route.address, frozenset()) | route.links
+    return found
+
+
+def _with_links(evidence: Evidence) -> Evidence:
+    """The evidence with the interfaces, and with those of them that are azure-vnet's bridges or in one."""
+    links = interfaces_backend.read()
+    named = {one.bridge for one in evidence.configurations if one.is_there}.union(*(one.bridges for one in evidence.states))
+    own = [one for one in links.found if not one.namespace]
+    bridges = frozenset(one.link for one in own if leftovers.BRIDGE.fullmatch(one.link) or one.link in named)
+    ports = frozenset(one.link for one in own if one.master in bridges)
+    return evidence._replace(interfaces=links.found, unread=links.unread, bridges=bridges, ports=ports)
+
+
+def _chains_of_iptables(run: process.Runner) -> tuple[str, ...]:
+    found = chains_backend.read(run)
+    return tuple(f"chain {chain} in {place}" for place, chain in found if cni.AZURE_CHAIN.fullmatch(chain))
+
+
 class AzureVnetLeftovers:
     """Ensures that the node has no leftovers. Removed objects are kept in a backup. The plan's report is Findings."""
 
@@ -87,62 +157,13 @@ class AzureVnetLeftovers:
         self._backup = kept
 
     def observe(self) -> Observed:
-        kept = self._backup.observe()
-        here = {path: self._backends.files.read(path) for path in leftovers.STATE_FILES}
-        configured = cni_backend.configurations()
-        to_move = [
-            path
-            for path, one in configured.items()
-            if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
-        ]
-        found = {**here, **{path: self._backends.files.read(path) for path in to_move}}
-        for path, one in found.items():
-            if one is not None and not isinstance(one, files.Content):
-                raise Refusal(
-                    f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
-                    " from it. Nothing was changed. Remove it, or replace a symbolic link by the file that it points to"
-                )
-        present = {path: content for path, content in found.items() if isinstance(content, files.Content)}
-        moved = [one for run in kept.runs for one in run.files]
-        texts = [(path, one.text) for path, one in present.items()] + [(one.path, one.text) for one in moved]
-        states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
-        troubles = tuple(
-            f"{path} {state.trouble}. The unreadable part is not used as evidence." for path, state in states if state.trouble
-        )
-        configurations = [one.content for one in configured.values()] + [
-            cni.azure_vnet_in(text) for path, text in texts if path.startswith(cni.FOLDER)
-        ]
-        routes = tuple(self._backends.links.routes())
-        evidence = self._evidence(kept.runs, [state for _path, state in states], configurations, routes)
-        return Observed(self._backends.tables.read(self._desired.backends), evidence, present, routes, kept, troubles)
-
-    def _evidence(
-        self,
-        runs: backup.Runs,
-        states: t.Sequence[leftovers.State],
-        configurations: t.Sequence[AzureVnet],
-        routes: t.Iterable[tuple[Route, int]],
-    ) -> Evidence:
-        links = interfaces_backend.read()
-        configured = {one.bridge for one in configurations if one.is_there}.union(*(state.bridges for state in states))
-        own = [one for one in links.found if not one.namespace]
-        bridges = {one.link for one in own if leftovers.BRIDGE.fullmatch(one.link) or one.link in configured}
-        host_routes: dict[str, frozenset[str]] = {}
-        for route, _protocol in routes:
-            if route.address and route.table == MAIN_TABLE:
-                host_routes[route.address] = host_routes.get(route.address, frozenset()) | route.links
-        return Evidence(
-            tuple(states),
-            frozenset(itertools.chain.from_iterable(map(_former, runs))),
-            tuple(configurations),
-            links.found,
-            links.is_whole,
-            frozenset(bridges),
-            frozenset(one.link for one in own if one.master in bridges),
-            tuple(self._backends.links.neighbours()),
-            host_routes,
-            self._desired.addresses,
-        )
+        found = look(self._backends, self._backup.observe(), self._desired)
+        for path in found.irregular:
+            raise Refusal(
+                f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
+                " from it. Nothing was changed. Remove it, or replace a symbolic link by the file that it points to"
+            )
+        return found
 
     def plan(self, observed: Observed) -> Plan:
         judge = Judge(observed.evidence, observed.chains)
@@ -153,11 +174,12 @@ class AzureVnetLeftovers:
         moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
         if not (removed or moved or routes or any(one.mac for one in neighbours)):
             neighbours = ()  # any packet to the address of a former pod brings back a failed one, which diverts nothing
-        run = Run(removed, moved, neighbours, routes)
+        run = Run(removed, moved, neighbours, routes, observed.boot)
         findings = Findings(judged, neighbours, routes, observed.troubles)
         if run.is_empty:
             return Plan(report=findings)
-        return Plan(tuple(self._steps(observed, run)), _shown(run), report=findings)
+        node = observed.backup.here._replace(macs=judge.macs)
+        return Plan(tuple(self._steps(observed, run, node)), _shown(run), report=findings)
 
     def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
@@ -166,17 +188,17 @@ class AzureVnetLeftovers:
 
     def _stale_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
-            if route.address and not route.unread and route.table == MAIN_TABLE and len(route.links) == 1:
+            if route.address and not route.unread and route.table == leftovers.MAIN_TABLE and len(route.links) == 1:
                 (link,) = route.links
                 is_azures = link in observed.evidence.bridges or leftovers.HOST_LINK.fullmatch(link)
                 if is_azures and judge.route(route.address, link).is_leftover:
                     yield route, protocol
 
-    def _steps(self, observed: Observed, run: Run) -> t.Iterator[Step]:
+    def _steps(self, observed: Observed, run: Run, node: Node) -> t.Iterator[Step]:
         """The backup is written before anything is removed. The files go first: azure-vnet would restore rules from them."""
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
-        yield from self._backup.steps(observed.backup, (*observed.backup.runs, run))
+        yield from self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
         for path, content in observed.files.items():
             yield Step(f"move {path} into {self._backup.path}", files.Remove(path), files.Put(path, content))
         for backend in self._desired.backends:

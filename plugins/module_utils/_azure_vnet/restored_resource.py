@@ -9,35 +9,38 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, library
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import ADD, Apply
-from . import backup, backup_resource, ebtables
-from .backup import File
+from . import backup, backup_resource, ebtables, leftovers_resource
+from .backup import File, Run
 from .backup_resource import BackupFile
 from .ebtables import Place, Removed, Rule
 from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
-from .leftovers_resource import netlink_changes
+from .leftovers import Judge
+from .leftovers_resource import Selection, netlink_changes
 
 STALE = 0x04  # include/uapi/linux/neighbour.h, NUD_STALE: the kernel verifies the neighbour when it uses it
 
 
 class Observed(t.NamedTuple):
-    """files: the current content of each moved file's path. routes: each with its protocol. links: names of the node's links."""
+    """node: what the rules are judged by; None without a backup. files: the current content of each moved file's path."""
 
-    chains: ebtables.Chains
+    node: leftovers_resource.Observed | None
     files: t.Mapping[str, files.Found | None]
-    neighbours: frozenset[tuple[str, str]]
-    routes: frozenset[tuple[Route, int]]
     links: frozenset[str]
     backup: backup_resource.Observed
 
 
 class Back(t.NamedTuple):
-    """What a plan restores. rules: each with its chain. removed: newest run first. differences: what cannot be as it was."""
+    """What a plan restores. rules: each with its chain. removed: newest run first. differences: what cannot be as it was.
+
+    left: what the backup keeps, because another interface, link or file is in its place.
+    """
 
     rules: tuple[tuple[Place, str], ...] = ()
     removed: tuple[Removed, ...] = ()
@@ -45,12 +48,13 @@ class Back(t.NamedTuple):
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[tuple[Route, int], ...] = ()
     differences: tuple[str, ...] = ()
+    left: backup.Runs = ()
 
 
 class RestoredLeftovers:
-    """Ensures that the node is as it was before the backup's runs, and that the backup is removed.
+    """Ensures that the node is as it was before the backup's runs, except for what would divert the traffic of others now.
 
-    The last run is undone first. The plan's report is Back.
+    The last run is undone first. The backup goes when nothing is left in it. The plan's report is Back.
     """
 
     name = "azure-vnet's leftovers"
@@ -62,21 +66,25 @@ class RestoredLeftovers:
 
     def observe(self) -> Observed:
         kept = self._backup.observe()
-        backends = {one.place.backend for run in kept.runs for one in run.removed}
-        has_links = any(run.neighbours or run.routes for run in kept.runs)
-        return Observed(
-            self._backends.tables.read(sorted(backends)),
-            {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files},
-            frozenset((one.address, one.link) for one in self._backends.links.neighbours()) if has_links else frozenset(),
-            frozenset(self._backends.links.routes()) if has_links else frozenset(),
-            frozenset(self._backends.links.links().values()) if has_links else frozenset(),
-            kept,
-        )
+        if not kept.runs:
+            return Observed(None, {}, frozenset(), kept)
+        backends = sorted({one.place.backend for run in kept.runs for one in run.removed})
+        node = leftovers_resource.look(self._backends, kept, Selection(backends=tuple(backends)))
+        found = {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files}
+        return Observed(node, found, frozenset(self._backends.links.links().values()), kept)
 
     def plan(self, observed: Observed) -> Plan:
-        if not observed.backup.runs:
+        """Raises Refusal if it is unknown which addresses live pods have."""
+        if observed.node is None:
             return Plan(self._backup.steps(observed.backup, ()), report=Back())
-        back = _back(observed)
+        hidden = observed.node.evidence.hidden
+        if hidden and any(run.removed or run.neighbours or run.routes for run in _of_this_boot(observed.node)):
+            raise Refusal(
+                f"{hidden}. A live pod there may have an address whose rules {self._backup.path} keeps, and they would divert its"
+                " traffic. Nothing was changed. Run the module on the node itself rather than in a container, and remove a"
+                " namespace that no program uses (ip netns delete)"
+            )
+        back = _back(observed, observed.node)
         return Plan(tuple(self._steps(observed, back)), after=_shown(back), report=back)
 
     def _steps(self, observed: Observed, back: Back) -> t.Iterator[Step]:
@@ -91,71 +99,126 @@ class RestoredLeftovers:
         for file in back.files:
             content = files.Content(file.text, file.mode, file.owner)
             yield Step(f"restore {file.path}", files.Put(file.path, content), files.Remove(file.path))
-        yield from self._backup.steps(observed.backup, ())
+        yield from self._backup.steps(observed.backup, back.left)
 
     @property
     def backends(self) -> t.Sequence[Backend]:
         return self._backends.all()
 
 
-def _back(observed: Observed) -> Back:
-    runs = tuple(reversed(observed.backup.runs))
-    rules, removed, differences = _rules(runs, observed.chains)
-    moved, of_files = _files(runs, observed.files)
-    neighbours, routes, of_links = _links(runs, observed)
-    return Back(rules, removed, moved, neighbours, routes, (*differences, *of_files, *of_links))
+def _of_this_boot(node: leftovers_resource.Observed) -> list[Run]:
+    """The backup's runs, newest first, without what a boot has ended since: rules, neighbours, routes and files in /run."""
+    runs = [
+        run if run.boot == node.boot else Run(files=tuple(one for one in run.files if one.outlives_boots), boot=run.boot)
+        for run in node.backup.runs
+    ]
+    return runs[::-1]
 
 
-def _rules(runs: backup.Runs, chains: ebtables.Chains) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], list[str]]:
-    """Undoes the newest run first. If several runs removed the same rule, the oldest determines its position."""
+def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
+    runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
+    rules, removed, barred, of_rules = _rules(runs, node.chains, judge)
+    moved, occupied = _files(runs, observed.files)
+    links = _Links(runs, observed, node, judge)
+    left = tuple(
+        Run(
+            tuple(one._replace(gone=barred[one]) for one in run.removed if one in barred),
+            tuple(one for one in run.files if one in occupied),
+            tuple(one for one in run.neighbours if one in links.barred),
+            tuple(one for one in run.routes if one in links.barred),
+            run.boot,
+        )
+        for run in reversed(runs)
+    )
+    ended = sum(run.boot != node.boot for run in node.backup.runs)
+    return Back(
+        rules,
+        removed,
+        tuple(one for one in moved if observed.files[one.path] is None),
+        tuple(links.neighbours.values()),
+        tuple(links.routes),
+        (
+            *(
+                [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
+                if ended
+                else []
+            ),
+            *of_rules,
+            *(f"{one.path}: something else exists there now, and is left" for one in occupied),
+            *links.barred.values(),
+        ),
+        tuple(run for run in left if not run.is_empty),
+    )
+
+
+def _rules(
+    runs: t.Sequence[Run], chains: ebtables.Chains, judge: Judge
+) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], dict[Removed, frozenset[int]], list[str]]:
+    """Undoes the newest run first. If several runs removed the same rule, the oldest determines its position.
+
+    The third result has the positions of the rules that must not be restored.
+    """
     now: dict[Place, tuple[Rule, ...]] = dict(chains)
     oldest: dict[tuple[Place, str], Removed] = {
         (one.place, one.rules[number].text): one for run in runs for one in run.removed for number in one.gone
     }
     rules: list[tuple[Place, str]] = []
     removed: list[Removed] = []
+    barred: dict[Removed, frozenset[int]] = {}
     differences: list[str] = []
     for taken in (one for run in runs for one in run.removed):
-        one = taken.without({n for n in taken.gone if oldest[taken.place, taken.rules[n].text] is not taken})
-        merge = ebtables.put_back(now.get(one.place, ()), one)
-        now[one.place] = merge.rules
-        rules += [(one.place, merge.rules[position].text) for position in merge.added]
-        differences += [f"{one.place}: {text} exists already" for text in merge.present]
-        if merge.moved:
-            differences.append(f"{one.place}: other rules were added, removed or moved since, so the order may differ")
+        place = taken.place
+        own = {number for number in taken.gone if oldest[place, taken.rules[number].text] is taken}
+        obstacles = {number: judge.obstacle(place, taken.rules[number]) for number in sorted(own)}
+        kept = frozenset(number for number, obstacle in obstacles.items() if obstacle)
+        differences += [f"{place}: {taken.rules[number].text}: {obstacles[number]}" for number in sorted(kept)]
+        if kept:
+            barred[taken] = kept
+        one = taken.without(kept | (taken.gone - own))
+        merge = ebtables.put_back(now.get(place, ()), one)
+        now[place] = merge.rules
+        rules += [(place, merge.rules[position].text) for position in merge.added]
+        differences += [f"{place}: {text} exists already" for text in merge.present]
+        if merge.moved and merge.added:
+            differences.append(f"{place}: other rules were added, removed or moved since, so the order may differ")
         missing = frozenset(number for number in one.gone if one.rules[number].text not in merge.present)
         if missing:
             removed.append(one._replace(gone=missing))
-    return tuple(rules), tuple(removed), differences
+    return tuple(rules), tuple(removed), barred, differences
 
 
-def _files(runs: backup.Runs, found: t.Mapping[str, files.Found | None]) -> tuple[tuple[File, ...], list[str]]:
-    """If several runs moved the same file, the oldest run has the original."""
-    moved: dict[str, File] = {one.path: one for run in runs for one in run.files}
-    differences = [
-        f"{path}: something else exists there now, and is left"
-        for path, one in moved.items()
-        if found[path] is not None and found[path] != files.Content(one.text, one.mode, one.owner)
-    ]
-    return tuple(one for path, one in moved.items() if found[path] is None), differences
+def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> tuple[list[File], list[File]]:
+    """The moved files, and those in whose place something else is. If several runs moved the same file, the oldest has it."""
+    moved = list({one.path: one for run in runs for one in run.files}.values())
+    own = [files.Content(one.text, one.mode, one.owner) for one in moved]
+    return moved, [one for one, content in zip(moved, own) if found[one.path] not in (None, content)]
 
 
-def _links(runs: backup.Runs, observed: Observed) -> tuple[tuple[Neighbour, ...], tuple[tuple[Route, int], ...], list[str]]:
-    neighbours: dict[tuple[str, str], Neighbour] = {}
-    routes: dict[tuple[Route, int], None] = {}
-    differences = []
-    for one in (one for run in runs for one in run.neighbours if one.mac):
-        if one.link not in observed.links:
-            differences.append(f"ip neigh {one}: there is no link {one.link}")
-        elif (one.address, one.link) not in observed.neighbours:
-            lasting = one if one.is_permanent else one._replace(state=STALE)
-            neighbours[one.address, one.link] = lasting
-    for route, protocol in (one for run in runs for one in run.routes):
-        if not route.links <= observed.links:
-            differences.append(f"{route}: there is no link {', '.join(sorted(route.links))}")
-        elif (route, protocol) not in observed.routes:
-            routes[route, protocol] = None
-    return tuple(neighbours.values()), tuple(routes), differences
+class _Links:
+    """Neighbours and routes to restore. barred: those that must not be, with the reason."""
+
+    def __init__(self, runs: t.Sequence[Run], observed: Observed, node: leftovers_resource.Observed, judge: Judge) -> None:
+        self.neighbours: dict[tuple[str, str], Neighbour] = {}
+        self.routes: dict[tuple[Route, int], None] = {}
+        self.barred: dict[Neighbour | tuple[Route, int], str] = {}
+        there = {(one.address, one.link) for one in node.evidence.neighbours}
+        for one in (one for run in runs for one in run.neighbours if one.mac):
+            obstacle = _link_obstacle({one.link}, observed) or judge.obstacle_to(one.address, one.mac)
+            if obstacle:
+                self.barred[one] = f"ip neigh {one}: {obstacle}"
+            elif (one.address, one.link) not in there:
+                self.neighbours[one.address, one.link] = one if one.is_permanent else one._replace(state=STALE)
+        for route, protocol in (one for run in runs for one in run.routes):
+            obstacle = _link_obstacle(route.links, observed) or judge.obstacle_to(route.address, "")
+            if obstacle:
+                self.barred[route, protocol] = f"{route}: {obstacle}"
+            elif (route, protocol) not in node.routes:
+                self.routes[route, protocol] = None
+
+
+def _link_obstacle(links: t.AbstractSet[str], observed: Observed) -> str:
+    missing = sorted(links - observed.links)
+    return f"there is no link {', '.join(missing)}" if missing else ""
 
 
 def _shown(back: Back) -> str:

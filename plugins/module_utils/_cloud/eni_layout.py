@@ -35,7 +35,7 @@ class Layout(t.NamedTuple):
     from_address: priority of the rule that looks an ENI's own address up in its table; 0 for no rule.
     to_pod, from_pod: priorities of the rules for pods; 0 if these belong to the CNI.
     pod_links: patterns for the names of the node's ends of pods' links.
-    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    marks_itself: true if the CNI by default marks connections that come in by the primary interface.
     ipv6_gateway: the IPv6 router of each ENI, used if the metadata names none.
     clouds: the clouds whose metadata has all that table_of needs; empty for any cloud.
     """
@@ -130,8 +130,9 @@ class DesiredLayout(t.NamedTuple):
     """The desired state. rules, routes: options of policy_routes. The other fields are options for rp_filter and
     nftables_connmark that match these.
 
-    marks_itself: true if the CNI marks connections that come in by the primary interface.
+    marks_itself: true if the CNI by default marks connections that come in by the primary interface.
     addresses: the primary IPv4 address of each secondary ENI, an option of link_addresses.
+    left_out: by name, why a secondary ENI has no rules and routes, as a sentence.
     """
 
     rules: list[Entry]
@@ -142,14 +143,22 @@ class DesiredLayout(t.NamedTuple):
     mask: str
     marks_itself: bool
     addresses: list[Entry]
+    left_out: dict[str, str]
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        """The mark and the mask as numbers."""
+        return fields.number(self.mark, 1, UINT32), fields.number(self.mask, 1, UINT32)
 
 
 def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
-    Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace.
+    Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace. Of two ENIs on
+    different network cards that the layout gives one table, the first has it, and the second has neither rules nor routes.
 
-    mark, priorities: replace those of the layout custom. Keys of priorities: "mark", "to_pod", "from_pod", "from_address".
+    mark: replaces the layout's. priorities: replace those of the layout custom; keys "mark", "to_pod", "from_pod",
+    "from_address".
     """
     layout = adapted(name, mark, priorities)
     enis = eni.from_list("enis", given)
@@ -160,16 +169,38 @@ def desired(name: str, given: object, mark: object = None, priorities: t.Mapping
             why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, mask = layout.mark.split("/")
+    left_out = _without_table(layout, others)
+    routed = [one for one in others if one.name not in left_out]
     return DesiredLayout(
-        [*_mark_rules(layout, primary), *(rule for one in others for rule in _rules(layout, one))],
-        [*_mark_routes(layout, primary), *(route for one in others for route in _routes(layout, one))],
+        [*_mark_rules(layout, primary), *(rule for one in routed for rule in _rules(layout, one))],
+        [*_mark_routes(layout, primary), *(route for one in routed for route in _routes(layout, one))],
         primary.name,
         list(layout.pod_links),
         bits,
         mask,
         layout.marks_itself,
         [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
+        left_out,
     )
+
+
+def _without_table(layout: Layout, enis: t.Iterable[Eni]) -> dict[str, str]:
+    """By name, the ENIs whose table an ENI on another network card has: Cilium numbers the ENIs of all cards in one range.
+
+    Two ENIs of one number on one card are not among them: the metadata of an ENI that was attached a moment ago may be so.
+    """
+    holders: dict[int, Eni] = {}
+    left_out = {}
+    for one in enis:
+        table = layout.table_of(one)
+        holder = holders.setdefault(table, one) if table is not None else one
+        if holder is not one and (holder.network_card or 0) != (one.network_card or 0):
+            left_out[one.name] = (
+                f"{one.name} (network card {one.network_card or 0}) has no rules and routes: the layout gives it table {table},"
+                f" as {holder.name} (network card {holder.network_card or 0}), which comes first in the list of ENIs. Leave it to"
+                " the CNI, or attach it with another device number"
+            )
+    return left_out
 
 
 def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) -> Layout:
@@ -177,10 +208,8 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     if name not in LAYOUTS:
         raise Invalid("layout", name, f"one of {', '.join(LAYOUTS)}")
     layout = LAYOUTS[name]
-    given = {"mark": mark, "priorities": priorities or None}
-    for option, value in given.items():
-        if name != "custom" and value is not None:
-            raise Invalid(option, value, f"left out: the layout {name} has its own")
+    if name != "custom" and priorities:
+        raise Invalid("priorities", priorities, f"left out: the layout {name} has its own")
     if mark is not None:
         layout = layout._replace(mark=_mark(mark))
     if not isinstance(priorities or {}, dict):

@@ -35,7 +35,7 @@ def _nft() -> t.Iterator[tuple[str, str]]:
 def _legacy(run: process.Runner) -> t.Iterator[tuple[str, str]]:
     for family, (names, program) in LEGACY.items():
         path = process.find(program)
-        if path is None or not _is_used(names):
+        if path is None or not legacy_tables(names):
             continue
         table = ""
         for line in run([path], None).stdout.splitlines():
@@ -45,8 +45,9 @@ def _legacy(run: process.Runner) -> t.Iterator[tuple[str, str]]:
                 yield f"{family} {table} (legacy)", line[1:].split(" ", 1)[0]
 
 
-def _is_used(names: str) -> bool:
+def legacy_tables(names: str) -> list[str]:
+    """The legacy tables in use, from a file of LEGACY."""
     try:
-        return bool(Path(names).read_text().split())
+        return Path(names).read_text().split()
     except OSError:
-        return False
+        return []

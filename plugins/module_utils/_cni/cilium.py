@@ -17,7 +17,8 @@ import typing as t
 LINK = "cilium_host"  # the first link that the agent creates
 CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
 REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
-OPTIONS = (REPLACEMENT, NODE_PORT, IPV6)
+CLUSTER = "cluster-id"
+OPTIONS = (REPLACEMENT, NODE_PORT, IPV6, CLUSTER)
 # Values with which the agent takes over node ports: true, and in versions before 1.14 strict and probe.
 REPLACING = ("true", "strict", "probe")
 # The same options in the agent's state (DaemonConfig.StoreInFile). Versions with pkg/kpr do not store the first two.
@@ -32,16 +33,19 @@ class Agent(t.NamedTuple):
 
     source: where its options were read, for messages; empty if they were not found.
     serves_ipv6_node_ports: whether its BPF programs translate IPv6 node ports; None if its options were not found.
+    cluster: the ID of its cluster, 1 to 255, or more with max-connected-clusters; 0 if it has none, or if it was not found.
     """
 
     source: str = ""
     serves_ipv6_node_ports: bool | None = None
+    cluster: int = 0
 
 
 def agent(source: str, options: t.Mapping[str, str]) -> Agent:
     """The agent with these options. Those that are missing have the agent's defaults."""
     replaces = options.get(REPLACEMENT) in REPLACING or options.get(NODE_PORT) == "true"
-    return Agent(source, replaces and options.get(IPV6, "true") == "true")
+    cluster = options.get(CLUSTER, "")
+    return Agent(source, replaces and options.get(IPV6, "true") == "true", int(cluster) if cluster.isdecimal() else 0)
 
 
 def arguments(words: t.Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,9 @@ from .._core import fields
 FOLDER = "/etc/cni/net.d"
 AZURE, CILIUM, OTHER = "azure_vnet", "cilium", "other"
 CILIUM_PLUGIN = "cilium-cni"
+AZURE_BINARY = "/opt/cni/bin/azure-vnet"
+# Chains of iptables (azure-container-networking, network/snat/snat_linux.go, cni/network/invoker_cns.go).
+AZURE_CHAIN = re.compile(r"AZURECNI(INPUT|OUTPUT)|SWIFT(-POSTROUTING)?")
 # Names of the node's ends of pods' links. lxc_health belongs to Cilium's own health check.
 PODS = {
     AZURE: re.compile(r"azv[0-9a-f]{1,11}"),

@@ -46,6 +46,11 @@ def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
     return {path: model.plugins_in(_text(path)) for path in configurations(folder) if path.endswith(SUFFIXES)}
 
 
+def has_azure_vnet() -> bool:
+    """Whether azure-vnet's binary is installed."""
+    return os.path.exists(model.AZURE_BINARY)
+
+
 def monitors() -> dict[int, str]:
     """Names of processes that restore azure-vnet's rules in this network namespace, by process ID."""
     return {int(pid): name for pid, name in processes.in_this_network(MONITORS).items()}

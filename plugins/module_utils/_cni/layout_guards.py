@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Warnings about policy routes that collide with those of a known CNI.
+"""Warnings about policy routes and marks that collide with those of a known CNI.
 
 Separate from the other guards, whose users do not need the model of policy rules.
 """
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
+from .._platform import kernel
 from .._routing.policy import Policy
-from . import layouts
+from . import cilium_backend, layouts
 
 
 class CniLayouts:
@@ -24,3 +25,16 @@ class CniLayouts:
 
     def inspect(self) -> t.Iterable[str]:
         return layouts.warnings(self._desired.rules or (), self._desired.routes or ())
+
+
+class MarkCollisions:
+    """Warns if a known program uses bits of a mark that is set for another purpose."""
+
+    def __init__(self, mark: int, mask: int) -> None:
+        self._mark = mark
+        self._mask = mask
+
+    def inspect(self) -> t.Iterable[str]:
+        yield from layouts.mark_warnings(self._mark, self._mask, self._mask)
+        agent = cilium_backend.find() if kernel.is_own_root() else None
+        yield from filter(None, [layouts.cluster_warning(self._mark, self._mask, agent.cluster if agent else 0)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.fields import ANY
+from .._core.fields import ANY, UINT32
 from .._routing.route import Route
 from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule
@@ -50,6 +50,7 @@ def _is_by_link(rule: Rule) -> bool:
     return bool(rule.iif)
 
 
+OF_ADDRESSES = 32765
 PRIORITIES: dict[int, tuple[Use, ...]] = {
     9: (Use("Cilium", "proxied packets by mark", _is_marked),),
     10: (Use("amazon-vpc-cni", "security groups for pods by interface", _is_by_link),),
@@ -72,7 +73,7 @@ PRIORITIES: dict[int, tuple[Use, ...]] = {
     1535: (Use("amazon-vpc-cni", "to external services lookup main", _is_to_pod),),
     1536: (Use("amazon-vpc-cni", "from a pod lookup its interface's table", _is_from_pod),),
     2048: (Use("Terway", "from a pod lookup its interface's table", _is_from_pod),),
-    32765: (Use("amazon-vpc-cni", "from an interface's primary address lookup its table", _is_from_pod),),
+    OF_ADDRESSES: (Use("amazon-vpc-cni", "from an interface's primary address lookup its table", _is_from_pod),),
 }
 # First, last, owner, meaning. The owner computes each number from an interface's, so another rule there may collide later.
 RANGES = (
@@ -88,21 +89,26 @@ MARKS = (
     (0x4000, 0x4000, "kube-proxy", "packets to be masqueraded", 0),
     (0x8000, 0x8000, "kube-proxy", "packets to be dropped", 0),
     (0xF00, 0xF00, "Cilium", "its magic marks", 0),
+    (0xFFFF0000, 0xFFFF0000, "Calico", "its policies, unless FelixConfiguration has another iptablesMarkMask", 0),
 )
+ISTIO = 0x539  # set whole, by the sidecar
 
 
-def warnings(rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> list[str]:
+def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
     """A sentence for each desired priority, table and mark that a known program uses for another purpose."""
     found: dict[str, None] = {}
     tables = {route.table for route in routes}
+    # amazon-vpc-cni and amazon-ec2-net-utils number the table of an ENI on a further network card in the same way.
+    of_cni = {rule.table for rule in rules if rule.priority == OF_ADDRESSES and _is_from_pod(rule)}
     for rule in rules:
         tables.add(rule.table)
         uses = PRIORITIES.get(rule.priority)
         if rule.fwmask or rule.priority >= RANGES[0][0] or (uses and not any(use.fits(rule) for use in uses)):
-            found.update(dict.fromkeys((*_at_priority(rule), *_of_mark(rule))))
+            of_mark = mark_warnings(rule.fwmark, rule.fwmask, rule.fwmark, rule.table) if rule.fwmask else ()
+            found.update(dict.fromkeys((*_at_priority(rule), *of_mark)))
     for table in sorted(tables):
         owners = [TABLES[table]] if table in TABLES else [use[2] for use in RANGES if use[0] <= table <= use[1]]
-        for owner in owners:
+        for owner in owners if table not in of_cni else ():
             found.setdefault(f"Table {table} is filled by {owner}. Choose another on nodes that run this software.")
     return list(found)
 
@@ -120,11 +126,34 @@ def _at_priority(rule: Rule) -> t.Iterator[str]:
             )
 
 
-def _of_mark(rule: Rule) -> t.Iterator[str]:
-    for mark, mask, owner, meaning, table in MARKS:
-        is_same = (rule.fwmark, rule.fwmask) == (mark, mask) and table and rule.table == table
-        if rule.fwmark & mask and not is_same:
+def mark_warnings(mark: int, mask: int, bits: int, table: int | None = None) -> t.Iterator[str]:
+    """A sentence for each known program that uses bits of a mark for another purpose.
+
+    bits: those that matter: the mark's own in a rule, which tests them, and the whole mask if the mask's bits are set.
+    table: the table that a rule looks up by the mark; None if the mark is set.
+    """
+    if mask == UINT32 and table is None:
+        yield (
+            f"Mark {mark:#x} has the full mask {mask:#x}, which includes the bits of kube-proxy (0x4000, 0x8000), Cilium and"
+            f" Calico. Give it a mask with its own bits alone, such as {mark:#x}/{mark:#x}."
+        )
+        bits = mark
+    for other, its_mask, owner, meaning, its_table in MARKS:
+        is_same = (mark, mask) == (other, its_mask) and its_table and table in (None, its_table)
+        if bits & its_mask and not is_same:
             yield (
-                f"Mark {rule.fwmark:#x}/{rule.fwmask:#x} has bits of {mark:#x}/{mask:#x}, which {owner} uses for {meaning}."
+                f"Mark {mark:#x}/{mask:#x} has bits of {other:#x}/{its_mask:#x}, which {owner} uses for {meaning}."
                 " Choose other bits on nodes that run this software."
             )
+    if mark == ISTIO:
+        yield f"Mark {mark:#x}/{mask:#x} is that of Istio's sidecars. Choose another on nodes that run this software."
+
+
+def cluster_warning(mark: int, mask: int, cluster: int) -> str:
+    """The sentence about the cluster ID of the node's Cilium, which is the lowest byte of its marks (cilium#21330); or empty."""
+    if not mask & cluster & 0xFF:
+        return ""
+    return (
+        f"Mark {mark:#x}/{mask:#x} has bits of {cluster:#x}, the ID of the cluster ({cluster}), which this node's Cilium has in"
+        " the lowest byte of its marks. Choose other bits, such as 0x1000/0x1000, or give the cluster an ID without these bits."
+    )

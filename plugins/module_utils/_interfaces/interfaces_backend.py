@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -31,35 +32,45 @@ IFA_ADDRESS, IFA_LOCAL = 1, 2
 
 
 class Interfaces(t.NamedTuple):
-    """is_whole: True if all namespaces could be read."""
+    """unread: names of the namespaces that could not be read."""
 
     found: tuple[Interface, ...]
-    is_whole: bool
+    unread: tuple[str, ...] = ()
+
+
+def own() -> list[Interface]:
+    """The interfaces of the own namespace."""
+    return _of("", wire.open_socket)
 
 
 def read() -> Interfaces:
     """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
-    found = _of("", wire.open_socket)
-    is_whole = True
+    found = own()
+    unread = []
     for path, name in _namespaces():
         try:
             found += _of(name, lambda path=path: _open_inside(path))  # type: ignore[misc]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        except (OSError, Failure):
-            is_whole = False
-    return Interfaces(tuple(found), is_whole)
+        except (OSError, Failure) as error:
+            if not (isinstance(error, OSError) and error.errno == errno.EINVAL):  # a namespace, but not of a network
+                unread.append(name)
+    return Interfaces(tuple(found), tuple(unread))
 
 
 def _namespaces() -> list[tuple[str, str]]:
-    """One path to each other network namespace, and a name for messages."""
-    known = {_identity("/proc/self/ns/net")}
+    """One path to each other network namespace, and a name for messages.
+
+    ``ip netns add`` that was killed leaves a plain file: not a namespace, which is on a file system of its own.
+    """
+    here = _identity("/proc/self/ns/net")
+    known = {here}
     paths = [(f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)]
     paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
     found = []
     for path, name in paths:
         identity = _identity(path)
-        if identity is not None and identity not in known:
+        if identity is not None and here is not None and identity[0] == here[0] and identity not in known:
             known.add(identity)
             found.append((path, name))
     return found

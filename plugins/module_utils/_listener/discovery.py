@@ -22,11 +22,15 @@ Enis = t.Mapping[str, t.Any]  # the option ``enis`` in normal form; plain data, 
 
 
 class Found(t.NamedTuple):
-    """rules, routes: in the form of policy_routes' options. unfit: by MAC, why an ENI's current metadata gives no routes."""
+    """rules, routes: in the form of policy_routes' options. unfit: by MAC, why an ENI's current metadata gives no routes.
+
+    left_out: by name, why an ENI has none in this layout.
+    """
 
     rules: list[eni_layout.Entry]
     routes: list[eni_layout.Entry]
     unfit: dict[str, str]
+    left_out: dict[str, str]
 
 
 def from_option(given: t.Mapping[str, t.Any]) -> Enis:
@@ -75,7 +79,7 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
         else:
             fit.append(one)
     desired = _desired(enis, [one for one in interfaces if one in fit])
-    return Found(desired.rules, desired.routes, unfit)
+    return Found(desired.rules, desired.routes, unfit, desired.left_out)
 
 
 def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:

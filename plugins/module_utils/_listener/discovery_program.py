@@ -57,7 +57,8 @@ def ask(enis: Enis, seconds: float) -> Answer:
     known = {one["mac"] for one in interfaces}
     unknown = [f"{one} is not among the ENIs in the cloud's metadata" for one in sorted(there) if one.mac not in known]
     unsure = frozenset(one.name for one in there if one.mac not in known or one.mac in desired.unfit)
-    return Answer(enis, there, desired, [*desired.unfit.values(), *unknown], unsure=unsure)
+    missing = [*desired.unfit.values(), *unknown, *desired.left_out.values()]
+    return Answer(enis, there, desired, missing, unsure=unsure)
 
 
 def cards(pods: t.Sequence[str]) -> frozenset[Card]:

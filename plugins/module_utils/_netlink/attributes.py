@@ -55,6 +55,16 @@ def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
     return found
 
 
+def elements(data: bytes) -> list[bytes]:
+    """The payloads of a list, whose attributes all have one type, in order."""
+    found, offset = [], 0
+    while offset < len(data):
+        length, _kind = ATTRIBUTE.unpack_from(data, offset)
+        found.append(data[offset + 4 : offset + length])
+        offset += (length + 3) & ~3
+    return found
+
+
 def u32(found: dict[int, bytes], kind: int) -> int:
     """An integer attribute, in the node's byte order; 0 if it is missing."""
     return int.from_bytes(found.get(kind, b""), sys.byteorder)

@@ -30,7 +30,7 @@ GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
 TABLE_NAME = 1  # NFTA_TABLE_NAME
 CHAIN_TABLE, CHAIN_NAME = 1, 3
-RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 2, 3, 4
+RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
 NOT_THERE = (errno.ENOENT, errno.EAFNOSUPPORT)
@@ -68,11 +68,15 @@ def chains(family: str) -> list[tuple[str, str]]:
 
 
 class Rule(t.NamedTuple):
-    """A rule as the kernel lists it. handle: the kernel never reuses it within the table. encoding: the expressions."""
+    """A rule as the kernel lists it. handle: the kernel never reuses it within the table. encoding: the expressions.
+
+    userdata: what the program that added the rule has stored with it, such as a comment.
+    """
 
     chain: str
     handle: int
     encoding: bytes
+    userdata: bytes = b""
 
 
 def rules(family: str, table: str) -> list[Rule]:
@@ -84,6 +88,7 @@ def rules(family: str, table: str) -> list[Rule]:
             one[RULE_CHAIN].rstrip(b"\0").decode(),
             int.from_bytes(one[RULE_HANDLE], "big"),
             one.get(RULE_EXPRESSIONS, b""),
+            one.get(RULE_USERDATA, b""),
         )
         for one in found
     ]

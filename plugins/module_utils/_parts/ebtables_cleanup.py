@@ -44,7 +44,7 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
     kept = BackupFile(files, f"{cleanup_options.backup(options['backup'])}/{options['owner']}.json")
-    backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files)
+    backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
 
 
@@ -92,6 +92,8 @@ def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) ->
         back = outcome.report(leftovers)
         for difference in back.differences:
             request.warn(f"Not restored as it was: {difference}.")
+        if back.left:
+            request.warn(f"{kept.path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
         reason = "it is in the backup"
         return {
             "removed": [],

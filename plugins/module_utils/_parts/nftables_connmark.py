@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .._boot import boot_files
 from .._boot.units import Units
+from .._cni.layout_guards import MarkCollisions
 from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
@@ -78,7 +79,7 @@ def parts(request: Request) -> Parts:
         resources.insert(0, BootRecord(valid, placed))
     guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
     if desired:
-        guards.append(PrimaryInterface(desired.primary_interface))
+        guards += [PrimaryInterface(desired.primary_interface), MarkCollisions(desired.mark, desired.mask)]
     if desired and request.params["immediate"]:
         guards.append(MarkRule(desired, request.earlier.rules))
     if desired and request.params["permanent"]:

@@ -172,6 +172,8 @@ def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> P
                 f"the metadata does not describe all ENIs of this node: {'; '.join(found.unfit.values())}. Nothing was"
                 " changed. Run again later"
             )
+        for sentence in found.left_out.values():
+            request.warn(f"{sentence}.")
         listed = policy.from_options(listed.protocol, found.rules, found.routes, tables)
     return listed._replace(enis=enis)
 

@@ -67,6 +67,8 @@ def parts(request: Request) -> Parts:
     if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
         raise Invalid("checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself")
     known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
+    for sentence in known.get("left_out", {}).values():
+        request.warn(f"{sentence}.")
     entries = profile.learned(entries, known) if request.is_present else profile.undoing(entries)
     built = list(_built(request, profile.ordered(entries), known["is_image"]))
 

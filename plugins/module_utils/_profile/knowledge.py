@@ -12,6 +12,9 @@ import typing as t
 from .._core import names
 from .._core.errors import Invalid
 
+if t.TYPE_CHECKING:
+    from .._cni.marks import Marks
+
 Values = dict[str, t.Any]
 # Not in the result: the lists may be long, and the result of policy_routes tells what became of them.
 INTERNAL = ("rules", "routes", "query")
@@ -37,13 +40,30 @@ def named_interfaces(option: t.Mapping[str, t.Any]) -> dict[str, str]:
     return {where: name for where, name in {**given, "enis.primary_interface": option["primary_interface"]}.items() if name}
 
 
-def of_enis(option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.Mapping[str, t.Any]] | None = None) -> Values:
+class SeenMarks(t.NamedTuple):
+    """What the node's rules say of marks, see _cni/marks.py. unread: why not all rules were read, as a sentence."""
+
+    found: t.Sequence[Marks] = ()
+    unread: str = ""
+
+
+UNSEEN = SeenMarks()
+
+
+def of_enis(
+    option: t.Mapping[str, t.Any],
+    is_image: bool,
+    asked: t.Sequence[t.Mapping[str, t.Any]] | None = None,
+    seen: SeenMarks = UNSEEN,
+) -> Values:
     """What follows from the node's ENIs. Raises Invalid.
 
     option: the option ``enis``. asked: the interfaces from the metadata service, None if it was not asked. The nodes of an
     image whose ENIs are not given ask at boot; only the primary ENI's network interface is known then, by its name.
+    seen: on a running node. The mark of the CNI's rules replaces the layout's, unless the option gives one.
     """
     from .._cloud import eni_layout  # a profile without ENIs should not wait for the imports
+    from .._cni import marks
     from .._listener import discovery
 
     given, primary = option["interfaces"], option["primary_interface"]
@@ -52,22 +72,38 @@ def of_enis(option: t.Mapping[str, t.Any], is_image: bool, asked: t.Sequence[t.M
     discovery.from_option(option)
     of_image = [{"name": primary, "primary": True}]
     interfaces = given if given is not None else of_image if asked is None else asked
-    try:
-        desired = eni_layout.desired(option["layout"], interfaces, option["mark"], option["priorities"])
-    except Invalid as error:
-        raise error.inside("enis") if not error.option.startswith("enis") else _of_interfaces(error) from None
+
+    def derived(mark: object) -> eni_layout.DesiredLayout:
+        try:
+            return eni_layout.desired(option["layout"], interfaces, mark, option["priorities"])
+        except Invalid as error:
+            raise error.inside("enis") if not error.option.startswith("enis") else _of_interfaces(error) from None
+
+    desired, mark = derived(option["mark"]), option["mark"]
+    name = primary or desired.primary_interface
+    demanded = desired.bits if mark is not None else None
+    if is_image:
+        verdict = marks.of_image(option["layout"], desired.marks_itself)
+    else:
+        verdict = marks.verdict(option["layout"], name, *seen, demanded)
+    if verdict.marks and mark is None and verdict.marks.bits != desired.bits:
+        mark = verdict.marks.text
+        desired = derived(mark)
     is_told = given is not None or not is_image
+    query = {**{key: option[key] for key in QUERY}, "mark": mark}
     return {
-        "primary_interface": primary or desired.primary_interface,
+        "primary_interface": name,
         "pod_interfaces": option["pod_interfaces"] or desired.pod_interfaces,
         "mark": desired.mark,
         "mask": desired.mask,
-        "marks_itself": desired.marks_itself,
-        "lacks_marks": not desired.marks_itself,
+        "marks_itself": verdict.is_complete,
+        "lacks_marks": not verdict.is_complete,
+        "marking": verdict.reason,
+        "left_out": desired.left_out,
         "addresses": desired.addresses if is_told else None,
         "rules": desired.rules if is_told else None,
         "routes": desired.routes if is_told else None,
-        "query": None if given is not None else {key: option[key] for key in QUERY if option[key] is not None},
+        "query": None if given is not None else {key: value for key, value in query.items() if value is not None},
     }
 
 

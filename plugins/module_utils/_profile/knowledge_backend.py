@@ -24,7 +24,8 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
     enis, ipv6 = options["enis"], options["ipv6"]
     if enis:
         asked = _interfaces(enis["cloud"]) if knowledge.asks_for_enis(enis, verdict.is_image) else None
-        values |= knowledge.of_enis(enis, verdict.is_image, asked)
+        seen = knowledge.UNSEEN if verdict.is_image else _marks(run)
+        values |= knowledge.of_enis(enis, verdict.is_image, asked, seen)
         if not verdict.is_image and not options["later_interfaces"]:
             check_interfaces(knowledge.named_interfaces(enis))
     if ipv6:
@@ -67,6 +68,14 @@ def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
     from .._cloud import enis_backend  # only a profile that asks should wait for the import
 
     return enis_backend.read(cloud)[1]
+
+
+def _marks(run: process.Runner) -> knowledge.SeenMarks:
+    """Raises Failure."""
+    from .._cni import marks, marks_backend  # only a profile with ENIs should wait for the imports
+
+    read = marks_backend.read(run)
+    return knowledge.SeenMarks(marks.find(read.tables), read.unread)
 
 
 def _ipv6(source: str, interface: str, variable: str) -> Values:

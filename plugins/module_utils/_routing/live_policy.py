@@ -15,7 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from . import policy, rt_names, rule_order
+from . import other_tables, policy, rt_names, rule_order
 from .gateways import Gateways, resolved
 from .policy import Policy
 from .route import LOCAL, Route
@@ -40,7 +40,8 @@ class Changes(t.NamedTuple):
 
     added, removed: a rule that moves is in both, because it is added at its new place and removed from the old one.
     kept: how many objects of the policy's protocol stay.
-    satisfied: desired objects that an equal foreign object satisfies, each with the protocols of the foreign ones.
+    satisfied: desired objects that an equal foreign object satisfies, or foreign objects that do the same in another way, each
+        with the protocols of the foreign ones.
     orders: the orders of the rules that change, one for each place.
     """
 
@@ -99,6 +100,12 @@ class LivePolicy:
         neighbours = Gateways(itertools.chain(self._policy.routes or (), foreign))
         desired = resolved(self._policy, neighbours) if self._desired else self._policy
         rules = self._rule_changes(desired.rules, observed.rules)
+        served = other_tables.served(desired, rules.added, *observed[:2]) if self._desired else {}
+        if served:
+            desired = desired.without_rules(served)
+            rules = self._rule_changes(desired.rules, observed.rules)
+            others = [(other, [protocol]) for other, protocol in served.values()]
+            rules = rules._replace(satisfied=[*rules.satisfied, *others])
         routes = self._route_changes(desired.routes, observed.routes)
         if rules.added:
             ours = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
@@ -129,14 +136,17 @@ class LivePolicy:
         desired = {route: None for route in listed or ()}
         missing = [route for route in desired if route not in ours]
         paths = {route.path: route for route in missing}
-        foreign = ((route.path, protocol) for route, protocol in current if protocol != self._policy.protocol)
-        satisfied = {paths[path]: owners for path, owners in _owners(paths, foreign).items()}
+        foreign = [(route, owner) for route, owner in current if paths and owner != self._policy.protocol and route.path in paths]
+        satisfied = {
+            paths[path]: owners for path, owners in _owners(paths, ((one.path, owner) for one, owner in foreign)).items()
+        }
+        named = {paths[route.path]: route for route, _owner in foreign if route.unread}
         kept = len(desired) - len(missing)
         return Changes(
             [route for route in missing if route not in satisfied],
             [item for item in ours if item not in desired] if len(ours) > kept else [],
             kept,
-            [(route, satisfied[route]) for route in missing if route in satisfied],
+            [(named.get(route, route), satisfied[route]) for route in missing if route in satisfied],
         )
 
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:

@@ -79,6 +79,15 @@ class Policy(t.NamedTuple):
             routes=tuple(one for one in self.routes or () if one not in gone),
         )
 
+    def without_rules(self, gone: t.Container[Rule]) -> Policy:
+        """This policy without some rules. Errors still name the options of the others by their indexes."""
+        places = self.places[0] or range(len(self.rules or ()))
+        kept = [(rule, place) for rule, place in zip(self.rules or (), places) if rule not in gone]
+        return self._replace(
+            rules=tuple(rule for rule, _place in kept),
+            places=([place for _rule, place in kept], self.places[1]),
+        )
+
     def by(self, links: t.Collection[str]) -> Policy:
         """The routes over these links, and the rules that look up the tables of these routes."""
         routes = tuple(one for one in self.routes or () if not one.links.isdisjoint(links))

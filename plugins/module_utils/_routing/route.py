@@ -44,6 +44,8 @@ METRICS = {
     10: "hoplimit", 11: "initcwnd", 12: "features", 13: "rto_min", 14: "initrwnd", 15: "quickack", 16: "congctl",
     17: "fastopen_no_cookie",
 }  # fmt: skip
+# Unread attributes that do not decide where a packet goes. The kernel lists the next hops of a nexthop object with its number.
+HARMLESS = frozenset((UNREAD[30], UNREAD[RTA_EXPIRES], *METRICS.values()))
 OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
 IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
 HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
@@ -126,10 +128,17 @@ class Route(t.NamedTuple):
 
     @property
     def path(self) -> Route:
-        """The route without ``onlink``: the kernel reads that flag when it accepts a gateway, and not when it sends a packet."""
-        if not any(hop.onlink for hop in self.hops):
-            return self
-        return self._replace(hops=tuple(sorted(hop._replace(onlink=False) for hop in self.hops)))
+        """The route with nothing but what decides where a packet goes.
+
+        ``onlink`` is not part of it: the kernel reads that flag when it accepts a gateway, and not when it sends a packet. Unread
+        attributes in HARMLESS are not part of it either, nor is the MTU of a route that has them, which may be locked.
+        """
+        route = self
+        if route.unread and route.beside == NOTHING and HARMLESS.issuperset(route.unread):
+            route = route._replace(unread=(), mtu=0)
+        if not any(hop.onlink for hop in route.hops):
+            return route
+        return route._replace(hops=tuple(sorted(hop._replace(onlink=False) for hop in route.hops)))
 
     @property
     def address(self) -> str:

@@ -32,7 +32,8 @@ BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
 LIBRARY = "/var/lib/kubenode/lib"
 
 LIVING = AzurePod(0)
-GONE = [AzurePod(number) for number in range(1, 4)]
+# Not those of other tests, which may run meanwhile: the module looks at the interfaces of all network namespaces.
+GONE = [AzurePod(number) for number in range(21, 24)]
 FOREIGN = [
     "-t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst 02:aa:00:00:00:01 --dnat-target ACCEPT",
     "-t nat -A POSTROUTING -s Unicast -o eth1 -j snat --to-src 02:aa:00:00:00:02 --snat-arp --snat-target ACCEPT",
@@ -290,6 +291,38 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end was not seen
 
 
+# As ebtables-nft-save of iptables 1.8.9 does at times, while another program inserts rules.
+TWICE = f"""\
+#!/bin/bash
+[[ $0 == *-save ]] && mkdir /run/torn 2> /dev/null || exec -a "$0" @REAL@ "$@"
+(exec -a "$0" @REAL@ "$@") | sed "/--arp-ip-dst {GONE[0].address} /p"
+"""
+# Between the listing and the transaction: the rule that is to be restored, and a rule that shifts all positions.
+MEDDLER = f"""\
+#!/bin/bash
+if [[ $0 == *-restore ]] && mkdir /run/meddled 2> /dev/null; then
+  (exec -a ebtables-nft @REAL@ {GONE[1].rules[0]})
+  (exec -a ebtables-nft @REAL@ -t nat -I PREROUTING 1 -p ARP -j CONTINUE)
+fi
+exec -a "$0" @REAL@ "$@"
+"""
+
+
+def test_a_rule_that_a_listing_shows_twice_is_there_once(node: NamespaceNode, steps: Steps) -> None:
+    with node.replace_program(ebtables_versions.PROGRAM, TWICE):
+        assert len(steps.run(check=True)["removed"]) == 2 * len(GONE)
+    assert node.exists("/run/torn")
+
+
+def test_a_rule_is_restored_once_and_to_its_place_while_others_write(node: NamespaceNode, steps: Steps) -> None:
+    listed = azure_vnet.listing(node)
+    steps.run()
+    with node.replace_program(ebtables_versions.PROGRAM, MEDDLER):
+        steps.run(state="restored")
+    assert node.exists("/run/meddled")
+    assert [line for line in azure_vnet.listing(node) if line != "-A PREROUTING -p ARP -j CONTINUE"] == listed
+
+
 # Evidence
 
 
@@ -323,6 +356,44 @@ def test_whatever_the_state_file_says_no_living_pods_rule_goes(
     assert (STATE in json.dumps(done.get("warnings", []))) == is_damaged
 
 
+RIGHT = [
+    "-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.77.0.9 -j arpreply --arpreply-mac 02:77:00:00:00:09",
+    "-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.77.0.100 -j arpreply --arpreply-mac 00:00:5e:00:01:0a",
+]
+WRONG = RIGHT[0].replace("02:77:00:00:00:09", "02:77:00:00:00:08")
+
+
+def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, steps: Steps) -> None:
+    """An operator's answer for a neighbour, and one for an address that VRRP moves."""
+    node.ip(
+        [
+            "link add lan type veth peer name lan0",
+            "link set lan up",
+            "address add 10.77.0.100/32 dev lan",
+            "neighbour add 10.77.0.9 lladdr 02:77:00:00:00:09 dev lan nud permanent",
+        ]
+    )
+    azure_vnet.ebtables(node, [*RIGHT, WRONG])
+    done = steps.run(addresses=["10.77.0.0/16"])
+    kept = [one["reason"] for one in done["kept"] if "10.77." in one["rule"]]
+    assert "the node reaches the address by lan" in kept[0] and "a virtual router (VRRP)" in kept[1] and len(kept) == 2
+    assert [one["rule"].split()[-1] for one in done["removed"] if "10.77." in one["rule"]] == ["02:77:00:00:00:08"]
+
+
+def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
+    """A chain of azure-vnet's is trace enough. It is looked for only if there are rules that look like azure-vnet's."""
+    node: NamespaceNode = lab.node("node2")
+    steps = Steps(node, MODULE, {"addresses": ["10.77.0.0/16"]})
+    azure_vnet.ebtables(node, [*RIGHT, WRONG])
+    before = node.snapshot()
+    done = steps.run()
+    assert (done["changed"], done["removed"], done["kept"]) == (False, [], []) and node.snapshot() == before
+    assert "Option addresses had no effect" in json.dumps(done["warnings"])
+    node.run(["iptables-nft", "-t", "nat", "-N", "AZURECNIOUTPUT"])
+    done = steps.run()
+    assert len(done["removed"]) == 2 and "warnings" not in done
+
+
 def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
     node.remove(STATE)
     node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
@@ -333,12 +404,45 @@ def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, st
     assert any("serves" in why for why in reasons(done["kept"], LIVING))
 
 
+NO_NAMESPACES = """
+mkdir -p /run/netns/folder
+touch /run/netns/plain /run/netns/uts
+mkfifo /run/netns/fifo
+mount --bind /proc/self/ns/uts /run/netns/uts
+"""
+
+
+def test_what_is_no_network_namespace_makes_nothing_doubtful(node: NamespaceNode, steps: Steps) -> None:
+    """``ip netns add`` that was killed leaves a plain file."""
+    node.run(["sh", "-ec", NO_NAMESPACES])
+    try:
+        assert len(steps.run(check=True)["removed"]) == 2 * len(GONE)
+    finally:
+        node.run(["sh", "-ec", "umount /run/netns/uts; cd /run/netns; rm -r folder plain uts fifo"])
+
+
+NEWCOMER = f"""\
+#!/bin/bash
+if [[ $0 == *-save ]] && mkdir /run/added 2> /dev/null; then
+  ip link add pod9 address {GONE[0].mac} type veth peer name pod9x
+  ip address add {GONE[0].address}/32 dev pod9
+fi
+exec -a "$0" @REAL@ "$@"
+"""
+
+
+def test_a_pod_that_is_added_while_the_node_is_read_loses_nothing(node: NamespaceNode, steps: Steps) -> None:
+    with node.replace_program(ebtables_versions.PROGRAM, NEWCOMER):
+        done = steps.run(check=True)
+    assert len(done["removed"]) == 4 and not any(is_about(one["rule"], GONE[:1]) for one in done["removed"])
+
+
 def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run_from_host(["nft", "flush", "ruleset"])
     azure_vnet.restore(node, GONE[1].rules)  # by whatever was still armed
     done = steps.run()
-    assert "azure-vnet's state file has default/pod-2 at the address" in next(iter(reasons(done["removed"], GONE[1])))
+    assert "azure-vnet's state file has default/pod-22 at the address" in next(iter(reasons(done["removed"], GONE[1])))
 
 
 def test_a_configuration_that_is_inert_already_is_left(node: NamespaceNode, steps: Steps) -> None:
@@ -395,6 +499,33 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
     assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} exists already" in said
     assert f"{STATE}: something else exists there now, and is left" in said and f"there is no link {BRIDGE}" in said
     assert len(done["restored"]) == 5 and node.read(STATE) == "{}"
+    assert node.exists(BACKUP) and not steps.run(state="restored")["changed"]
+    node.remove(STATE)
+    node.ip([f"link add {BRIDGE} type bridge"])
+    assert steps.run(state="restored")["differences"] == [] and "pod-21" in node.read(STATE) and not node.exists(BACKUP)
+
+
+def test_what_a_live_pod_has_now_is_not_restored_and_named(node: NamespaceNode, steps: Steps) -> None:
+    """It is restored when the pod has gone."""
+    before, listed = state(node), azure_vnet.listing(node)
+    steps.run()
+    node.ip(["link add lxc0 type veth peer name lxc0x", f"address add {GONE[0].address}/32 dev lxc0x"])
+    done = steps.four(state="restored")
+    assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE[:1])]
+    named = [one for one in done["differences"] if "lxc0x has the address now" in one]
+    assert len(named) == 3 == len(done["differences"]) and len(done["restored"]) == 4 and node.exists(BACKUP)
+    node.ip(["link delete lxc0"])
+    assert len(steps.run(state="restored")["restored"]) == 2 and state(node) == before
+
+
+def test_another_nodes_backup_is_refused(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
+    steps.run()
+    other: NamespaceNode = lab.node("node2")
+    azure_vnet.past(other, other.place.mac(), GONE)
+    other.write(BACKUP, node.read(BACKUP), 0o600)
+    for desired in ("absent", "restored"):
+        told = Steps(other, MODULE).refused(state=desired)
+        assert "should be a backup of this node" in told and f"mv {BACKUP} {BACKUP}.old" in told
 
 
 # What it does not touch
@@ -448,7 +579,9 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
     whole = node.read(BACKUP)
     for text, message in (
         (whole[:100], "cannot be read"),
-        (whole.replace('"version": 1', '"version": 2'), "version is 2"),
+        (whole.replace('"version": 2', '"version": 1'), "version is 1"),
+        (whole.replace('"mode": 384', '"mode": "600"'), "a value of type int is expected"),
+        (whole.replace(f'"{STATE}"', '"/etc/shadow"'), "'/etc/shadow' is neither a state file"),
     ):
         node.write(BACKUP, text, 0o600)
         assert message in steps.refused() and message in steps.refused(state="restored")

@@ -35,6 +35,32 @@ def look(node: NamespaceNode) -> dict[str, Any]:
     return found
 
 
+TERWAY = """table ip terway_symmetric {
+    chain prerouting {
+        type filter hook prerouting priority mangle;
+        iifname "eth0" ct mark set ct mark & 0xffffffcf | 0x20 comment "terway-symmetric"
+        meta mark set ct mark & 0x30 comment "terway-symmetric"
+    }
+}
+"""
+
+
+def test_the_marks_of_cnis_are_seen_in_every_backend(node: NamespaceNode) -> None:
+    marks = [{"link": "eth0", "mask": "0x30", "mark": "0x20", "trouble": ""}]
+    for backend in ("nft", "legacy"):
+        rule = [f"iptables-{backend}", "-t", "mangle", "-A", "PREROUTING", "-m", "comment", "--comment"]
+        node.run([*rule, "AWS, primary ENI", "-i", "eth0", "-j", "CONNMARK", "--set-mark", "0x20/0x30"])
+        assert look(node)["marks"][-1]["trouble"] == "no rule copies the mark to the packets of pods"
+        node.run([*rule, "AWS, primary ENI", "-i", "eni+", "-j", "CONNMARK", "--restore-mark", "--mask", "0x30"])
+    node.run(["nft", "-f", "-"], TERWAY)
+    places = {
+        "table ip mangle (nft)": "amazon-vpc-cni",
+        "table ip terway_symmetric (nft)": "Terway",
+        "table ip mangle (legacy)": "amazon-vpc-cni",
+    }
+    assert look(node)["marks"] == [{**marks[0], "owner": owner, "place": place} for place, owner in places.items()]
+
+
 def conflist(*types: str) -> str:
     return json.dumps({"name": "net", "plugins": [{"type": one} for one in types]})
 
@@ -43,6 +69,7 @@ def test_a_bare_node(node: NamespaceNode) -> None:
     found = look(node)
     assert (found["plugins"], found["configurations"], found["is_cilium"]) == ([], [], False)
     assert (found["bridge"], found["bridge_ports"], found["others"], found["neighbors"]) == ("", [], {}, [])
+    assert found["marks"] == []
 
 
 def test_the_first_configuration_decides_and_cilium_must_have_been_there(node: NamespaceNode) -> None:

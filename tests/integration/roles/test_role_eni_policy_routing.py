@@ -26,6 +26,7 @@ NODE_PORT = 30080
 STRICT = 1
 ENI = Eni("eth1", pods=["pod1"], has_address=True)
 AWS: dict[str, Any] = {"layout": "aws_vpc_cni", "connmark": "always", "pod_interfaces": ["veth-*"]}
+AUTO = {**AWS, "connmark": "auto"}
 CUSTOM: dict[str, Any] = {
     "layout": "custom",
     "pod_interfaces": ["veth-*"],
@@ -154,14 +155,73 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     assert node.snapshot() == clean
 
 
-def test_a_cni_that_marks_by_itself_is_left_to_it_unless_strict(aws: Site) -> None:
-    played = aws.play(layout="aws_vpc_cni")
-    assert "marked by the CNI (aws_vpc_cni)" in played.output
-    assert "kubenodeReturnPath" not in aws.node.run(["nft", "list", "tables"]).stdout
+def mark_as_the_cni(node: EniNode, backend: str, mark: str) -> None:
+    """The rules of amazon-vpc-cni with AWS_VPC_K8S_CNI_CONNMARK, for the names that pods' links have here."""
+    own = ["-m", "comment", "--comment", "AWS, primary ENI"]
+    local = ["-m", "addrtype", "--dst-type", "LOCAL", "--limit-iface-in"]
+    to_mangle(node, backend, "-A", "PREROUTING", "-i", "eth0", *own, *local, "-j", "CONNMARK", "--set-mark", f"{mark}/{mark}")
+    to_mangle(node, backend, "-A", "PREROUTING", "-i", "veth+", *own, "-j", "CONNMARK", "--restore-mark", "--mask", mark)
+
+
+def accept_as_calico(node: EniNode, backend: str) -> None:
+    established = ["-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED"]
+    to_mangle(node, backend, "-N", "cali-PREROUTING")
+    to_mangle(node, backend, "-A", "cali-PREROUTING", *established, "-j", "ACCEPT")
+    to_mangle(node, backend, "-I", "PREROUTING", "-j", "cali-PREROUTING")
+
+
+def to_mangle(node: EniNode, backend: str, *words: str) -> None:
+    node.run([f"iptables-{backend}", "-t", "mangle", *words])
+
+
+def has_table(node: EniNode) -> bool:
+    return "kubenodeReturnPath" in node.run(["nft", "list", "tables"]).stdout
+
+
+@pytest.mark.parametrize("backend", ["nft", "legacy"])
+def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_suffice(aws: Site, backend: str) -> None:
+    """The CNI marks with a mark of its own; then Calico accepts packets before they reach the CNI's rules."""
+    node, given = aws.node, AUTO
+    mark_as_the_cni(node, backend, "0x100")
+    played = four_steps(aws, changed=1, **given)
+    seen = f"Rules of amazon-vpc-cni in table ip mangle ({backend}) mark connections with 0x100/0x100"
+    assert f"Connections that arrive on eth0 are left to the CNI. {seen}." in played.output
+    assert not has_table(node) and "1024:\tfrom all fwmark 0x100/0x100 lookup main" in node.run(["ip", "rule"]).stdout
+    assert '"mark": "0x100/0x100"' in node.read("/etc/kubenode/policy-routes-75.json"), "for the next boot"
+    assert aws.is_node_port_answered()
+
+    accept_as_calico(node, backend)
+    assert not aws.is_node_port_answered()
+    played = four_steps(aws, changed=1, **given)
+    hidden = f"{seen}, but that does not suffice: a rule of chain cali-PREROUTING accepts packets before they reach them."
+    assert f"are marked by the table of nftables_connmark. {hidden}" in played.output
+    assert has_table(node) and aws.is_node_port_answered()
+
+    to_mangle(node, backend, "-D", "PREROUTING", "1")
+    assert aws.play(**given).changed == 1
+    assert not has_table(node) and aws.is_node_port_answered()
+
+
+def test_a_cni_that_does_not_mark_is_not_said_to(aws: Site) -> None:
+    """As with AWS_VPC_CNI_NODE_PORT_SUPPORT=false, or before the CNI starts; what came first makes no difference."""
+    given = AUTO
+    played = four_steps(aws, changed=1, **given)
+    none = "No rule of amazon-vpc-cni marks connections that come in by eth0."
+    assert f"are marked by the table of nftables_connmark. {none}" in played.output
+    assert has_table(aws.node) and aws.is_node_port_answered()
+    mark_as_the_cni(aws.node, "nft", "0x80")
+    assert aws.play(**given).changed == 1
+    assert not has_table(aws.node) and aws.is_node_port_answered()
+    never = aws.play(**{**given, "connmark": "never"})
+    assert "are not marked by the role, because eni_policy_routing_connmark is never. Rules of amazon-vpc-cni" in never.output
+
+
+def test_under_strict_the_roles_table_has_the_mark_of_the_cni(aws: Site) -> None:
+    mark_as_the_cni(aws.node, "nft", "0x100")
     strict = aws.play(layout="aws_vpc_cni", remedy="strict")
     assert "marked by the table of nftables_connmark" in strict.output
     listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
-    assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed
+    assert 'iifname "eni*"' in listed and 'iifname "vlan*"' in listed and "ct mark set ct mark | 0x00000100" in listed
 
 
 def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
@@ -178,6 +238,28 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     after = aws.node.snapshot()
     assert not played.failed
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
+
+
+def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:
+    """EKS on Amazon Linux 2023, an ENI that was attached at launch: nodeadm's number is 10001, and the CNI's is 2."""
+    theirs = "from 10.0.1.10 lookup 10001"
+    aws.node.ip(
+        [
+            f"rule add {theirs} priority 32765 protocol static",
+            "route add default via 10.0.1.1 dev eth1 table 10001 protocol static metric 513 onlink",
+        ]
+    )
+    clean = aws.node.snapshot()
+    played = aws.play(**AWS)
+    assert not played.failed, played.output
+    assert f"{theirs} (protocol static)" in played.output
+    rules = aws.node.run(["ip", "rule"]).stdout
+    assert [line for line in rules.splitlines() if line.startswith("32765:")] == [f"32765:\t{theirs} proto static"]
+    assert "default via 10.0.1.1 dev eth1" in aws.node.run(["ip", "route", "show", "table", "2"]).stdout
+    assert aws.is_node_port_answered()
+    assert aws.play(**AWS).changed == 0
+    aws.play(state="absent", **AWS)
+    assert aws.node.snapshot() == clean
 
 
 def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:

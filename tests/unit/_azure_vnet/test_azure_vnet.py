@@ -120,9 +120,11 @@ def test_subnets_of_a_state_file_are_read(listed: Any, subnets: set[str]) -> Non
 
 
 def test_a_network_interface_is_named_by_its_name_or_by_its_key() -> None:
-    links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": packed(b"\0\x0d\x3a\1\2\3")}, "eth2": {}}
+    own = [{"IP": "10.240.0.4", "Mask": "//8AAA=="}, {"IP": "10.240.0.100"}]
+    mac = packed(b"\0\x0d\x3a\1\2\3")
+    links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": mac, "IPAddresses": own}, "eth2": {}}
     state = leftovers.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
-    assert state == State((), (Nic("eth1", NODE_MAC), Nic("eth2")), frozenset({"azure7"}))
+    assert state == State((), (Nic("eth1", NODE_MAC, NODE), Nic("eth2")), frozenset({"azure7"}))
 
 
 PODS_NAMED = [
@@ -261,6 +263,15 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
     "the node has a neighbour elsewhere": (
         evidence(neighbours=(Neighbour(POD, "lxc1", OTHER_MAC, 2),)), REMOVE, "reaches the address by lxc1 now",
     ),
+    "the node has the same neighbour elsewhere": (
+        evidence(neighbours=(Neighbour(POD, "eth1", MAC, 2),)), KEEP, "is right: the node reaches the address by eth1",
+    ),
+    "it is right, whatever the operator and another namespace say": (
+        evidence(OTHERS, neighbours=(Neighbour(POD, "eth1", MAC, 2),), addresses=LISTED), KEEP, "is right: ",
+    ),
+    "azure-vnet itself set the neighbour": (
+        evidence(OTHERS, neighbours=(Neighbour(POD, HOST_LINK, MAC),)), REMOVE, "eth0 of process 2 has the address now",
+    ),
     "the node looked for it in vain elsewhere": (
         evidence(neighbours=(Neighbour(POD, "lxc1", "", FAILED),)), DOUBTFUL, "the owner of the address is unknown",
     ),
@@ -282,7 +293,7 @@ PODS: dict[str, tuple[Evidence, str, str]] = {
         evidence(states=(State((Endpoint(POD, OTHER_MAC),)),)), DOUBTFUL, "no interface has the MAC",
     ),
     "it is written down, and not all is seen": (
-        evidence(states=(WRITTEN,), is_readable=False), DOUBTFUL, "not all network namespaces could be read",
+        evidence(states=(WRITTEN,), unread=("namespace blue",)), DOUBTFUL, "not all network namespaces could be read",
     ),
     "it is written down, and a link's other end is hidden": (
         evidence(LINK._replace(link="azvaaaaaaaaaaa"), states=(WRITTEN,)), DOUBTFUL, "not all network namespaces",
@@ -301,6 +312,48 @@ def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str
     verdict = Judge(found, {PREROUTING: (ARP, DNAT)}).rule(PREROUTING, rule)
     assert verdict is not None and (verdict.verb, reason in verdict.reason) == (verb, True), verdict
     assert str(verdict).startswith("doubtful: ") == (verb == DOUBTFUL)
+
+
+@pytest.mark.parametrize("mac", ["00:00:5e:00:01:0a", "00:00:5e:00:02:ff"])
+def test_a_virtual_routers_rule_stays_and_counts_for_no_pod(mac: str) -> None:
+    """The node has the address with the MAC of its interface, or keepalived makes an interface with both."""
+    router = Rule(ARP.text.replace(MAC, mac))
+    redirect = Rule("-p IPv4 -j redirect")
+    of_node = OTHERS._replace(namespace="", link="eth1")
+    for interface in (OTHERS, of_node, of_node._replace(link="vrrp.10", mac=mac)):
+        judge = Judge(evidence(interface, addresses=LISTED), {PREROUTING: (router,), BROUTING: (redirect,)})
+        verdicts = [judge.rule(PREROUTING, router), judge.rule(BROUTING, redirect)]
+        assert [one and one.verb for one in verdicts] == [KEEP, REMOVE]
+        assert f"the MAC {mac} is that of a virtual router" in str(verdicts[0])
+
+
+def test_a_right_rule_counts_for_no_pod() -> None:
+    redirect = Rule("-p IPv4 -j redirect")
+    found = evidence(neighbours=(Neighbour(POD, "eth1", MAC, 2),))
+    verdict = Judge(found, {PREROUTING: (ARP,), BROUTING: (redirect,)}).rule(BROUTING, redirect)
+    assert verdict is not None and verdict.verb == REMOVE
+
+
+def test_of_the_nodes_own_addresses_azure_vnet_answers_for_the_first_alone() -> None:
+    virtual = evidence(NIC._replace(addresses=frozenset({"10.240.0.100"})))
+    for address, verb in ((NODE, REMOVE), ("10.240.0.100", DOUBTFUL)):
+        own = Rule(ARP.text.replace(POD, address).replace(MAC, NODE_MAC))
+        state = State(nics=(Nic("eth0", NODE_MAC, NODE),))
+        verdict = Judge(virtual._replace(states=(state,)), {PREROUTING: (own,)}).rule(PREROUTING, own)
+        assert verdict is not None and verdict.verb == verb
+
+
+UNREAD = {
+    ("namespace blue",): "namespace blue",
+    ("a", "b", "c"): "a, b, c",
+    ("a", "b", "c", "d", "e"): "a, b, c and 2 more",
+}
+
+
+@pytest.mark.parametrize("unread", UNREAD)
+def test_a_namespace_that_could_not_be_read_is_named(unread: tuple[str, ...]) -> None:
+    assert evidence(unread=unread).hidden == f"not all network namespaces could be read: {UNREAD[unread]}"
+    assert evidence(LINK, LIVES).hidden == "" and f"that of the other end of {HOST_LINK}" in evidence(LINK).hidden
 
 
 def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
@@ -353,9 +406,10 @@ NODES: dict[str, tuple[Evidence, set[str]]] = {
             configurations=(CONFIGURED,), ports=frozenset({"eth0", HOST_LINK}),
         ), {KEEP},
     ),
-    "nothing tells of azure-vnet": (Evidence(interfaces=(OWN, NIC)), {DOUBTFUL}),
+    "azure-vnet was never there": (Evidence(interfaces=(OWN, NIC)), set()),
+    "nothing tells more than that it was there": (Evidence(interfaces=(OWN, NIC), traces=("a",)), {DOUBTFUL}),
     "not all is seen": (
-        evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,), is_readable=False), {DOUBTFUL},
+        evidence(states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,), unread=("namespace blue",)), {DOUBTFUL},
     ),
 }  # fmt: skip
 
@@ -389,8 +443,10 @@ VIRTUAL = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
 REASONS = {
     "remove: no pod of azure-vnet is left": evidence(**NO_PODS),
     f"keep: serves all pods of azure-vnet, of which {POD} is in use": evidence(LIVES, states=(WRITTEN,)),
-    "doubtful: not all network namespaces could be read": evidence(**NO_PODS, is_readable=False),
-    "doubtful: it looks like a rule of azure-vnet, but may belong to another program": Evidence(),
+    "doubtful: not all network namespaces could be read: namespace blue": evidence(**NO_PODS, unread=("namespace blue",)),
+    "doubtful: it looks like a rule of azure-vnet, but may belong to another program": Evidence(
+        traces=("/opt/cni/bin/azure-vnet",)
+    ),
 }
 
 
@@ -404,6 +460,39 @@ def test_an_unsure_pod_is_named_by_what_waits_for_it() -> None:
     verdict = Judge(evidence(LIVES, **NO_PODS), {PREROUTING: (VIRTUAL,), BROUTING: (redirect,)}).rule(BROUTING, redirect)
     told = f"it may serve {POD}, and it is unknown whether azure-vnet's pod there still exists"
     assert verdict is not None and (verdict.verb, verdict.reason) == (DOUBTFUL, told)
+
+
+TRACES = {
+    "a state file": Evidence(states=(State(),)),
+    "a configuration": Evidence(configurations=(AzureVnet(True),)),
+    "a binary or a chain": Evidence(traces=("/opt/cni/bin/azure-vnet",)),
+    "a bridge": Evidence(bridges=frozenset({"azure0"})),
+    "a rule that an earlier run removed": Evidence(former=frozenset({("10.240.9.9", MAC)})),
+    "a pod's link": Evidence(interfaces=(LINK,)),
+    "a pod's link of the first version": Evidence(interfaces=(LINK._replace(link="azv0123456"),)),
+    "the bridge of pods without an address in the subnet": Evidence(interfaces=(LINK._replace(link="azSnatbr"),)),
+}
+
+
+@pytest.mark.parametrize("found", TRACES.values(), ids=TRACES)
+def test_with_a_trace_of_azure_vnet_its_rules_are_judged(found: Evidence) -> None:
+    judged = verbs(found._replace(interfaces=(*found.interfaces, OTHERS)), {PREROUTING: (ARP, DNAT)})
+    assert found.has_trace and judged == {REMOVE}
+
+
+NO_TRACES = {
+    "nothing": Evidence(),
+    "another CNI's configuration": Evidence(configurations=(AzureVnet(),)),
+    "a link that begins alike": Evidence(interfaces=(LINK._replace(link="azv01234567"),)),
+    "such a link in a pod": Evidence(interfaces=(LINK._replace(namespace="process 7"),)),
+    "the operator's word": Evidence(addresses=LISTED),
+}
+
+
+@pytest.mark.parametrize("found", NO_TRACES.values(), ids=NO_TRACES)
+def test_without_a_trace_of_azure_vnet_no_rule_is_judged(found: Evidence) -> None:
+    found = found._replace(interfaces=(*found.interfaces, OTHERS))
+    assert not found.has_trace and verbs(found, {PREROUTING: (ARP, DNAT), **NODE_RULES}) == set()
 
 
 @pytest.mark.parametrize(

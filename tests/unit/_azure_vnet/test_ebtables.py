@@ -245,6 +245,51 @@ def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> N
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
 
 
+RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether it is right, and whether each is there once
+    "as it was": ("aXbYc", True, True),
+    "among other rules": ("1aX2b3Yc4", True, True),
+    "beside other rules": ("a1Xb2Yc", True, True),
+    "without a neighbour": ("aXYc", True, True),
+    "not all": ("aXbc", False, False),
+    "twice": ("aXbYYc", False, False),
+    "twice, apart": ("XaXbYc", False, False),
+    "before its neighbour": ("XabYc", False, True),
+    "in another order": ("aYbXc", False, True),
+}
+
+
+@pytest.mark.parametrize(("now", "is_right", "is_once"), RESTORED.values(), ids=RESTORED)
+def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool, is_once: bool) -> None:
+    removed = taken(list("aXbYc"), {1, 3})
+    merge = ebtables.put_back([Rule(text) for text in "abc"], removed)
+    assert merge.texts == {"X", "Y"}
+    rules = [Rule(text) for text in now]
+    assert (ebtables.is_put_back(rules, removed, merge), ebtables.is_there_once(rules, merge)) == (is_right, is_once)
+
+
+def test_a_rule_that_another_program_had_added_is_not_asked_for_again() -> None:
+    removed = taken(list("aXbYc"), {1, 3})
+    merge = ebtables.put_back([Rule(text) for text in "Yabc"], removed)
+    assert merge.texts == {"X"} and ebtables.is_put_back([Rule(text) for text in "YaXbc"], removed, merge)
+
+
+LISTINGS = {  # the kernel had 4, 5 and 6 before and after
+    "whole": ((4, 5, 6), True),
+    "with another rule": ((4, 9, 5, 6), True),
+    "with a rule twice": ((4, 5, 5, 6), False),
+    "with a rule twice, and without another": ((4, 4, 6), False),
+    "without a rule": ((4, 6), False),
+    "without a rule, and with another": ((4, 9, 6), False),
+    "empty": ((), False),
+}
+
+
+@pytest.mark.parametrize(("listed", "is_whole"), LISTINGS.values(), ids=LISTINGS)
+def test_a_listing_is_whole_if_it_has_each_rule_once(listed: tuple[int, ...], is_whole: bool) -> None:
+    kernel = [current(number, number) for number in (4, 5, 6)]
+    assert ebtables.has_each_once([of(number) for number in listed], kernel) == is_whole
+
+
 def test_the_lock_of_another_program_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     monkeypatch.setattr(backend, "LOCK", str(path))

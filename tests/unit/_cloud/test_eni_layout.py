@@ -183,9 +183,11 @@ def test_custom_takes_another_mark_and_other_priorities() -> None:
 @pytest.mark.parametrize(
     ("mark", "bits", "mask"), [("0x100", "0x100", "0x100"), (1, "1", "1"), ("1/1", "1", "1"), ("4/0xf", "4", "0xf")]
 )
-def test_a_mark_is_its_own_mask_unless_one_is_given(mark: object, bits: str, mask: str) -> None:
-    desired = eni_layout.desired("custom", [GIVEN_PRIMARY], mark)
+@pytest.mark.parametrize("layout", ["custom", "aws_vpc_cni"])
+def test_a_mark_is_its_own_mask_unless_one_is_given(layout: str, mark: object, bits: str, mask: str) -> None:
+    desired = eni_layout.desired(layout, [GIVEN_PRIMARY], mark)
     assert (desired.rules[0]["fwmark"], desired.mark, desired.mask) == (f"{bits}/{mask}", bits, mask)
+    assert desired.bits == (int(bits, 0), int(mask, 0))
 
 
 def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_given() -> None:
@@ -196,7 +198,7 @@ def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_
         ]
 
 
-def test_who_marks_by_itself_is_told() -> None:
+def test_who_marks_by_default_is_told() -> None:
     marks = {name: eni_layout.desired(name, [PRIMARY]).marks_itself for name in eni_layout.LAYOUTS}
     assert marks == {"aws_vpc_cni": True, "cilium": True, "terway": False, "custom": False}
 
@@ -256,7 +258,7 @@ BAD: list[tuple[str, t.Any, dict[str, t.Any], str]] = [
         )
         for mark in (1100, 1300)
     ),
-    ("cilium", [PRIMARY], {"mark": "0x100"}, "mark must be left out: the layout cilium has its own; '0x100' was given$"),
+    ("cilium", [PRIMARY], {"mark": "0x100/0x80"}, "mark must be MARK or MARK/MASK"),
     ("terway", [PRIMARY], {"priorities": {"mark": 7}}, "priorities must be left out"),
     ("aws_vpc_cni", [PRIMARY, {**SECOND, "gateway": {}}], {}, r"enis\[1\]\.gateway\.ipv4 must be given"),
     ("terway", [{**PRIMARY, "gateway": {}}], {}, r"enis\[0\]\.gateway\.ipv4 must be given"),

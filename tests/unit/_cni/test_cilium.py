@@ -33,6 +33,11 @@ def test_options_tell_whether_bpf_serves_ipv6_node_ports(options: dict[str, str]
     assert cilium.agent("here", options) == cilium.Agent("here", serves)
 
 
+@pytest.mark.parametrize(("given", "cluster"), [("200", 200), ("0", 0), ("x", 0)])
+def test_options_tell_the_cluster(given: str, cluster: int) -> None:
+    assert cilium.agent("here", {"cluster-id": given}).cluster == cluster
+
+
 def test_options_on_a_command_line() -> None:
     words = ["cilium-agent", "--config-dir=/tmp/cilium/config-map", "--enable-node-port", "-v", "--label=a=b"]
     assert cilium.arguments(words) == {"config-dir": "/tmp/cilium/config-map", "enable-node-port": "true", "label": "a=b"}

@@ -21,7 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
-from unit._azure_vnet.test_backup import RUNS
+from unit._azure_vnet.test_backup import KEPT
 from unit._nftables.test_probe_snat import listing
 
 NESTED = "[" * 100_000
@@ -61,7 +61,7 @@ ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_platform.fi
 
 # What reads, a good text as a value, and what may be raised.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
-    "backup": (read_backup, json.loads(backup.to_text(RUNS)), (backup.Damaged,)),
+    "backup": (read_backup, json.loads(backup.to_text(KEPT)), (backup.Damaged,)),
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
     "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
     "journal": (lambda text: codec.decode(text, rollback_program.KNOWN), ENTRY, (codec.Unreadable,)),

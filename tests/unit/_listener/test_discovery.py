@@ -78,7 +78,7 @@ def test_the_question_has_one_normal_form_which_is_its_own(given: dict[str, t.An
     ("given", "told"),
     [
         ({"layout": "calico"}, "enis.layout must be one of aws_vpc_cni, cilium, terway, custom; 'calico' was given"),
-        ({"layout": "terway", "mark": "0x10"}, "enis.mark must be left out: the layout terway has its own; '0x10' was"),
+        ({"layout": "terway", "mark": "0"}, "enis.mark must be MARK or MARK/MASK"),
         ({"layout": "custom", "mark": "green"}, "enis.mark must be MARK or MARK/MASK, numbers up to 0xffffffff"),
         ({"layout": "custom", "priorities": {"pod": 7}}, "enis.priorities.pod must be left out; known here are to_pod"),
         (
@@ -128,6 +128,20 @@ def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str,
     (reason,) = found.unfit.values()
     assert "must be unique; " in reason
     policy.from_options(75, found.rules, found.routes, TABLES)
+
+
+def test_of_two_enis_of_one_number_on_two_cards_the_first_has_the_table_at_a_run_and_at_boot() -> None:
+    """Cilium numbers the ENIs of all cards in one range."""
+    enis = [*NODE[:2], {**NODE[2], "device_number": 1, "network_card": 1}]
+    told, found = eni_layout.desired("cilium", enis), discovery.found(question(layout="cilium"), enis)
+    assert (found.rules, found.routes, found.left_out) == (told.rules, told.routes, told.left_out)
+    assert found.unfit == {} and {route["dev"] for route in found.routes} == {"eth1"}
+    ((name, reason),) = found.left_out.items()
+    assert name == "eth2" and reason.startswith(
+        "eth2 (network card 1) has no rules and routes: the layout gives it table 11, as eth1 (network card 0), which comes first"
+    )
+    assert [one["dev"] for one in told.addresses] == ["eth1", "eth2"]
+    assert eni_layout.desired("aws_vpc_cni", enis).left_out == {}, "amazon-vpc-cni numbers them by card"
 
 
 def test_without_a_primary_one_there_is_no_desired_state() -> None:

@@ -10,8 +10,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni.marks import Marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._profile import knowledge
+from ansible_collections.kubenode.datapath.plugins.module_utils._profile.knowledge import SeenMarks
 
 PRIMARY: dict[str, t.Any] = {"name": "ens5", "primary": True, "ipv4": ["10.0.0.10"]}
 SECOND: dict[str, t.Any] = {
@@ -31,12 +33,49 @@ def test_on_a_node_all_follows_from_the_metadata_and_each_boot_asks_again() -> N
     assert (values["mark"], values["mask"], values["marks_itself"], values["lacks_marks"]) == (
         "0x80",
         "0x80",
-        True,
         False,
+        True,
     )
+    assert values["marking"] == "No rule of amazon-vpc-cni marks connections that come in by ens5."
     assert values["addresses"] == [{"dev": "ens6", "address": "10.0.1.10"}]
     assert [rule["priority"] for rule in values["rules"]] == [1024, 32765] and len(values["routes"]) == 2
     assert values["query"] == {"layout": "aws_vpc_cni", "cloud": "auto"}
+
+
+def test_the_cnis_mark_is_read_from_its_rules_and_each_boot_gets_it() -> None:
+    found = SeenMarks([Marks("amazon-vpc-cni", "table ip mangle (nft)", "ens5", 0x100, 0x300)])
+    values = knowledge.of_enis(AWS, False, [PRIMARY, SECOND], found)
+    assert (values["mark"], values["mask"], values["marks_itself"], values["lacks_marks"]) == ("0x100", "0x300", True, False)
+    assert values["rules"][0]["fwmark"] == "0x100/0x300"
+    assert values["query"] == {"layout": "aws_vpc_cni", "cloud": "auto", "mark": "0x100/0x300"}
+    assert values["marking"] == "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x100/0x300."
+
+
+def test_a_given_mark_goes_before_that_of_the_cnis_rules() -> None:
+    found = SeenMarks([Marks("amazon-vpc-cni", "table ip mangle (nft)", "ens5", 0x100, 0x100)])
+    values = knowledge.of_enis({**AWS, "mark": "0x40"}, False, [PRIMARY], found)
+    assert (values["mark"], values["lacks_marks"], values["query"]["mark"]) == ("0x40", True, "0x40")
+    assert values["marking"].endswith("with 0x100/0x100, but that does not suffice: 0x40/0x40 was given.")
+    assert knowledge.of_enis({**AWS, "mark": "256"}, False, [PRIMARY], found)["marks_itself"]
+
+
+def test_the_default_mark_of_the_cni_changes_nothing_for_the_boots() -> None:
+    found = SeenMarks([Marks("Cilium", "table ip mangle (nft)", "ens5", 0x80, 0x80)])
+    values = knowledge.of_enis({**AWS, "layout": "cilium"}, False, [PRIMARY], found)
+    assert values["marks_itself"] and values["query"] == {"layout": "cilium", "cloud": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "marks_itself", "reason"),
+    [
+        ("aws_vpc_cni", True, "An image has no rules to look at; by default amazon-vpc-cni marks connections."),
+        ("terway", False, "An image has no rules to look at; by default Terway does not mark connections."),
+        ("custom", False, "The layout custom has no CNI that marks connections."),
+    ],
+)
+def test_for_an_image_the_default_of_the_cni_counts(layout: str, marks_itself: bool, reason: str) -> None:
+    values = knowledge.of_enis({**AWS, "layout": layout, "primary_interface": "ens5"}, True)
+    assert (values["marks_itself"], values["lacks_marks"], values["marking"]) == (marks_itself, not marks_itself, reason)
 
 
 def test_given_enis_are_not_asked_for_and_options_go_before_them() -> None:
@@ -69,7 +108,7 @@ def test_an_image_knows_the_primary_interface_alone() -> None:
         ({"interfaces": [PRIMARY, {**SECOND, "table": 254}]}, "enis.interfaces[1].table"),
         ({"interfaces": [PRIMARY, {**SECOND, "name": "ens5"}]}, "enis.interfaces[1].name"),
         ({"interfaces": "ens5"}, "enis.interfaces"),
-        ({"interfaces": [PRIMARY], "mark": "0x80"}, "enis.mark"),
+        ({"interfaces": [PRIMARY], "mark": "0"}, "enis.mark"),
         ({"interfaces": [PRIMARY], "cloud": "azure"}, "enis.cloud"),
         ({"interfaces": [PRIMARY], "primary_interface": "a/b"}, "enis.primary_interface"),
     ],

@@ -146,6 +146,86 @@ def test_ours_stays_beside_anothers_equal() -> None:
     assert not hold(kernel, DESIRED._replace(routes=None))[0].changed
 
 
+ELSEWHERE = rule(priority=701, from_="10.0.1.5", table=10001)
+THERE = route(via="192.0.2.1", table=10001, metric=513, src="192.0.2.7")
+
+
+def test_a_foreign_rule_whose_table_leads_the_same_way_satisfies_ours() -> None:
+    """As systemd-networkd's on EKS: it has numbers of its own."""
+    kernel = node((ELSEWHERE, THEIRS), (THERE, THEIRS))
+    _outcome, report = hold(kernel, DESIRED)
+    assert kernel.of(OURS) == {TO_POD, GATEWAY, DEFAULT}
+    assert report.rules.report()["satisfied_by"] == [f"{ELSEWHERE} (protocol openr)"]
+    sent = kernel.messages
+    assert not hold(kernel, DESIRED)[0].changed and kernel.messages == sent
+    hold(kernel, of(), is_present=False)
+    assert kernel.of(OURS) == set() and kernel.of(THEIRS) == {ELSEWHERE, THERE}
+
+
+def test_which_rule_came_first_makes_no_difference() -> None:
+    kernel = node()
+    hold(kernel, DESIRED)
+    kernel.held_rules.append((ELSEWHERE, THEIRS))
+    kernel.held_routes.append((THERE, THEIRS))
+    assert not hold(kernel, DESIRED)[0].changed
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        [],
+        [(THERE._replace(table=10002), THEIRS)],
+        [(THERE._replace(hops=route(via="192.0.2.9").hops), THEIRS)],
+        [(THERE._replace(hops=route(via="192.0.2.1", dev="eth1").hops), THEIRS)],
+        [(THERE._replace(unread=("encap",)), THEIRS)],
+        [(THERE, OURS)],
+    ],
+    ids=["no route", "another table", "another gateway", "another link", "an encapsulation", "a route of ours that goes"],
+)
+def test_a_foreign_rule_whose_table_does_not_lead_the_same_way_is_refused(there: list[t.Any]) -> None:
+    kernel = node((ELSEWHERE, THEIRS), *there)
+    with pytest.raises(Refusal, match=r"^rules\[1\] cannot be added: .* lookup 10001 is there and belongs to protocol openr"):
+        hold(kernel, DESIRED)
+    assert kernel.messages == 0
+
+
+def test_an_error_names_the_index_of_a_rule_also_after_one_that_a_foreign_rule_satisfies() -> None:
+    entries = [one.options() for one in (FROM_POD, TO_POD)]
+    desired = of(entries, [one.options() for one in (DEFAULT, GATEWAY)])
+    other = rule(to="10.0.1.5", table=None, action="prohibit")
+    with pytest.raises(Refusal, match=r"^rules\[1\] cannot be added"):
+        hold(node((ELSEWHERE, THEIRS), (THERE, THEIRS), (other, THEIRS)), desired)
+
+
+@pytest.mark.parametrize(
+    ("unread", "mtu"), [(("nhid",), 0), (("a lock",), 1400), (("expires",), 0), (("advmss", "nhid"), 0)], ids=str
+)
+def test_a_foreign_route_that_cannot_be_read_in_full_satisfies_if_it_leads_the_same_way(
+    unread: tuple[str, ...], mtu: int
+) -> None:
+    other = DEFAULT._replace(unread=unread, mtu=mtu)
+    kernel = node((other, THEIRS))
+    _outcome, report = hold(kernel, DESIRED)
+    assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY} and kernel.of(THEIRS) == {other}
+    assert report.routes.report()["satisfied_by"] == [f"{other} (protocol openr)"]
+    assert ", ".join(unread) in str(other) and not hold(kernel, DESIRED)[0].changed
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        DEFAULT._replace(unread=("encap",)),
+        DEFAULT._replace(unread=("nhid",), hops=route(via="192.0.2.9").hops),
+        DEFAULT._replace(unread=("nhid",), src=b"\n\0\0\1"),
+    ],
+)
+def test_a_foreign_route_that_cannot_be_read_in_full_and_leads_elsewhere_does_not_satisfy(other: t.Any) -> None:
+    kernel = node((other, THEIRS))
+    with pytest.raises(Refusal) as error:
+        hold(kernel, DESIRED)
+    assert str(other) in str(error.value) and kernel.messages == 0
+
+
 FOREIGN = {
     "another table": (rule(priority=701, from_="10.0.1.5", table=1009), "rules[1]", "another priority"),
     "another action": (rule(to="10.0.1.5", table=None, action="prohibit"), "rules[0]", "another priority"),

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Rules that handle the marks of connections, and rules before which a chain ends, in nf_tables and as iptables-save prints them.
+
+iptables on nf_tables encodes an interface, a jump and a verdict as nf_tables does, and most other parts as those of the legacy
+iptables (iptables/nft.c, nft-ipv4.c).
+"""
+
+from __future__ import annotations
+
+import shlex
+import struct
+import typing as t
+
+from .._netlink.attributes import attributes, elements, text
+
+SET, RESTORE, ACCEPT, JUMP = "set", "restore", "accept", "jump"
+ALL = 2**32 - 1  # the mask of a mark of 32 bits
+
+# include/uapi/linux/netfilter/nf_tables.h
+IIFNAME, META_MARK, CT_MARK = 6, 3, 3  # NFT_META_IIFNAME, NFT_META_MARK, NFT_CT_MARK
+VALUE, VERDICT = 1, 2  # NFTA_DATA_VALUE, NFTA_DATA_VERDICT
+NF_ACCEPT, NFT_JUMP, NFT_GOTO = 1, -3, -4
+# include/uapi/linux/netfilter/xt_connmark.h: ctmark, ctmask, nfmask. Revision 2 has two bytes for shifting before the mode.
+CONNMARK = struct.Struct("=III")
+MODES = {0: SET, 2: RESTORE}
+
+
+class Line(t.NamedTuple):
+    """A rule of a chain.
+
+    link: the interface by which its packets enter, as iptables has it, with + for any ending; empty for any, and if negated.
+    verb: SET gives ``mark`` to the bits ``mask`` of a connection's mark. RESTORE copies the bits ``mask`` of a connection's mark
+        to the packet. ACCEPT ends the hook. JUMP goes to the chain ``target``. Empty for all else.
+    """
+
+    chain: str
+    comment: str = ""
+    link: str = ""
+    verb: str = ""
+    mark: int = 0
+    mask: int = 0
+    target: str = ""
+
+
+def from_nft(chain: str, encoding: bytes, userdata: bytes) -> Line:
+    """The rule in the kernel's encoding."""
+    line = Line(chain, _comment(userdata))
+    loaded, mark, mask = "", 0, ALL  # what a register holds: a connection's mark with these bits replaced, or a constant
+    for element in elements(encoding):
+        expression = attributes(element)
+        name, found = text(expression, 1), attributes(expression.get(2, b""))
+        if name == "meta" and _big(found, 2) == IIFNAME:
+            loaded = "iifname"
+        elif name == "cmp" and loaded == "iifname" and not _big(found, 2):  # NFT_CMP_EQ
+            line, loaded = line._replace(link=_link(_value(found, 3))), ""
+        elif name == "ct" and _big(found, 2) == CT_MARK and 1 in found:
+            loaded, mark, mask = "ct", 0, 0
+        elif name == "bitwise" and loaded == "ct":
+            mark, mask = _native(_value(found, 5)), ~_native(_value(found, 4)) & ALL
+        elif name == "immediate":
+            verdict = attributes(attributes(found.get(2, b"")).get(VERDICT, b""))
+            if verdict:
+                line = line._replace(**_of_verdict(verdict))
+            else:
+                loaded, mark, mask = "constant", _native(_value(found, 2)), ALL
+        elif name == "ct" and _big(found, 2) == CT_MARK and loaded:
+            line = line._replace(verb=SET, mark=mark, mask=mask)
+        elif name == "meta" and _big(found, 2) == META_MARK and 3 in found and loaded == "ct":
+            line = line._replace(verb=RESTORE, mask=~mask & ALL)
+        elif name == "match" and text(found, 1) == "comment":
+            line = line._replace(comment=found.get(3, b"").partition(b"\0")[0].decode(errors="replace"))
+        elif name == "target" and text(found, 1) == "CONNMARK":
+            line = line._replace(**_of_target(_big(found, 2), found.get(3, b"")))
+    return line
+
+
+def from_save(listing: str, table: str) -> list[Line]:
+    """The rules of a table in the output of iptables-save."""
+    _before, _star, rest = f"\n{listing}".partition(f"\n*{table}\n")
+    return [_of_words(shlex.split(line)) for line in rest.partition("\nCOMMIT")[0].splitlines() if line.startswith("-A ")]
+
+
+def _of_verdict(verdict: dict[int, bytes]) -> dict[str, t.Any]:
+    code = int.from_bytes(verdict.get(1, b""), "big", signed=True)
+    if code in (NFT_JUMP, NFT_GOTO):
+        return {"verb": JUMP, "target": text(verdict, 2)}
+    return {"verb": ACCEPT if code == NF_ACCEPT else ""}
+
+
+def _of_target(revision: int, info: bytes) -> dict[str, t.Any]:
+    at = CONNMARK.size + (2 if revision > 1 else 0)
+    if len(info) <= at or info[at] not in MODES:
+        return {}
+    mark, mask, of_packet = CONNMARK.unpack_from(info)
+    if MODES[info[at]] == RESTORE:
+        return {"verb": RESTORE, "mask": mask & of_packet}
+    return {"verb": SET, "mark": mark, "mask": mask}
+
+
+def _of_words(words: list[str]) -> Line:
+    """A rule in the words of iptables-save, which begin with -A CHAIN."""
+    given = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("-") and words[place - 1] != "!"}
+    line = Line(words[1], given.get("--comment", ""), given.get("-i", ""))
+    target = given.get("-j") or given.get("-g", "")
+    if target == "CONNMARK" and "--set-xmark" in given:
+        mark, _slash, mask = given["--set-xmark"].partition("/")
+        return line._replace(verb=SET, mark=int(mark, 0), mask=int(mask or hex(ALL), 0))
+    if target == "CONNMARK" and "--restore-mark" in words:
+        masks = [int(given.get(name, hex(ALL)), 0) for name in ("--nfmask", "--ctmask", "--mask")]
+        return line._replace(verb=RESTORE, mask=masks[0] & masks[1] & masks[2])
+    if target == "ACCEPT":
+        return line._replace(verb=ACCEPT)
+    return line._replace(verb=JUMP, target=target) if target else line
+
+
+def _comment(userdata: bytes) -> str:
+    """The comment that a rule carries: as nft stores it, by type (0) and length, or as plain text."""
+    is_nft = len(userdata) > 1 and userdata[0] == 0 and userdata[1] <= len(userdata) - 2
+    return (userdata[2 : 2 + userdata[1]] if is_nft else userdata).rstrip(b"\0").decode(errors="replace")
+
+
+def _link(data: bytes) -> str:
+    """A compared interface: a whole name ends with a zero byte, the beginning of names does not."""
+    name = data.rstrip(b"\0").decode(errors="replace")
+    return name if data.endswith(b"\0") else f"{name}+"
+
+
+def _value(found: dict[int, bytes], kind: int) -> bytes:
+    return attributes(found.get(kind, b"")).get(VALUE, b"")
+
+
+def _big(found: dict[int, bytes], kind: int) -> int:
+    """nf_tables has its numbers in network byte order."""
+    return int.from_bytes(found.get(kind, b""), "big")
+
+
+def _native(data: bytes) -> int:
+    return int(struct.unpack("=I", data)[0]) if len(data) == 4 else 0

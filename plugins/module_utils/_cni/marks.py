@@ -1,0 +1,157 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which CNI marks connections that come in by the primary interface: seen in its rules, and not known by its name.
+
+From the sources of amazon-vpc-cni-k8s (pkg/networkutils), cilium (pkg/datapath/iptables) and terway (cmd/terway-cli). Their rules
+are in the table mangle of iptables, Terway's with nftables in a table of its own.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .mangle import ACCEPT, JUMP, RESTORE, SET, Line
+
+
+class Cni(t.NamedTuple):
+    """comment: a part of the comments of the rules that set and restore marks."""
+
+    name: str
+    comment: str
+
+
+# By layout.
+CNIS = {
+    "aws_vpc_cni": Cni("amazon-vpc-cni", "AWS, primary ENI"),
+    "cilium": Cni("Cilium", "cilium: primary ENI"),
+    "terway": Cni("Terway", "terway-symmetric"),
+}
+
+
+class Chains(t.NamedTuple):
+    """The rules of a table that packets meet before routing. place: in messages. first: the chain of the hook."""
+
+    place: str
+    first: str
+    lines: t.Sequence[Line]
+
+
+class Marks(t.NamedTuple):
+    """The rules of a CNI that mark connections.
+
+    link: the interface by which these come in; empty for any. trouble: why not all packets get the mark, as a clause, or empty.
+    """
+
+    owner: str
+    place: str
+    link: str
+    mark: int
+    mask: int
+    trouble: str = ""
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        return self.mark, self.mask
+
+    @property
+    def text(self) -> str:
+        return f"{self.mark:#x}/{self.mask:#x}"
+
+    def report(self) -> dict[str, t.Any]:
+        return {**self._asdict(), "mark": hex(self.mark), "mask": hex(self.mask)}
+
+
+class Verdict(t.NamedTuple):
+    """marks: those of the layout's CNI, None if it has none. is_complete: whether no others are needed. reason: a sentence."""
+
+    marks: Marks | None
+    is_complete: bool
+    reason: str
+
+
+def find(tables: t.Iterable[Chains]) -> list[Marks]:
+    """The marks of all known CNIs."""
+    return [marks for table in tables for cni in CNIS.values() for marks in _of_cni(cni, table)]
+
+
+def verdict(
+    layout: str, primary: str, found: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
+) -> Verdict:
+    """What the marks that were found mean for a layout. unread: why not all could be read, as a sentence.
+
+    mark: the mark and the mask that the user demands.
+    """
+    cni = CNIS.get(layout)
+    if not cni:
+        return Verdict(None, False, f"The layout {layout} has no CNI that marks connections.")
+    own = [_on(primary, mark, one) for one in found if one.owner == cni.name]
+    if not own:
+        none = f"No rule of {cni.name} marks connections that come in by {primary}."
+        return Verdict(None, False, f"{none} {unread}".rstrip())
+    best = min(own, key=lambda one: bool(one.trouble))
+    seen = f"Rules of {cni.name} in {best.place} mark connections with {best.text}"
+    if best.trouble:
+        return Verdict(best, False, f"{seen}, but that does not suffice: {best.trouble}.")
+    return Verdict(best, True, f"{seen}.")
+
+
+def of_image(layout: str, marks_itself: bool) -> Verdict:
+    """What is known for an image, whose nodes have rules only once they run. marks_itself: whether the CNI marks by default."""
+    if layout not in CNIS:
+        return verdict(layout, "", ())
+    default = "marks connections" if marks_itself else "does not mark connections"
+    return Verdict(None, marks_itself, f"An image has no rules to look at; by default {CNIS[layout].name} {default}.")
+
+
+def _on(primary: str, mark: tuple[int, int] | None, one: Marks) -> Marks:
+    """The marks as they serve this primary interface, and the mark that the user demands."""
+    if one.link and not _meet(one.link, primary):
+        return one._replace(trouble=f"they do so for {one.link}, and requests come in by {primary}")
+    if mark and mark != one.bits:
+        return one._replace(trouble=f"{mark[0]:#x}/{mark[1]:#x} was given")
+    return one
+
+
+def _of_cni(cni: Cni, table: Chains) -> t.Iterator[Marks]:
+    lines = list(_walk(table, table.first, set()))
+    own = [(place, one) for place, one in enumerate(lines) if cni.comment in one.comment and one.mask]
+    setting = next(((place, one) for place, one in own if one.verb == SET and one.mark), None)
+    if setting is None:
+        return
+    mark, mask = setting[1].mark, setting[1].mask
+    restoring = [(place, one) for place, one in own if one.verb == RESTORE and not mark & ~one.mask]
+    marks = Marks(cni.name, table.place, setting[1].link, mark, mask)
+    ending = next((found for place, one in (setting, *restoring) for found in [_ending(lines[:place], one)] if found), None)
+    if not restoring:
+        marks = marks._replace(trouble="no rule copies the mark to the packets of pods")
+    elif ending:
+        marks = marks._replace(trouble=f"a rule of chain {ending.chain} accepts packets before they reach them")
+    yield marks
+
+
+def _ending(before: t.Iterable[Line], line: Line) -> Line | None:
+    """The first rule before ``line`` that may accept its packets."""
+    return next((one for one in before if one.verb == ACCEPT and _meet(one.link, line.link)), None)
+
+
+def _walk(table: Chains, chain: str, entered: set[str]) -> t.Iterator[Line]:
+    """The rules in the order in which a packet meets them, each chain once."""
+    entered.add(chain)
+    for line in table.lines:
+        if line.chain == chain:
+            yield line
+            if line.verb == JUMP and line.target not in entered:
+                yield from _walk(table, line.target, entered)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether an interface may match both patterns of iptables."""
+    if not one or not other:
+        return True
+    ends = [pattern.rstrip("+") for pattern in (one, other) if pattern.endswith("+")]
+    if len(ends) == 2:
+        return ends[0].startswith(ends[1]) or ends[1].startswith(ends[0])
+    return one == other if not ends else one.startswith(ends[0]) and other.startswith(ends[0])

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Marks and tables that collide with those of known programs, and those that are the CNI's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import layouts
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+
+FULL = 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("mark", "mask", "told"),
+    [
+        (0x80, 0x80, []),
+        (0x10, 0x10, []),
+        (0x2000, 0x2000, []),
+        (0x1000, 0x1000, []),
+        (0x4000, 0x4000, ["kube-proxy uses for packets to be masqueraded"]),
+        (0x8000, 0x8000, ["kube-proxy uses for packets to be dropped"]),
+        (0x40, 0x4040, ["kube-proxy uses for packets to be masqueraded"]),
+        (0x100, 0xF00, ["Cilium uses for its magic marks"]),
+        (0x10000, 0x10000, ["Calico uses for its policies"]),
+        (0x80, 0x90, ["amazon-vpc-cni and Cilium uses for node port replies", "Terway uses for symmetric routing"]),
+        (0x1000, FULL, ["the full mask 0xffffffff, which includes the bits of kube-proxy (0x4000, 0x8000)"]),
+        (0x539, 0xFFF, ["node port replies", "Terway", "Cilium", "that of Istio's sidecars"]),
+    ],
+)
+def test_a_mark_that_is_set_is_compared_with_those_of_known_programs(mark: int, mask: int, told: list[str]) -> None:
+    said = list(layouts.mark_warnings(mark, mask, mask))
+    assert len(said) == len(told) and all(part in sentence for part, sentence in zip(told, said)), said
+
+
+@pytest.mark.parametrize(
+    ("mark", "mask", "cluster", "collides"),
+    [
+        (0x80, 0x80, 128, True),
+        (0x80, 0x80, 255, True),
+        (0x80, 0x80, 127, False),
+        (0x80, 0x80, 0, False),
+        (0x100, 0x100, 256, False),
+    ],
+)
+def test_a_bit_of_the_cluster_id_collides(mark: int, mask: int, cluster: int, collides: bool) -> None:
+    said = layouts.cluster_warning(mark, mask, cluster)
+    assert bool(said) == collides and (not collides or f"the ID of the cluster ({cluster})" in said)
+
+
+def test_the_table_of_an_eni_on_another_card_is_the_cnis_own() -> None:
+    enis = [
+        {"name": "eth0", "primary": True, "ipv4": ["10.0.0.10"]},
+        {"name": "eth1", "ipv4": ["10.0.1.10"], "gateway": {"ipv4": "10.0.1.1"}, "device_number": 1, "network_card": 1},
+    ]
+    desired = eni_layout.desired("aws_vpc_cni", enis)
+    wanted = policy.from_options(75, desired.rules, desired.routes, {"main": 254})
+    assert layouts.warnings(wanted.rules or (), wanted.routes or ()) == []
+    (said,) = layouts.warnings((), wanted.routes or ())
+    assert said.startswith("Table 10101 is filled by amazon-ec2-net-utils.")
