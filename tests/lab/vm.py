@@ -33,7 +33,9 @@ _QEMU = "qemu-system-x86_64"
 _MEMORY = 512  # MiB
 _SLOTS = 4  # for cards that are plugged in while it runs
 BOOT_LIMIT = 300.0  # seconds; an idle machine needs ten, but emulation suffers from whatever else runs
+_STUCK_LIMIT = 120.0  # seconds until a reboot counts as stuck: at times emulation stops where the kernel restarts the machine
 _END_LIMIT = 10.0  # seconds for qemu to end; it takes a tenth
+_RESTARTING = "reboot: Restarting system"  # the kernel's last words: its disks are synchronised
 _CARD_LIMIT = 10  # seconds for the kernel to find a card; it takes one
 
 # net.ifnames=0: eth0, as in a cloud. No duplicate address detection, with its second of waiting. mitigations=off: speed.
@@ -134,13 +136,17 @@ class VmNode(BootingNode):
         self.follow_reboot(before)
 
     def follow_reboot(self, before: str, timeout: float = BOOT_LIMIT) -> None:
-        """Wait until the node, whose ``boot_id()`` was ``before``, has rebooted by itself."""
+        """Wait until the node, whose ``boot_id()`` was ``before``, has rebooted. If it is stuck, press its reset button."""
         self._ssh.hang_up()
         self.forget_services()
-        deadline = time.monotonic() + timeout
+        started, pressed = time.monotonic(), False
         while not self._listens() or self.boot_id() in ("", before):
             self._ssh.hang_up()
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - started
+            if not pressed and waited > _STUCK_LIMIT and _RESTARTING in self._console.read_text(errors="replace"):
+                pressed = True
+                self._qmp.execute("system_reset")
+            if waited > timeout:
                 raise LabError(f"{self.name} did not reboot within {timeout:g} s; see {self._console}")
             time.sleep(0.2)
         self.wait_until_booted()
