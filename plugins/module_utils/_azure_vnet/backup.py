@@ -19,6 +19,7 @@ from .._routing import neighbour as neighbours
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
+from .._routing.rt_names import MAIN
 from . import leftovers
 from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 
@@ -26,8 +27,6 @@ VERSION = 2
 # Each backup file begins with this text. A file that begins otherwise is foreign.
 SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
 
-
-MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 HIGHEST_ID = 2**32 - 2  # include/linux/uidgid.h: the highest number means no change
 HIGHEST_COUNTER = 2**64 - 1
@@ -154,7 +153,7 @@ def _number(value: object, maximum: int) -> int:
 
 
 def _mac(value: object) -> str:
-    if not MAC.fullmatch(exactly(str, value)):
+    if not leftovers.MAC.fullmatch(exactly(str, value)):
         raise Damaged(f"{value!r} is not a MAC")
     return str(value)
 
@@ -202,6 +201,6 @@ def _counters(pair: object) -> tuple[int, int]:
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
     given = {key: value for key, value in options.items() if key != "protocol"}
     route = routes.from_options("routes", given, {})
-    if not route.address or route.table != leftovers.MAIN_TABLE or len(route.links) != 1:
+    if not route.address or route.table != MAIN or len(route.links) != 1:
         raise Damaged(f"{route} is not a route to one address by one link in the table main")
     return route, _number(options["protocol"], 255)

@@ -28,13 +28,13 @@ from . import ebtables
 from .ebtables import Meaning, Place, Rule
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 STATE_FILE = "/run/azure-vnet.json"
 STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # the shorter form: all pods of v1.0.0
-MAIN_TABLE = 254  # include/uapi/linux/rtnetlink.h, RT_TABLE_MAIN
 NAT_BRIDGE = "azSnatbr"
 VIRTUAL_ROUTER = re.compile(r"00:00:5e:00:0[12]:[0-9a-f]{2}")  # RFC 9568, section 7.3 (VRRP)
 VIRTUAL_MAC = "12:34:56:78:9a:bc"  # used in tunnel mode; no interface has it
@@ -242,7 +242,7 @@ def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
         if length != len(address) * 8:
             return None
         slots["address"] = fields.show(address)
-    if not re.fullmatch(r"([0-9a-f]{2}(:(?!$)|$)){6}", slots.get("mac", VIRTUAL_MAC)):
+    if not MAC.fullmatch(slots.get("mac", VIRTUAL_MAC)):
         return None
     return Shape(kind, **slots)
 

@@ -19,6 +19,7 @@ from .._platform import files, kernel, library, process
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import DELETE, Apply, Change
+from .._routing.rt_names import MAIN
 from . import backup, backup_resource, ebtables, leftovers
 from .backup import Node, Run
 from .backup_resource import BackupFile
@@ -125,7 +126,7 @@ def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
 def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for route, _protocol in routes:
-        if route.address and route.table == leftovers.MAIN_TABLE:
+        if route.address and route.table == MAIN:
             found[route.address] = found.get(route.address, frozenset()) | route.links
     return found
 
@@ -188,7 +189,7 @@ class AzureVnetLeftovers:
 
     def _stale_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
-            if route.address and not route.unread and route.table == leftovers.MAIN_TABLE and len(route.links) == 1:
+            if route.address and not route.unread and route.table == MAIN and len(route.links) == 1:
                 (link,) = route.links
                 is_azures = link in observed.evidence.bridges or leftovers.HOST_LINK.fullmatch(link)
                 if is_azures and judge.route(route.address, link).is_leftover:

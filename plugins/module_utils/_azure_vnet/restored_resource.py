@@ -12,7 +12,7 @@ import typing as t
 from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
 from .._platform import files, library
-from .._routing.neighbour import Neighbour
+from .._routing.neighbour import STALE, Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import ADD, Apply
 from . import backup, backup_resource, ebtables, leftovers_resource
@@ -23,8 +23,6 @@ from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers import Judge
 from .leftovers_resource import Selection, netlink_changes
-
-STALE = 0x04  # include/uapi/linux/neighbour.h, NUD_STALE: the kernel verifies the neighbour when it uses it
 
 
 class Observed(t.NamedTuple):
@@ -131,6 +129,7 @@ def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
         for run in reversed(runs)
     )
     ended = sum(run.boot != node.boot for run in node.backup.runs)
+    of_boot = [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
     return Back(
         rules,
         removed,
@@ -138,11 +137,7 @@ def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
         tuple(links.neighbours.values()),
         tuple(links.routes),
         (
-            *(
-                [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
-                if ended
-                else []
-            ),
+            *(of_boot if ended else ()),
             *of_rules,
             *(f"{one.path}: something else exists there now, and is left" for one in occupied),
             *links.barred.values(),
@@ -207,6 +202,7 @@ class _Links:
             if obstacle:
                 self.barred[one] = f"ip neigh {one}: {obstacle}"
             elif (one.address, one.link) not in there:
+                # STALE: the kernel verifies the neighbour when it uses it.
                 self.neighbours[one.address, one.link] = one if one.is_permanent else one._replace(state=STALE)
         for route, protocol in (one for run in runs for one in run.routes):
             obstacle = _link_obstacle(route.links, observed) or judge.obstacle_to(route.address, "")

@@ -17,9 +17,9 @@ from .._netlink.attributes import attributes
 # include/uapi/linux/neighbour.h
 HEADER = struct.Struct("=BxxxiHBB")  # ndmsg: family, link's index, state, flags, type
 NDA_DST, NDA_LLADDR = 1, 2
-INCOMPLETE, FAILED, NOARP, PERMANENT = 0x01, 0x20, 0x40, 0x80
+INCOMPLETE, STALE, FAILED, NOARP, PERMANENT = 0x01, 0x04, 0x20, 0x40, 0x80
 STATES = {
-    INCOMPLETE: "INCOMPLETE", 0x02: "REACHABLE", 0x04: "STALE", 0x08: "DELAY", 0x10: "PROBE", FAILED: "FAILED",
+    INCOMPLETE: "INCOMPLETE", 0x02: "REACHABLE", STALE: "STALE", 0x08: "DELAY", 0x10: "PROBE", FAILED: "FAILED",
     PERMANENT: "PERMANENT",
 }  # fmt: skip
 
