@@ -68,7 +68,7 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """Ends the evaluation of the chain: "accept" or "drop"."""
+    """Ends the evaluation of the chain: "accept", "drop", or "goto" and the name of a chain."""
 
     name: str
 
@@ -185,6 +185,8 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
         return Counter()
     if kind in ("accept", "drop"):
         return Verdict(kind)
+    if kind == "goto":
+        return Verdict(f"goto {value['target']}")
     if kind == "match" and value["op"] in ("==", "in", "!="):
         expression, values = _comparison(value["left"], value["right"])
         if expression and values:

@@ -25,7 +25,7 @@ from .._core import fields, names
 from .._core.errors import Invalid
 from .._routing import rt_names, rule
 from .._rp_filter import reverse_path
-from .nft_table import Chain, Mangle, Rule, Table, mark_text, match
+from .nft_table import Chain, Mangle, Rule, Table, Verdict, mark_text, match
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 
@@ -67,18 +67,30 @@ class ReturnPath(t.NamedTuple):
 
     def table(self) -> Table:
         """The desired table."""
-        entering = (match("iifname", self.primary_interface), match("fib daddr . iif type", "local"))
         marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
-        rules: list[Rule] = [(*entering, match("ct direction", "original"), self._marking("ct mark"))]
-        rules += [(*entering, self._marking("meta mark"))] if self.strict else []
+        marking, accept = self._marking("meta mark"), Verdict("accept")
+        local, original = match("fib daddr . iif type", "local"), match("ct direction", "original")
+        # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
+        # With strict, replies get the mark as well: the statements before a match that fails have had their effect.
+        first = (local, marking, original) if self.strict else (original, local)
+        entering: tuple[Rule, ...] = (
+            (marked, marking, accept) if self.strict else (marked, accept),
+            (*first, self._marking("ct mark")),
+        )
         # Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739).
-        rules += [(match("iifname", link), marked, self._marking("meta mark")) for link in (*self.pod_interfaces, "lo")]
+        leaving: tuple[Rule, ...] = tuple((match("iifname", link), marking, accept) for link in (*self.pod_interfaces, "lo"))
+        sorting: tuple[Rule, ...] = (
+            (match("iifname", self.primary_interface), Verdict("goto entering")),
+            (marked, Verdict("goto leaving")),
+        )
         # Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
         # Connection tracking restores the client's address in this hook (-100), so most of them never pass lo.
-        proxied = (match("fib saddr type", "unicast"), marked, self._marking("meta mark"))
+        proxied = (marked, match("fib saddr type", "unicast"), marking)
         chains = {
-            Chain("prerouting", "filter", "prerouting", PRIORITY, tuple(rules)),
+            Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
             Chain("output", "route", "output", PRIORITY, (proxied,)),
+            Chain("entering", None, None, None, entering),
+            Chain("leaving", None, None, None, leaving),
         }
         return Table("inet", self.name, frozenset(chains))
 
