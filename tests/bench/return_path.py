@@ -12,6 +12,7 @@ import functools
 import socket
 import statistics
 import time
+from collections.abc import Callable
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
@@ -47,7 +48,7 @@ def main() -> None:
             caller.connect((PRIMARY.address, NODE_PORT))
             server.connect((PRIMARY.gateway, CALLER_PORT))
             for way, sender, receiver in (("to a node port", caller, server), ("to the client", server, caller)):
-                measures = {
+                measures: dict[str, Callable[[], float]] = {
                     name: functools.partial(seconds, node, text, (caller, server), sender) for name, text in CASES.items()
                 }
                 show(way, in_turn(ROUNDS, measures))

@@ -178,12 +178,52 @@ def test_strict_also_marks_each_packet_that_enters() -> None:
     assert nft_table.from_listing({"nftables": seen}) == desired(strict=True).table() != desired().table()
 
 
+SERVICES = ["198.51.100.0/25", "203.0.113.80", "198.51.100.128/26", "2001:db8::/64", "203.0.113.81"]
+
+
+def prefix(address: str, length: int) -> Body:
+    return {"prefix": {"addr": address, "len": length}}
+
+
+LISTED: dict[str, list[t.Any]] = {
+    "prefixes": [prefix("198.51.100.0", 25), prefix("198.51.100.128", 26), prefix("203.0.113.80", 31)],
+    "a range of neighbours": [prefix("203.0.113.80", 31), {"range": ["198.51.100.0", "198.51.100.191"]}],
+    "addresses": [{"range": ["198.51.100.0", "198.51.100.191"]}, "203.0.113.80", "203.0.113.81"],
+}
+OTHERS: dict[str, list[t.Any]] = {
+    "one less": [prefix("198.51.100.0", 25), prefix("198.51.100.128", 26), "203.0.113.80"],
+    "one more": [{"range": ["198.51.100.0", "198.51.100.192"]}, prefix("203.0.113.80", 31)],
+    "of the other family": [prefix("2001:db8::", 32)],
+    "of both families": [prefix("198.51.100.0", 25), prefix("2001:db8::", 32)],
+    "no address": ["@mine"],
+    "a number": [1],
+}
+
+
+def with_services(ipv4: list[t.Any]) -> nft_table.Table:
+    daddr = {name: {"payload": {"protocol": name, "field": "daddr"}} for name in ("ip", "ip6")}
+    sides = [(daddr["ip"], {"set": ipv4}), (daddr["ip6"], prefix("2001:db8::", 64))]
+    rules = [rule("entering", original(), equals(*side), marking(CT_MARK), ACCEPT) for side in sides]
+    seen = listing()
+    return nft_table.from_listing({"nftables": [*seen[:REQUEST], *rules, *seen[REQUEST:]]})
+
+
+@pytest.mark.parametrize("listed", LISTED.values(), ids=LISTED.keys())
+def test_prefixes_of_services_are_recognised_however_they_are_listed(listed: list[t.Any]) -> None:
+    assert with_services(listed) == desired(service_addresses=SERVICES).table()
+
+
+@pytest.mark.parametrize("listed", OTHERS.values(), ids=OTHERS.keys())
+def test_other_prefixes_are_not_equal(listed: list[t.Any]) -> None:
+    assert with_services(listed) != desired(service_addresses=SERVICES).table()
+
+
 def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
     """As nft before 1.1 lists it."""
     seen = listing()
-    prefix = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
+    leading = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
     for place in (MARKED_ALREADY, PROXY, KNOWN):
-        expr(seen, place)[0] = prefix
+        expr(seen, place)[0] = leading
     for place, index in ((POD, 1), (LO, 1), (PROXY, 2)):
         expr(seen, place)[index] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
     expr(seen, REQUEST)[2] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
@@ -290,6 +330,12 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("primary_interface", {"primary_interface": "all"}),
     ("primary_interface", {"primary_interface": "default"}),
     ("primary_interface", {"primary_interface": "lo"}),
+    ("service_addresses[0]", {"service_addresses": ["203.0.113.1/24"]}),
+    ("service_addresses[1]", {"service_addresses": ["203.0.113.1", "0.0.0.0/0"]}),
+    ("service_addresses[0]", {"service_addresses": ["::/0"]}),
+    ("service_addresses[0]", {"service_addresses": ["default"]}),
+    ("service_addresses[0]", {"service_addresses": ["fe80::1%eth0"]}),
+    ("service_addresses[0]", {"service_addresses": [""]}),
     ("mark", {"mark": "0"}),
     ("mark", {"mark": "0x0"}),
     ("mark", {"mark": "-1"}),
