@@ -66,7 +66,7 @@ class ReturnPath(t.NamedTuple):
         if mark & ~mask:
             raise Invalid("mark", options["mark"], f"within mask {mark_text(mask)}, as the table keeps all other bits")
         pods = _patterns(options["pod_interfaces"] or [], primary)
-        services = _prefixes(options.get("service_addresses") or [])
+        services = service_prefixes(options.get("service_addresses") or [])
         return cls(names.table("table", options["table"]), primary, pods, mark, mask, options["strict"], services)
 
     def table(self) -> Table:
@@ -157,6 +157,20 @@ class Routing(t.NamedTuple):
     pods: rule.Rule | None
 
 
+def service_prefixes(given: t.Sequence[str]) -> tuple[str, ...]:
+    """The fewest prefixes that contain the same addresses, sorted. Raises Invalid for one that is not of Services."""
+    found: dict[int, list[str]] = {family: [] for family in fields.BITS}
+    for index, one in enumerate(given):
+        try:
+            family, prefix = fields.prefix(one)
+        except fields.Unfit as unfit:
+            raise Invalid(f"service_addresses[{index}]", one, str(unfit)) from None
+        if prefix == fields.ANY:
+            raise Invalid(f"service_addresses[{index}]", one, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all")
+        found[family].append(fields.show_prefix(prefix, ""))
+    return tuple(sorted(one for values in found.values() for one in prefixes(values)))
+
+
 def sysctl_path(table: str) -> str:
     """The path of the file with sysctl_text(), which the next boot reads."""
     return f"/etc/sysctl.d/90-kubenode-nft-inet-{table}.conf"
@@ -178,20 +192,6 @@ def _bits(option: str, given: object) -> int:
 
 def _covers(pattern: str, link: str) -> bool:
     return link.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == link
-
-
-def _prefixes(given: t.Sequence[str]) -> tuple[str, ...]:
-    """The fewest prefixes that contain the same addresses. Raises Invalid."""
-    found: dict[int, list[str]] = {family: [] for family in fields.BITS}
-    for index, one in enumerate(given):
-        try:
-            family, prefix = fields.prefix(one)
-        except fields.Unfit as unfit:
-            raise Invalid(f"service_addresses[{index}]", one, str(unfit)) from None
-        if prefix == fields.ANY:
-            raise Invalid(f"service_addresses[{index}]", one, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all")
-        found[family].append(fields.show_prefix(prefix, ""))
-    return tuple(sorted(one for values in found.values() for one in prefixes(values)))
 
 
 def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
