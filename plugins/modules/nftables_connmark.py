@@ -68,6 +68,15 @@ options:
       - Required with O(state=present). Ignored with O(state=absent).
     type: list
     elements: str
+  service_addresses:
+    description:
+      - Addresses of Services that are on no interface of the node, as addresses or prefixes of IPv4 and IPv6. For example
+        floating IPs, C(externalIPs), addresses of MetalLB, and those of load balancers that keep the destination address.
+      - Connections to them that enter by O(primary_interface) are marked like connections to the node's own addresses.
+      - A prefix of length 0 is refused.
+      - Ignored with O(state=absent).
+    type: list
+    elements: str
   mark:
     description: The mark, a number from 1 to C(0xffffffff) within O(mask), in decimal or hexadecimal.
     type: str
@@ -112,6 +121,12 @@ EXAMPLES = r"""
   kubenode.datapath.nftables_connmark:
     primary_interface: eth0
     pod_interfaces: ["eni*"]
+
+- name: Do the same for requests to addresses that MetalLB announces
+  kubenode.datapath.nftables_connmark:
+    primary_interface: eth0
+    pod_interfaces: ["eni*"]
+    service_addresses: [203.0.113.0/24, "2001:db8:80::/64"]
 
 - name: Do the same where reverse-path filtering must stay strict
   kubenode.datapath.nftables_connmark:

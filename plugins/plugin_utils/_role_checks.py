@@ -23,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_units
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath, service_prefixes
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
 
 Values = t.Mapping[str, t.Any]
@@ -233,10 +233,11 @@ ROLES = {
     "eni_policy_routing": Role(
         undo="absent",
         specs={"enis": {"type": "list", "elements": "dict"}},
-        words=("before", "pod_interfaces"),
+        words=("before", "pod_interfaces", "service_addresses"),
         checks={
             "primary_interface": applied(names.network_interface, "primary_interface"),
             "pod_interfaces": applied(_patterns, "pod_interfaces"),
+            "service_addresses": lambda given, is_applied: service_prefixes(given) if is_applied else None,
             "protocol": _protocol,
             "before": _before,
             "checkpoint": _seconds,

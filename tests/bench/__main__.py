@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged, ebtables, fleet, policy_routes, roles
+from bench import boot, converged, ebtables, fleet, policy_routes, return_path, roles
 from bench.measure import MISSED
 
 BENCHES = {
@@ -20,6 +20,7 @@ BENCHES = {
     "roles": roles.main,
     "boot": boot.main,
     "policy_routes": policy_routes.main,
+    "return_path": return_path.main,
     "ebtables": ebtables.main,
     "fleet": fleet.main,
 }

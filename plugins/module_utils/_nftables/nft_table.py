@@ -12,6 +12,7 @@ handles, comments and the order of a set's elements do not affect packets and ar
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import typing as t
@@ -68,7 +69,7 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """Ends the evaluation of the chain: "accept" or "drop"."""
+    """Ends the evaluation of the chain: "accept", "drop", or "goto" and the name of a chain."""
 
     name: str
 
@@ -84,6 +85,9 @@ class Foreign(t.NamedTuple):
     def text(self) -> str:
         return f"# {self.json}"
 
+
+# Expressions whose desired values may be prefixes.
+PREFIXED = ("ip daddr", "ip6 daddr")
 
 # A table flag such as "dormant". Which one is unknown: nft before 1.1 prints uninitialised memory for its name.
 FLAGGED = Foreign('{"flags": true}')
@@ -185,6 +189,8 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
         return Counter()
     if kind in ("accept", "drop"):
         return Verdict(kind)
+    if kind == "goto":
+        return Verdict(f"goto {value['target']}")
     if kind == "match" and value["op"] in ("==", "in", "!="):
         expression, values = _comparison(value["left"], value["right"])
         if expression and values:
@@ -205,6 +211,8 @@ def _comparison(left: t.Any, right: t.Any) -> tuple[str | None, list[str | int]]
         return f"{expression} & {mark_text(2**32 - 2 ** (32 - prefix['len']))}", [prefix["addr"]]
     if isinstance(right, dict) and set(right) == {"prefix"}:
         return expression, [f"{right['prefix']['addr']}/{right['prefix']['len']}"]
+    if expression in PREFIXED and isinstance(right, dict):
+        return expression, _intervals(right)
     return expression, _elements(right)
 
 
@@ -236,9 +244,37 @@ def _elements(body: t.Any) -> list[str | int]:
     return elements if all(isinstance(element, (str, int)) for element in elements) else []
 
 
+def _intervals(body: t.Mapping[str, t.Any]) -> list[str | int]:
+    """Like _elements(), with prefixes as ``ADDRESS/LENGTH`` and ranges as ``ADDRESS-ADDRESS``."""
+    elements: list[t.Any] = []
+    for one in body["set"] if set(body) == {"set"} else [body]:
+        if isinstance(one, dict):
+            ((kind, value),) = one.items()
+            one = f"{value['addr']}/{value['len']}" if kind == "prefix" else "-".join(value) if kind == "range" else None
+        elements.append(one)
+    return elements if all(isinstance(element, str) for element in elements) else []
+
+
+def prefixes(values: t.Iterable[str]) -> set[str]:
+    """The fewest prefixes that contain the same addresses of one family. Raises ValueError for anything else.
+
+    nft lists neighbouring prefixes of a set as a range, or not, depending on its version.
+    """
+    networks: list[t.Any] = []
+    for value in values:
+        first, is_range, last = value.partition("-")
+        ends = [ipaddress.ip_address(first), ipaddress.ip_address(last)] if is_range else []
+        networks += ipaddress.summarize_address_range(*ends) if ends else [ipaddress.ip_network(value)]
+    collapsed = ipaddress.collapse_addresses(networks)
+    return {str(one.network_address if one.prefixlen == one.max_prefixlen else one) for one in collapsed}
+
+
 def match(expression: str, *values: str | int) -> Match:
     """A Match from values in any spelling and order, sorted as nft lists them: ICMPv6 types by their number."""
     spelled = {canonical(expression, value) for value in values}
+    if expression in PREFIXED and any("/" in value or "-" in value for value in spelled):
+        with contextlib.suppress(ValueError):  # an operator's "@set/"
+            spelled = prefixes(spelled)
     return Match(expression, tuple(sorted(spelled, key=lambda value: (ICMPV6_TYPES.get(value, 0), value))))
 
 

@@ -25,7 +25,7 @@ from .._core import fields, names
 from .._core.errors import Invalid
 from .._routing import rt_names, rule
 from .._rp_filter import reverse_path
-from .nft_table import Chain, Mangle, Rule, Table, mark_text, match
+from .nft_table import Chain, Mangle, Match, Rule, Table, Verdict, mark_text, match, prefixes
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 
@@ -40,6 +40,8 @@ class ReturnPath(t.NamedTuple):
     mark: the value that is set in the bits of ``mask``. All other bits of a mark are kept.
     strict: if true, the packet is marked as it enters, too, so that strict reverse-path filtering looks up its source with
         the mark's rule. This needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
+    service_addresses: prefixes whose connections are marked although their addresses are on no interface; the fewest of
+        each family that contain the same addresses, sorted.
     """
 
     name: str
@@ -48,6 +50,7 @@ class ReturnPath(t.NamedTuple):
     mark: int
     mask: int
     strict: bool = False
+    service_addresses: tuple[str, ...] = ()
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
@@ -63,22 +66,38 @@ class ReturnPath(t.NamedTuple):
         if mark & ~mask:
             raise Invalid("mark", options["mark"], f"within mask {mark_text(mask)}, as the table keeps all other bits")
         pods = _patterns(options["pod_interfaces"] or [], primary)
-        return cls(names.table("table", options["table"]), primary, pods, mark, mask, options["strict"])
+        services = service_prefixes(options.get("service_addresses") or [])
+        return cls(names.table("table", options["table"]), primary, pods, mark, mask, options["strict"], services)
 
     def table(self) -> Table:
         """The desired table."""
-        entering = (match("iifname", self.primary_interface), match("fib daddr . iif type", "local"))
         marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
-        rules: list[Rule] = [(*entering, match("ct direction", "original"), self._marking("ct mark"))]
-        rules += [(*entering, self._marking("meta mark"))] if self.strict else []
+        marking, accept = self._marking("meta mark"), Verdict("accept")
+        services = [
+            match(field, *found)
+            for field, is_ipv6 in (("ip daddr", False), ("ip6 daddr", True))
+            if (found := [one for one in self.service_addresses if (":" in one) == is_ipv6])
+        ]
+        # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
+        entering: tuple[Rule, ...] = (
+            (marked, marking, accept) if self.strict else (marked, accept),
+            *((*self._requested(service), accept) for service in services),
+            self._requested(match("fib daddr . iif type", "local")),
+        )
         # Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739).
-        rules += [(match("iifname", link), marked, self._marking("meta mark")) for link in (*self.pod_interfaces, "lo")]
+        leaving: tuple[Rule, ...] = tuple((match("iifname", link), marking, accept) for link in (*self.pod_interfaces, "lo"))
+        sorting: tuple[Rule, ...] = (
+            (match("iifname", self.primary_interface), Verdict("goto entering")),
+            (marked, Verdict("goto leaving")),
+        )
         # Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
         # Connection tracking restores the client's address in this hook (-100), so most of them never pass lo.
-        proxied = (match("fib saddr type", "unicast"), marked, self._marking("meta mark"))
+        proxied = (marked, match("fib saddr type", "unicast"), marking)
         chains = {
-            Chain("prerouting", "filter", "prerouting", PRIORITY, tuple(rules)),
+            Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
             Chain("output", "route", "output", PRIORITY, (proxied,)),
+            Chain("entering", None, None, None, entering),
+            Chain("leaving", None, None, None, leaving),
         }
         return Table("inet", self.name, frozenset(chains))
 
@@ -114,6 +133,14 @@ class ReturnPath(t.NamedTuple):
         is_elsewhere = one.action == rule.LOOKUP and one.table not in rt_names.TABLES.values()
         return is_about_pods and is_elsewhere and not one.fwmask and not one.invert
 
+    def _requested(self, destination: Match) -> Rule:
+        """Mark a connection to this destination. With ``strict`` its packets are marked, too, and so are replies to a pod:
+        the statements before a match that fails have had their effect."""
+        original, marking = match("ct direction", "original"), self._marking("ct mark")
+        if self.strict:
+            return (destination, self._marking("meta mark"), original, marking)
+        return (original, destination, marking)
+
     def _marking(self, expression: str) -> Mangle:
         """Set the mask's bits of a mark. Written as the kernel lists it: bits that are then set are not cleared first."""
         if self.mask == MARK_LIMIT:
@@ -128,6 +155,20 @@ class Routing(t.NamedTuple):
 
     marked: rule.Rule | None
     pods: rule.Rule | None
+
+
+def service_prefixes(given: t.Sequence[str]) -> tuple[str, ...]:
+    """The fewest prefixes that contain the same addresses, sorted. Raises Invalid for one that is not of Services."""
+    found: dict[int, list[str]] = {family: [] for family in fields.BITS}
+    for index, one in enumerate(given):
+        try:
+            family, prefix = fields.prefix(one)
+        except fields.Unfit as unfit:
+            raise Invalid(f"service_addresses[{index}]", one, str(unfit)) from None
+        if prefix == fields.ANY:
+            raise Invalid(f"service_addresses[{index}]", one, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all")
+        found[family].append(fields.show_prefix(prefix, ""))
+    return tuple(sorted(one for values in found.values() for one in prefixes(values)))
 
 
 def sysctl_path(table: str) -> str:

@@ -48,6 +48,7 @@ OPTIONS = {
     "table": {"type": "str", "default": "kubenodeReturnPath"},
     "primary_interface": {"type": "str"},
     "pod_interfaces": {"type": "list", "elements": "str"},
+    "service_addresses": {"type": "list", "elements": "str"},
     "mark": {"type": "str", "default": "0x80"},
     "mask": {"type": "str"},
     "strict": {"type": "bool", "default": False},

@@ -48,6 +48,9 @@ TABLES = [
             {"mark": "0xfffffffe"},
             {"mark": "0xffffffff"},
             {"mark": "0x80", "mask": "0xffffffff"},
+            {"service_addresses": ["203.0.113.80"]},
+            {"service_addresses": ["203.0.113.80", "203.0.113.82", "203.0.113.83", "203.0.113.84/30", "198.51.100.0/25"]},
+            {"service_addresses": ["2001:db8::/64", "2001:db8:0:1::1", "2001:db8:0:1::2", "192.0.2.0/24"], "strict": True},
         ),
     ),
 ]

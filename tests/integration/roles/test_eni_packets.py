@@ -401,6 +401,37 @@ def test_three_modules_bring_it_and_take_it_back(lab: EniLab, strict: bool) -> N
     assert node.snapshot() == clean
 
 
+# A Service's address that is on no interface of the node
+
+
+EACH_PREFIX = pytest.mark.parametrize(
+    "prefixes", [[LOAD_BALANCER], ["203.0.113.0/24", "198.51.100.128/25"]], ids=["address", "prefixes"]
+)
+
+
+@EACH_STRICTNESS
+@EACH_BACKEND
+@EACH_PREFIX
+def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(
+    unchecked: EniLab, prefixes: list[str], backend: Backend, strict: bool
+) -> None:
+    node = unchecked.node("node1")
+    node.service(NODE_PORT, [unchecked.pod("pod1").address], "Local", backend=backend, load_balancer_ip=LOAD_BALANCER)
+    unchecked.router.ip([f"route add {LOAD_BALANCER} via {PRIMARY.address}"])
+    unchecked.router.check_sources(node.enis)
+    filter_for(node, strict)
+    run(node, strict=strict)
+    assert_unanswered(unchecked, call_service_address, "reverse path" if strict else "source")
+    run(node, strict=strict, service_addresses=prefixes)
+    answer = call_service_address(unchecked)
+    assert answer and answer.peer == unchecked.client.address
+    assert call_node_port(unchecked)
+
+
+def call_service_address(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.client.fetch(LOAD_BALANCER, 80, timeout)
+
+
 # An L7 proxy
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from lab import Eni, EniLab, eni6
-from lab.eni import EniNamespaceNode
+from lab.eni import PRIMARY, EniNamespaceNode
 from lab.prober import Prober
 from lab.service import Backend, Policy
 from lab.steps import Steps, warnings
@@ -50,6 +50,28 @@ def test_a_node_port_answers_with_the_module_and_the_rule_only(
     assert Prober(lab.client).udp(eni6.NODE, NODE_PORT, timeout=1.0, tries=1)
     connmark.run(state="absent")
     assert_refused(lab)
+
+
+SERVICE = "2001:db8:80::80"
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["loose", "strict"])
+@pytest.mark.parametrize("prefix", [SERVICE, "2001:db8:80::/64"])
+def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(lab: EniLab, prefix: str, strict: bool) -> None:
+    node: EniNamespaceNode = lab.node("node1")
+    node.service(NODE_PORT, [lab.pod("pod1").address], "Local", load_balancer_ip=SERVICE)
+    lab.router.run(["ip", "-6", "route", "add", SERVICE, "via", eni6.NODE])
+    lab.router.run_from_host(["nft", f"insert rule ip6 cloud prerouting iifname {PRIMARY.port} ip6 saddr {SERVICE} accept"])
+    node.run(["ip", *eni6.MARK_RULE.split()])
+    options = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "permanent": False, "strict": strict}
+    connmark = Steps(node, "nftables_connmark", options)
+    connmark.run()
+    before = lab.router.refused()
+    assert lab.client.fetch(SERVICE, 80, timeout=QUICK) is None
+    assert lab.router.refused() > before
+    connmark.run(service_addresses=[prefix])
+    answer = lab.client.fetch(SERVICE, 80)
+    assert answer and answer.peer == eni6.CLIENT
 
 
 def assert_refused(lab: EniLab) -> None:

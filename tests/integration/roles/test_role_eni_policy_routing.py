@@ -216,6 +216,16 @@ def test_a_cni_that_does_not_mark_is_not_said_to(aws: Site) -> None:
     assert "are not marked by the role, because eni_policy_routing_connmark is never. Rules of amazon-vpc-cni" in never.output
 
 
+def test_service_addresses_bring_the_table_although_the_cni_marks(aws: Site) -> None:
+    mark_as_the_cni(aws.node, "nft", "0x100")
+    played = aws.play(**AUTO, service_addresses=["203.0.113.0/24"])
+    assert "are marked by the table of nftables_connmark" in played.output
+    listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
+    assert "ip daddr 203.0.113.0/24 ct mark set ct mark | 0x00000100" in listed
+    assert aws.play(**AUTO).changed == 1
+    assert not has_table(aws.node)
+
+
 def test_under_strict_the_roles_table_has_the_mark_of_the_cni(aws: Site) -> None:
     mark_as_the_cni(aws.node, "nft", "0x100")
     strict = aws.play(layout="aws_vpc_cni", remedy="strict")

@@ -41,14 +41,19 @@ def equals(left: Body, right: t.Any) -> Body:
 
 CT_MARK: Body = {"ct": {"key": "mark"}}
 META_MARK: Body = {"meta": {"key": "mark"}}
+ACCEPT: Body = {"accept": None}
 
 
 def link(name: str) -> Body:
     return equals({"meta": {"key": "iifname"}}, name)
 
 
-def entering() -> list[Body]:
-    return [link("eth0"), equals({"fib": {"result": "type", "flags": ["daddr", "iif"]}}, "local")]
+def local() -> Body:
+    return equals({"fib": {"result": "type", "flags": ["daddr", "iif"]}}, "local")
+
+
+def original() -> Body:
+    return equals({"ct": {"key": "direction"}}, "original")
 
 
 def marked(number: int = 128) -> Body:
@@ -63,28 +68,36 @@ def rule(chain: str, *expr: Body) -> Body:
     return {"rule": {"family": "inet", "table": "kubenodeReturnPath", "chain": chain, "handle": 9, "expr": list(expr)}}
 
 
-def chain(name: str, kind: str) -> Body:
-    hook = {"type": kind, "hook": name, "prio": -150, "policy": "accept"}
+def goto(name: str) -> Body:
+    return {"goto": {"target": name}}
+
+
+def chain(name: str, kind: str = "") -> Body:
+    hook = {"type": kind, "hook": name, "prio": -150, "policy": "accept"} if kind else {}
     return {"chain": {"family": "inet", "table": "kubenodeReturnPath", "name": name, "handle": 1, **hook}}
 
 
 def listing() -> list[Body]:
     """What nft 1.0.6 prints of the default table; each rule has a place by which a test alters it."""
-    original = equals({"ct": {"key": "direction"}}, "original")
     unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
     return [
         {"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}},
         {"table": {"family": "inet", "name": "kubenodeReturnPath", "handle": 3}},
         chain("prerouting", "filter"),
         chain("output", "route"),
-        rule("prerouting", *entering(), original, marking(CT_MARK)),
-        rule("prerouting", link("eni*"), marked(), marking(META_MARK)),
-        rule("prerouting", link("lo"), marked(), marking(META_MARK)),
-        rule("output", unicast, marked(), marking(META_MARK)),
+        chain("entering"),
+        chain("leaving"),
+        rule("prerouting", link("eth0"), goto("entering")),
+        rule("prerouting", marked(), goto("leaving")),
+        rule("output", marked(), unicast, marking(META_MARK)),
+        rule("entering", marked(), ACCEPT),
+        rule("entering", original(), local(), marking(CT_MARK)),
+        rule("leaving", link("eni*"), marking(META_MARK), ACCEPT),
+        rule("leaving", link("lo"), marking(META_MARK), ACCEPT),
     ]
 
 
-REQUEST, POD, LO, PROXY = 4, 5, 6, 7
+PRIMARY, MARKED_ALREADY, PROXY, KNOWN, REQUEST, POD, LO = range(6, 13)
 
 
 def expr(seen: list[Body], place: int) -> list[Body]:
@@ -96,7 +109,7 @@ Alter = t.Callable[[list[Body]], t.Any]
 SAME_MEANING: dict[str, Alter] = {
     "as it is": lambda seen: None,
     "other handles": lambda seen: seen[REQUEST]["rule"].update(handle=77),
-    "flags of fib in a list of one or bare (nft 1.1)": lambda seen: expr(seen, PROXY)[0]["match"]["left"]["fib"].update(
+    "flags of fib in a list of one or bare (nft 1.1)": lambda seen: expr(seen, PROXY)[1]["match"]["left"]["fib"].update(
         flags="saddr"
     ),
     "a comment": lambda seen: seen[POD]["rule"].update(comment="mine"),
@@ -104,20 +117,23 @@ SAME_MEANING: dict[str, Alter] = {
     "the priority by name": lambda seen: seen[2]["chain"].update(prio="mangle"),
 }
 OTHER_MEANING: dict[str, Alter] = {
-    "another primary": lambda seen: expr(seen, REQUEST)[0]["match"].update(right="eth1"),
+    "another primary": lambda seen: expr(seen, PRIMARY)[0]["match"].update(right="eth1"),
     "another pattern": lambda seen: expr(seen, POD)[0]["match"].update(right="eni1"),
-    "not the primary": lambda seen: expr(seen, REQUEST)[0]["match"].update(op="!="),
+    "not the primary": lambda seen: expr(seen, PRIMARY)[0]["match"].update(op="!="),
     "not for a local address": lambda seen: expr(seen, REQUEST).pop(1),
     "for an address of any link": lambda seen: expr(seen, REQUEST)[1]["match"]["left"]["fib"].update(flags=["daddr"]),
-    "of both directions": lambda seen: expr(seen, REQUEST).pop(2),
+    "of both directions": lambda seen: expr(seen, REQUEST).pop(0),
     "of new connections": lambda seen: expr(seen, REQUEST).insert(2, equals({"ct": {"key": "state"}}, "new")),
-    "another mark": lambda seen: expr(seen, REQUEST)[3]["mangle"]["value"].update({"|": [CT_MARK, 64]}),
-    "a mark that clears others": lambda seen: expr(seen, REQUEST)[3]["mangle"].update(value=128),
-    "the packet's mark": lambda seen: expr(seen, REQUEST)[3].update(marking(META_MARK)),
-    "another mark asked for": lambda seen: expr(seen, POD).__setitem__(1, marked(64)),
-    "no mark asked for": lambda seen: expr(seen, POD).pop(1),
-    "the mark restored whole": lambda seen: expr(seen, POD)[2]["mangle"].update(value=CT_MARK),
-    "the proxy's of any source": lambda seen: expr(seen, PROXY).pop(0),
+    "another mark": lambda seen: expr(seen, REQUEST)[2]["mangle"]["value"].update({"|": [CT_MARK, 64]}),
+    "a mark that clears others": lambda seen: expr(seen, REQUEST)[2]["mangle"].update(value=128),
+    "the packet's mark": lambda seen: expr(seen, REQUEST)[2].update(marking(META_MARK)),
+    "another mark asked for": lambda seen: expr(seen, MARKED_ALREADY).__setitem__(0, marked(64)),
+    "no mark asked for": lambda seen: expr(seen, MARKED_ALREADY).pop(0),
+    "the mark restored whole": lambda seen: expr(seen, POD)[1]["mangle"].update(value=CT_MARK),
+    "the proxy's of any source": lambda seen: expr(seen, PROXY).pop(1),
+    "another chain": lambda seen: expr(seen, PRIMARY).__setitem__(1, goto("leaving")),
+    "a chain that is called": lambda seen: expr(seen, PRIMARY).__setitem__(1, {"jump": {"target": "entering"}}),
+    "a lookup for each packet": lambda seen: seen.pop(KNOWN),
     "lo left out": lambda seen: seen.pop(LO),
     "a rule more": lambda seen: seen.append(rule("prerouting", {"accept": None})),
     "a counter in a rule": lambda seen: expr(seen, POD).append({"counter": {"packets": 1, "bytes": 1}}),
@@ -157,18 +173,60 @@ def test_a_name_that_no_line_of_sysctl_d_can_hold_is_refused_only_where_it_needs
 
 def test_strict_also_marks_each_packet_that_enters() -> None:
     seen = listing()
-    seen.insert(REQUEST + 1, rule("prerouting", *entering(), marking(META_MARK)))
+    seen[KNOWN] = rule("entering", marked(), marking(META_MARK), ACCEPT)
+    seen[REQUEST] = rule("entering", local(), marking(META_MARK), original(), marking(CT_MARK))
     assert nft_table.from_listing({"nftables": seen}) == desired(strict=True).table() != desired().table()
+
+
+SERVICES = ["198.51.100.0/25", "203.0.113.80", "198.51.100.128/26", "2001:db8::/64", "203.0.113.81"]
+
+
+def prefix(address: str, length: int) -> Body:
+    return {"prefix": {"addr": address, "len": length}}
+
+
+LISTED: dict[str, list[t.Any]] = {
+    "prefixes": [prefix("198.51.100.0", 25), prefix("198.51.100.128", 26), prefix("203.0.113.80", 31)],
+    "a range of neighbours": [prefix("203.0.113.80", 31), {"range": ["198.51.100.0", "198.51.100.191"]}],
+    "addresses": [{"range": ["198.51.100.0", "198.51.100.191"]}, "203.0.113.80", "203.0.113.81"],
+}
+OTHERS: dict[str, list[t.Any]] = {
+    "one less": [prefix("198.51.100.0", 25), prefix("198.51.100.128", 26), "203.0.113.80"],
+    "one more": [{"range": ["198.51.100.0", "198.51.100.192"]}, prefix("203.0.113.80", 31)],
+    "of the other family": [prefix("2001:db8::", 32)],
+    "of both families": [prefix("198.51.100.0", 25), prefix("2001:db8::", 32)],
+    "no address": ["@mine"],
+    "a number": [1],
+}
+
+
+def with_services(ipv4: list[t.Any]) -> nft_table.Table:
+    daddr = {name: {"payload": {"protocol": name, "field": "daddr"}} for name in ("ip", "ip6")}
+    sides = [(daddr["ip"], {"set": ipv4}), (daddr["ip6"], prefix("2001:db8::", 64))]
+    rules = [rule("entering", original(), equals(*side), marking(CT_MARK), ACCEPT) for side in sides]
+    seen = listing()
+    return nft_table.from_listing({"nftables": [*seen[:REQUEST], *rules, *seen[REQUEST:]]})
+
+
+@pytest.mark.parametrize("listed", LISTED.values(), ids=LISTED.keys())
+def test_prefixes_of_services_are_recognised_however_they_are_listed(listed: list[t.Any]) -> None:
+    assert with_services(listed) == desired(service_addresses=SERVICES).table()
+
+
+@pytest.mark.parametrize("listed", OTHERS.values(), ids=OTHERS.keys())
+def test_other_prefixes_are_not_equal(listed: list[t.Any]) -> None:
+    assert with_services(listed) != desired(service_addresses=SERVICES).table()
 
 
 def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
     """As nft before 1.1 lists it."""
     seen = listing()
-    prefix = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
-    for place in (POD, LO, PROXY):
-        expr(seen, place)[1] = prefix
-        expr(seen, place)[2] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
-    expr(seen, REQUEST)[3] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
+    leading = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
+    for place in (MARKED_ALREADY, PROXY, KNOWN):
+        expr(seen, place)[0] = leading
+    for place, index in ((POD, 1), (LO, 1), (PROXY, 2)):
+        expr(seen, place)[index] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
+    expr(seen, REQUEST)[2] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
     assert nft_table.from_listing({"nftables": seen}) == desired(mark="0x80000000").table()
 
 
@@ -177,17 +235,25 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
         "table inet kubenodeReturnPath {\n"
         "\tchain prerouting {\n"
         "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
-        '\t\tiifname "eth0" fib daddr . iif type local ct direction original'
-        " ct mark set ct mark & 0xffffff80 | 0x00000080\n"
-        '\t\tiifname "eth0" fib daddr . iif type local meta mark set meta mark & 0xffffff80 | 0x00000080\n'
-        '\t\tiifname "eni*" ct mark & 0x000000ff == 0x00000080 meta mark set meta mark & 0xffffff80 | 0x00000080\n'
-        '\t\tiifname "lo" ct mark & 0x000000ff == 0x00000080 meta mark set meta mark & 0xffffff80 | 0x00000080\n'
+        '\t\tiifname "eth0" goto entering\n'
+        "\t\tct mark & 0x000000ff == 0x00000080 goto leaving\n"
         "\t}\n"
         "\n"
         "\tchain output {\n"
         "\t\ttype route hook output priority mangle; policy accept;\n"
-        "\t\tfib saddr type unicast ct mark & 0x000000ff == 0x00000080"
+        "\t\tct mark & 0x000000ff == 0x00000080 fib saddr type unicast"
         " meta mark set meta mark & 0xffffff80 | 0x00000080\n"
+        "\t}\n"
+        "\n"
+        "\tchain entering {\n"
+        "\t\tct mark & 0x000000ff == 0x00000080 meta mark set meta mark & 0xffffff80 | 0x00000080 accept\n"
+        "\t\tfib daddr . iif type local meta mark set meta mark & 0xffffff80 | 0x00000080"
+        " ct direction original ct mark set ct mark & 0xffffff80 | 0x00000080\n"
+        "\t}\n"
+        "\n"
+        "\tchain leaving {\n"
+        '\t\tiifname "eni*" meta mark set meta mark & 0xffffff80 | 0x00000080 accept\n'
+        '\t\tiifname "lo" meta mark set meta mark & 0xffffff80 | 0x00000080 accept\n'
         "\t}\n"
         "}\n"
     )
@@ -264,6 +330,12 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("primary_interface", {"primary_interface": "all"}),
     ("primary_interface", {"primary_interface": "default"}),
     ("primary_interface", {"primary_interface": "lo"}),
+    ("service_addresses[0]", {"service_addresses": ["203.0.113.1/24"]}),
+    ("service_addresses[1]", {"service_addresses": ["203.0.113.1", "0.0.0.0/0"]}),
+    ("service_addresses[0]", {"service_addresses": ["::/0"]}),
+    ("service_addresses[0]", {"service_addresses": ["default"]}),
+    ("service_addresses[0]", {"service_addresses": ["fe80::1%eth0"]}),
+    ("service_addresses[0]", {"service_addresses": [""]}),
     ("mark", {"mark": "0"}),
     ("mark", {"mark": "0x0"}),
     ("mark", {"mark": "-1"}),
@@ -343,8 +415,8 @@ def test_marks_may_have_any_bits_of_32(mark: str, mask: str | None, number: int,
 def test_a_mask_of_all_bits_is_no_mask() -> None:
     """As the kernel lists it: nothing of the mark is kept."""
     text = desired(mark="0x80", mask="0xffffffff").table().text()
-    assert 'iifname "eni*" ct mark 0x00000080 meta mark set 0x00000080\n' in text
-    assert "ct direction original ct mark set 0x00000080\n" in text
+    assert "ct mark 0x00000080 goto leaving\n" in text and 'iifname "eni*" meta mark set 0x00000080 accept\n' in text
+    assert "fib daddr . iif type local ct mark set 0x00000080\n" in text
 
 
 def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
