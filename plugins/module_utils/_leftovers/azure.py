@@ -12,6 +12,7 @@ cns/restserver/internalapi_linux.go.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
@@ -45,10 +46,6 @@ class Shape(t.NamedTuple):
     owner: str
     evidence: str
     is_only_theirs: bool = True
-
-    @property
-    def options(self) -> iptables.Meaning:
-        return iptables.meaning(self.text)
 
 
 _DNS = "SNAT of the pods' DNS requests to Azure to {source}"
@@ -88,6 +85,9 @@ SHAPES = (
     ),
     Shape("ip6", "nat", "POSTROUTING", "-s {pods6} -j SNAT --to-source {source}", VNET, "SNAT of the pods to {source}"),
 )  # fmt: skip
+
+
+_OPTIONS = [(shape, iptables.meaning(shape.text)) for shape in SHAPES]
 
 
 class Bridge(t.NamedTuple):
@@ -164,18 +164,27 @@ def _first_host(subnet: str) -> str:
 
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
     """The shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
-    given = iptables.meaning(rule.text)
-    for shape in SHAPES:
-        options = shape.options
-        is_here = (shape.family, shape.table) == (rule.table.family, rule.table.name)
-        if is_here and re.fullmatch(shape.chains, rule.chain) and options.keys() == given.keys():
+    candidates = _shapes_in(rule.table.family, rule.table.name, rule.chain)
+    given = iptables.meaning(rule.text) if candidates else {}
+    for shape, options in candidates:
+        if options.keys() == given.keys():
             slots = {value[1:-1]: given[name] for name, value in options.items() if value.startswith("{")}
             if all(value.startswith("{") or given[name] == value for name, value in options.items()):
                 return shape, slots
     return None, {}
 
 
+@functools.cache  # kube-proxy has thousands of chains, and tens of thousands of rules
+def _shapes_in(family: str, table: str, chain: str) -> list[tuple[Shape, iptables.Meaning]]:
+    return [
+        (shape, options)
+        for shape, options in _OPTIONS
+        if (shape.family, shape.table) == (family, table) and re.fullmatch(shape.chains, chain)
+    ]
+
+
 def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
+    own = {*facts.chains}
     unsure: set[tuple[Table, str]] = set()
     within: list[Leftover] = []
     beside: list[Leftover] = []
@@ -189,8 +198,8 @@ def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
             found = Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion)
         if found:
             (within if is_within else beside).append(found)
-        elif iptables.target(rule.text) in {name for table, name in facts.chains if table == rule.table}:
-            unsure.add((rule.table, iptables.target(rule.text)))
+        elif iptables.jump(rule, own):
+            unsure.add((rule.table, iptables.jump(rule, own)))
             why = "jumps to azure-vnet's chain, but azure-vnet adds no such rule"
             beside.append(Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion))
     yield from beside

@@ -42,7 +42,8 @@ def of_cilium(
     def left(kind: str, place: str, text: str, command: str) -> Leftover:
         return Leftover(kind, place, text, CILIUM, NO_AGENT, True, command)
 
-    mine = [rule for rule in rules if is_within(rule) or CHAINS.fullmatch(iptables.target(rule.text))]
+    own = {*chains}
+    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, own)]
     return [
         *(left(RULE, one.place, one.text, one.deletion) for one in sorted(mine, key=is_within)),
         *(left(CHAIN, str(table), chain, f"{table.program} -X {chain}") for table, chain in chains),

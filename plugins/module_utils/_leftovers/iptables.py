@@ -95,7 +95,10 @@ def _words(text: str) -> list[str]:
         return []
 
 
-def target(text: str) -> str:
-    """The chain or target to which a rule jumps; empty if it has none."""
-    given = meaning(text)
-    return given.get("-j", given.get("-g", ""))
+def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
+    """The chain of these to which a rule jumps; empty if it jumps to none of them."""
+    if not any((rule.table, word) in chains for word in rule.text.split()):
+        return ""  # of most rules, without parsing them
+    given = meaning(rule.text)
+    target = given.get("-j", given.get("-g", ""))
+    return target if (rule.table, target) in chains else ""
