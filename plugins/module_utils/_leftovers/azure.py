@@ -157,6 +157,11 @@ def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) 
     ]
 
 
+def may_be_gateway(address: str) -> bool:
+    """Whether an address with its length is the first of an IPv6 subnet."""
+    return ":" in address and ipaddress.ip_interface(address) == ipaddress.ip_interface(_first_host(address))
+
+
 def _first_host(subnet: str) -> str:
     network = ipaddress.ip_network(subnet, strict=False)
     return f"{network.network_address + FIRST_HOST}/{network.prefixlen}"

@@ -14,11 +14,11 @@ import os
 import typing as t
 
 from .._azure_vnet import leftovers
+from .._cni import chains_backend, cni, cni_backend
 from .._cni import cilium as agent
-from .._cni import cni, cni_backend
 from .._core.errors import Failure
 from .._interfaces.link_backend import LinkMessages
-from .._interfaces.link_message import Address, Link
+from .._interfaces.link_message import Address, Link, Scene
 from .._netlink import bpf
 from .._platform import files, kernel, process, processes
 from .._routing.neighbour import Neighbour
@@ -108,6 +108,22 @@ def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tup
     except Failure as failure:
         warn(f"BPF programs of Cilium were not looked for: {failure}. Allow bpf(2), and run again.")
         return []
+
+
+def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, scene: Scene) -> frozenset[str]:
+    """Addresses of azure-vnet's bridge, with their lengths, that are the gateway of its IPv6 pods.
+
+    Starts a program only if the bridge has such an address by its form. warn: takes a sentence if the rules were not read.
+    """
+    bridge = _bridge(link, scene.links, scene.addresses)
+    if bridge is None or not any(map(azure.may_be_gateway, bridge.addresses)):
+        return frozenset()
+    found = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
+    for sentence in found.unread.values():
+        warn(f"{sentence} An address of azure-vnet's pods on {bridge.name} may therefore be moved as if it were the node's.")
+    state = _state()
+    subnets = state.subnets if state else ()
+    return frozenset(address for address, _subnet in azure.gateways(bridge, subnets, found.rules))
 
 
 def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:

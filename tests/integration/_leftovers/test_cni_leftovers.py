@@ -66,7 +66,7 @@ def apply(node: NamespaceNode, program: str, rules: list[str]) -> None:
 def saved(node: NamespaceNode) -> list[str]:
     """All rules and chains of both backends, without counters."""
     texts = [node.run([f"{program}-{backend}-save"]) for program in ("iptables", "ip6tables") for backend in BACKENDS]
-    lines = [line.partition(" [")[0] for text in texts for line in str(text).splitlines()]
+    lines = [line.partition(" [")[0] for text in texts for line in text.stdout.splitlines()]
     return [line for line in lines if line.startswith((":", "-A"))]
 
 
