@@ -11,6 +11,7 @@ killed too, the next lab finds a folder that no process has locked and removes w
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import subprocess
 from collections.abc import Iterable
@@ -20,11 +21,13 @@ from lab.build import Build
 from lab.entering import LabError
 
 _MINE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
-_CONFIGURATION = """
-# Without CAP_SYS_RESOURCE limits cannot be raised, and podman's defaults would; 0 is "no limit on processes".
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+_CONFIGURATION = f"""
+# Without CAP_SYS_RESOURCE limits cannot be raised, and podman's defaults would; 0 is "no limit on processes". A program that
+# asks for more files, as kube-proxy with a socket for each node port, gets what this process may have.
 [containers]
 pids_limit = 0
-default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+default_ulimits = ["nofile=1024:{_FILES}", "nproc=4096:4096"]
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"

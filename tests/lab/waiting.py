@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 
-def eventually(holds: Callable[[], bool], limit: float = 5.0) -> bool:
-    """Whether it holds within ``limit`` seconds; it is asked again and again."""
+def eventually(holds: Callable[[], bool], limit: float = 5.0, pause: float = 0.05) -> bool:
+    """Whether it holds within ``limit`` seconds; it is asked again and again, with a ``pause`` of so many seconds between."""
     deadline = time.monotonic() + limit
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(pause)
     return True

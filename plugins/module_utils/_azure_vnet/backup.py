@@ -109,8 +109,10 @@ def from_text(text: str) -> Backup:
         _keys(found["node"], *Node._fields)
         macs = tuple(_mac(one) for one in exactly(list, found["node"]["macs"]))
         return Backup(Node(exactly(str, found["node"]["machine"]), macs), tuple(map(_unpacked, exactly(list, found["runs"]))))
+    except Damaged:
+        raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
-        raise error if isinstance(error, Damaged) else Damaged(f"{type(error).__name__}: {error}") from error
+        raise Damaged(f"{type(error).__name__}: {error}") from error
 
 
 def _packed(run: Run) -> dict[str, t.Any]:

@@ -12,6 +12,7 @@ was printed; ``meaning`` is the same for all of these texts.
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import typing as t
@@ -343,6 +344,12 @@ def is_put_back(now: t.Sequence[Rule], removed: Removed, merge: Merge) -> bool:
     known = {rule.text for rule in removed.rules}
     desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
     return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
+
+
+def is_there_once(now: t.Sequence[Rule], merge: Merge) -> bool:
+    """Whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
+    there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
+    return all(there[text] == restored[text] for text in merge.texts)
 
 
 def _behind(texts: t.Sequence[str], text: str, start: int) -> int:

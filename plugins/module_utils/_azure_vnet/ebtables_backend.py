@@ -31,6 +31,11 @@ PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some
 BRIDGE = "bridge"  # ebtables' family of nf_tables
 # Another chain's policy is a rule at its end, which is not listed (iptables 1.8).
 BUILT_IN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING", "BROUTING")
+ORDERLY = 5  # attempts that must find each restored rule beside its former neighbours
+DISORDERED = (
+    "Another program kept changing the ebtables rules (nft) while rules were restored. Each is there once, but beside the other"
+    " program's rules the order may differ. Compare it with: ebtables-nft-save"
+)
 RESTLESS = f"the rules changed during each of {TRIES} attempts. Run again when other programs change them less often"
 LOCK = "/var/lib/ebtables/lock"  # of ebtables-legacy --concurrent (ebtables.h, LOCKFILE)
 
@@ -184,9 +189,10 @@ class _Nft:
         """Tries again if another program has changed the chains between the listing and the tool's transaction.
 
         The tool counts positions in the chain as it finds it, so a rule may have come to another place, or be there twice if
-        the other program has added it as well.
+        the other program has added it as well. A program that writes all the while would defeat each attempt: after ORDERLY of
+        them, that each rule is there once is enough.
         """
-        for _try in range(TRIES):
+        for number in range(TRIES):
             now = self.read()
             merges = _merged(now, removed)
             script = _script(_lines(merges))
@@ -198,6 +204,9 @@ class _Nft:
                 return
             if _texts(then) == _texts(now):
                 raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
+            if done.rc == 0 and number >= ORDERLY and _has_each_once(then, merges):
+                self._warn(DISORDERED)
+                return
             self._take({place: merge.texts for place, merge in merges.items()})
         raise Failure(RESTLESS)
 
@@ -318,6 +327,10 @@ def _take(descriptor: int, deadline: float) -> None:
 
 def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
     return {one.place: {one.rules[number].text for number in one.gone} for one in removed}
+
+
+def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
+    return all(ebtables.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
 
 
 def _texts(chains: Chains) -> dict[Place, list[str]]:

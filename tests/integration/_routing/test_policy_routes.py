@@ -36,8 +36,8 @@ LIBRARY = "/var/lib/kubenode/lib"
 RULES: list[dict[str, Any]] = [
     {"priority": 700, "to": "10.0.1.5", "table": "main"},
     {"priority": 701, "from": "10.0.1.5", "table": 1003},
-    {"priority": 690, "fwmark": "0x100000/0x100000", "table": "main"},
-    {"priority": 690, "fwmark": "0x100000/0x100000", "table": "main", "family": "ipv6"},
+    {"priority": 690, "fwmark": "0x1000/0x1000", "table": "main"},
+    {"priority": 690, "fwmark": "0x1000/0x1000", "table": "main", "family": "ipv6"},
     {"priority": 702, "not": True, "from": "10.0.0.0/8", "iif": "eth9", "goto": 32766},
     {
         "priority": 703,
@@ -876,7 +876,10 @@ def not_ours(node: NamespaceNode) -> list[str]:
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("rules must be given if state is present, unless routes or enis are given", {}),
     ("aws_vpc_cni, cilium, terway, custom, got: calico found in enis", {"enis": {"layout": "calico"}}),
-    ("enis.mark must be left out: the layout terway has its own", {"enis": '{"layout": "terway", "mark": "0x10"}'}),
+    (
+        "enis.priorities must be left out: the layout terway has its own",
+        {"enis": '{"layout": "terway", "priorities": {"mark": 5}}'},
+    ),
     ("enis.clod. Supported parameters include: cloud, layout, mark", {"enis": {"layout": "terway", "clod": "aws"}}),
     ("enis.cloud must be one of auto, aws: the layout cilium", {"enis": {"layout": "cilium", "cloud": "azure"}}),
     (

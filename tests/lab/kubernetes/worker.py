@@ -106,13 +106,15 @@ _KERNEL_SETTINGS = {
     "kernel/keys/root_maxbytes": 25000000,
 }
 
-# Conntrack's sizes are the whole machine's too; 0 leaves them.
+# Conntrack's sizes are the whole machine's too; 0 leaves them. It holds a socket open for each node port: with the 1,024 files of
+# systemd's default it cannot start iptables-restore after 990 of them.
 _PROXY_UNIT = f"""\
 [Unit]
 Description=kube-proxy
 [Service]
 ExecStart={PROGRAMS}/kube-proxy --kubeconfig={SETTINGS}/kubeconfig.json --proxy-mode=@MODE@ {DUAL_STACK} --oom-score-adj=0 \\
   --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
+LimitNOFILE=16384
 Restart=always
 RestartSec=1
 """

@@ -245,25 +245,26 @@ def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> N
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
 
 
-RESTORED = {  # the chain was aXbYc, and X and Y were removed
-    "as it was": ("aXbYc", True),
-    "among other rules": ("1aX2b3Yc4", True),
-    "beside other rules": ("a1Xb2Yc", True),
-    "without a neighbour": ("aXYc", True),
-    "not all": ("aXbc", False),
-    "twice": ("aXbYYc", False),
-    "twice, apart": ("XaXbYc", False),
-    "before its neighbour": ("XabYc", False),
-    "in another order": ("aYbXc", False),
+RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether it is right, and whether each is there once
+    "as it was": ("aXbYc", True, True),
+    "among other rules": ("1aX2b3Yc4", True, True),
+    "beside other rules": ("a1Xb2Yc", True, True),
+    "without a neighbour": ("aXYc", True, True),
+    "not all": ("aXbc", False, False),
+    "twice": ("aXbYYc", False, False),
+    "twice, apart": ("XaXbYc", False, False),
+    "before its neighbour": ("XabYc", False, True),
+    "in another order": ("aYbXc", False, True),
 }
 
 
-@pytest.mark.parametrize(("now", "is_right"), RESTORED.values(), ids=RESTORED)
-def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool) -> None:
+@pytest.mark.parametrize(("now", "is_right", "is_once"), RESTORED.values(), ids=RESTORED)
+def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool, is_once: bool) -> None:
     removed = taken(list("aXbYc"), {1, 3})
     merge = ebtables.put_back([Rule(text) for text in "abc"], removed)
     assert merge.texts == {"X", "Y"}
-    assert ebtables.is_put_back([Rule(text) for text in now], removed, merge) == is_right
+    rules = [Rule(text) for text in now]
+    assert (ebtables.is_put_back(rules, removed, merge), ebtables.is_there_once(rules, merge)) == (is_right, is_once)
 
 
 def test_a_rule_that_another_program_had_added_is_not_asked_for_again() -> None:
