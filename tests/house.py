@@ -30,6 +30,7 @@ SUBJECTS = {
     "_listener": ("_cloud", "_interfaces", "_kubelet", "_routing"),
     "_nftables": ("_cloud", "_cni", "_kubelet", "_routing", "_rp_filter"),
     "_azure_vnet": ("_cni", "_interfaces", "_routing"),
+    "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_cni", "_listener"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),

@@ -13,11 +13,15 @@ author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - Reads CNI configurations, the node's links, the names of its chains and its rules that mark connections. The module
-    recognises owners by names and comments alone; M(kubenode.datapath.ebtables_cleanup) looks for evidence.
+    recognises owners by names and comments alone, except for RV(leftovers), which it judges by evidence.
+  - Rules of ebtables, neighbours and routes that azure-vnet leaves are not among RV(leftovers);
+    M(kubenode.datapath.ebtables_cleanup) shows them in check mode, and removes them.
   - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
 notes:
   - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
     is installed.
+  - Lists rules with C(iptables-nft-save) and C(iptables-legacy-save), and those of IPv6, only if a chain, a link, a file or a
+    bridge of azure-vnet is on the node, or if chains of Cilium are there and Cilium is not.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -92,6 +96,46 @@ kube_proxy_leftovers:
   returned: success
   type: dict
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
+leftovers:
+  description:
+    - What azure-vnet, azure-cns, Cilium and kube-proxy left on the node, in an order in which the commands can be run one after
+      another. Nothing is removed.
+    - On a node without any trace of azure-vnet no rule is taken for one of its own.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: V(chain), V(rule), V(link), V(address), V(neighbor), V(sysctl), V(namespace) or V(program).
+      type: str
+    place:
+      description: Where it is; for a rule of iptables the family, the table, the chain and the backend.
+      type: str
+    text:
+      description: The object, as the program that manages it prints it.
+      type: str
+    owner:
+      description: Who created it; V(unknown) for a rule of another program in a chain of azure-vnet's.
+      type: str
+    evidence:
+      description: What tells the owner, and whether something still uses the object.
+      type: str
+    certain:
+      description: >-
+        Whether the owner alone creates such an object, and nothing on the node uses it. If V(false), find out who needs the
+        object before you remove it.
+      type: bool
+    command:
+      description: The command, run as root on the node, that removes the object.
+      type: str
+  sample:
+    - kind: rule
+      place: ip nat POSTROUTING (nft)
+      text: "-j SWIFT"
+      owner: azure-vnet
+      evidence: jumps to azure-vnet's chain
+      certain: true
+      command: iptables-nft -w -t nat -D POSTROUTING -j SWIFT
 marks:
   description:
     - Rules of amazon-vpc-cni, Cilium and Terway that mark connections which come in by the primary network interface, and copy
@@ -121,6 +165,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium as former
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import leftovers_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
@@ -135,11 +181,14 @@ def main() -> None:
         configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
         bridge = bridges.bridge_of(links, None, configured)
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
-        permanent = [one for one in Netlink().neighbours() if one.is_permanent and not (bridge and one.link == bridge.name)]
+        neighbours = Netlink().neighbours()
+        permanent = [one for one in neighbours if one.is_permanent and not (bridge and one.link == bridge.name)]
         chains = chains_backend.read(module.run)
-        leftovers = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
-        if leftovers:
-            module.warn(f"{module.name}: {model.kube_proxy_warning(leftovers)}")
+        of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
+        if of_kube_proxy:
+            module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
+        seen = leftovers_backend.Seen(chains, links, bridge, neighbours, [*configurations.values()])
+        leftovers = leftovers_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), seen)
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
@@ -152,7 +201,8 @@ def main() -> None:
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
             others=model.others(chains, names),
-            kube_proxy_leftovers=leftovers,
+            kube_proxy_leftovers=of_kube_proxy,
+            leftovers=[one.report() for one in (*leftovers, *former.of_kube_proxy(of_kube_proxy))],
             marks=[one.report() for one in cni_marks.find(mangle.tables)],
             neighbors=[str(one) for one in permanent],
         )

@@ -11,11 +11,12 @@ On the way back both links have them for a moment: the kernel uses the bridge's 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 
 from .._core.errors import Invalid, Refusal
-from .._core.fields import IPV6
+from .._core.fields import IPV6, Prefix
 from .._interfaces.link_message import APPEND, NODAD, NUD_PERMANENT, NUD_STALE, Address, Link, Message, Route, Scene
 from . import leftovers
 
@@ -48,6 +49,7 @@ class Dissolution(t.NamedTuple):
     arriving: adds addresses, neighbours and routes to the network interface, beside the bridge's.
     leaving: removes the bridge's routes, and takes the network interface out of the bridge.
     removal: removes the bridge's permanent neighbours and addresses, then the bridge.
+    ending: the bridge's addresses that the network interface does not get.
     """
 
     bridge: Link
@@ -57,13 +59,14 @@ class Dissolution(t.NamedTuple):
     arriving: tuple[Message, ...]
     leaving: tuple[Message, ...]
     removal: tuple[Message, ...]
+    ending: tuple[Address, ...] = ()
 
 
-def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
+def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str] = ()) -> Link | None:
     """The link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
 
-    name: of the link; None to find it. Raises Refusal if other links are in the bridge, and Invalid if the name is unknown or
-        no single link can be chosen.
+    name: of the link; None to find it. left: as for dissolution(). Raises Refusal if other links are in the bridge, and
+        Invalid if the name is unknown or no single link can be chosen.
     """
     ports = [link for link in scene.links if link.master == bridge.number]
     named = [link for link in scene.links if link.name == name]
@@ -79,7 +82,7 @@ def nic_of(scene: Scene, bridge: Link, name: str | None) -> Link | None:
             f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. First restart or move the pods behind"
             " these links, for example by draining the node, and remove links that are no longer used"
         )
-    kept = {one.key for one in scene.addresses if one.link == bridge.number and not one.is_links_own}
+    kept = {one.key for one in _addresses(scene, bridge) if str(one) not in left}
     if not candidates and kept:
         candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
         if len(candidates) != 1:
@@ -92,19 +95,33 @@ def _keys(scene: Scene, link: Link) -> set[t.Any]:
     return {one.key for one in scene.addresses if one.link == link.number}
 
 
-def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
-    """Plans the messages; pure. Raises Refusal if a route of the bridge cannot be moved."""
-    addresses = [one for one in scene.addresses if one.link == bridge.number and not one.is_links_own]
-    routes = [one for one in scene.routes if any(index == bridge.number for index, _via in one.hops) and not one.is_links_own]
+def _addresses(scene: Scene, link: Link) -> list[Address]:
+    return [one for one in scene.addresses if one.link == link.number and not one.is_links_own]
+
+
+def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection[str] = ()) -> Dissolution:
+    """Plans the messages; pure. Raises Refusal if a route of the bridge cannot be moved.
+
+    left: addresses with their lengths that end with the bridge, because they served azure-vnet's pods.
+    """
+    own = _addresses(scene, bridge)
+    addresses = [one for one in own if str(one) not in left]
+    ending = {_prefix(one) for one in own} - {_prefix(one) for one in addresses}  # the kernel removes their routes with them
+    routes = [
+        one
+        for one in scene.routes
+        if any(index == bridge.number for index, _via in one.hops)
+        and not (one.is_links_own or one.is_of_address and one.dst in ending)
+    ]
     for route in routes:
         if route.has_nexthop_object:
             raise Refusal(
                 f"{route} leads over bridge {bridge.name} by a nexthop object (ip nexthop), which other routes may share."
                 " Nothing was changed. Have the owner of the nexthop object move it"
             )
-    removal = tuple(_removal(scene, bridge, addresses))
+    removal = tuple(_removal(scene, bridge, own))
     if nic is None:
-        return Dissolution(bridge, nic, (), (), (), (), removal)
+        return Dissolution(bridge, nic, (), (), (), (), removal, tuple(own))
     # The kernel resolves a gateway when it adds the route, so routes without a gateway come first.
     routes.sort(key=lambda one: one.has_gateway)
     return Dissolution(
@@ -115,7 +132,13 @@ def dissolution(scene: Scene, bridge: Link, nic: Link | None) -> Dissolution:
         tuple(_arriving(scene, bridge, nic, addresses, routes)),
         tuple(_leaving(bridge, nic, routes[::-1])),
         removal,
+        tuple(one for one in own if one not in addresses),
     )
+
+
+def _prefix(address: Address) -> Prefix:
+    network = ipaddress.ip_network((address.local, address.length), strict=False)
+    return network.network_address.packed, network.prefixlen
 
 
 def _arriving(

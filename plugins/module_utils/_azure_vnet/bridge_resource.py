@@ -12,7 +12,7 @@ import typing as t
 from .._cni import cni_backend
 from .._core.plan import Backend, Plan, Plane, Step
 from .._interfaces.link_backend import Apply, Await, LinkMessages
-from .._interfaces.link_message import Link, Message
+from .._interfaces.link_message import Link, Message, Scene
 from .._platform.sysctl import Sysctl, Write
 from . import bridge as bridges
 from . import resolved_backend
@@ -46,18 +46,28 @@ class Observed(t.NamedTuple):
 class DissolvedBridge:
     """Ensures that ``bridge`` does not exist, and that ``interface`` has its addresses, routes and DNS.
 
-    bridge, interface: names; None to find them. The plan's report is the module's result.
+    bridge, interface: names; None to find them. gateways: which of the bridge's addresses, with their lengths, served
+    azure-vnet's pods; they end with the bridge. The plan's report is the module's result.
     """
 
     plane = Plane.IMMEDIATE
 
-    def __init__(self, backend: LinkMessages, dns: Resolved, sysctl: Sysctl, bridge: str | None, interface: str | None) -> None:
+    def __init__(
+        self,
+        backend: LinkMessages,
+        dns: Resolved,
+        sysctl: Sysctl,
+        bridge: str | None,
+        interface: str | None,
+        gateways: t.Callable[[Link, Scene], t.Collection[str]],
+    ) -> None:
         self.name = f"bridge {bridge or 'of azure-vnet'}"
         self._backend = backend
         self._dns = dns
         self._sysctl = sysctl
         self._bridge = bridge
         self._interface = interface
+        self._gateways = gateways
 
     def bridge(self, links: t.Sequence[Link] | None = None) -> Link | None:
         """The bridge to remove; None if there is none. links: where to look, by default the node's current links."""
@@ -71,8 +81,9 @@ class DissolvedBridge:
         bridge = self.bridge(scene.links)
         if bridge is None:  # removed meanwhile
             return Observed()
-        nic = bridges.nic_of(scene, bridge, self._interface)
-        found = bridges.dissolution(scene, bridge, nic)
+        left = self._gateways(bridge, scene)
+        nic = bridges.nic_of(scene, bridge, self._interface, left)
+        found = bridges.dissolution(scene, bridge, nic, left)
         if nic is None:
             return Observed(found)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
@@ -91,7 +102,8 @@ class DissolvedBridge:
             return Plan(report=_report(observed))
         nic = f" dev {found.nic.name}" if found.nic else ""
         lines = [*(f"ip address {one}" for one in found.addresses), *found.routes, *_dns_lines(observed)]
-        before = [f"ip link {found.bridge.name} type bridge", *(f"{line} dev {found.bridge.name}" for line in lines)]
+        ending = [f"ip address {one}" for one in found.ending]
+        before = [f"ip link {found.bridge.name} type bridge", *(f"{line} dev {found.bridge.name}" for line in (*ending, *lines))]
         after = [f"{line}{nic}" for line in lines]
         before_text, after_text = ("".join(f"{one}\n" for one in text) for text in (before, after))
         return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))

@@ -195,6 +195,7 @@ TEMPLATES = (
     ("routed family", "broute", "BROUTING", "-p IPv4 -j redirect"),
     ("routed family", "broute", "BROUTING", "-p IPv6 -j redirect"),
     ("routed host", "broute", "BROUTING", "-p IPv4 --ip-dst {address} -j redirect"),
+    ("VLAN drop", "nat", "PREROUTING", "-p 802_1Q -j DROP"),  # network/snat/snat_linux.go
 )  # fmt: skip
 
 _Keys = frozenset[tuple[str, bool]]
@@ -541,6 +542,8 @@ class Judge:
             return is_known and shape.mac in macs and not is_another
         if shape.kind in ("flooded replies", "solicitation"):
             return is_known and shape.link in self._nics
+        if shape.kind == "VLAN drop":
+            return NAT_BRIDGE in self._own
         if shape.kind == "tunnel":
             return shape.link in bridges or is_known and shape.link == "az+"
         if shape.kind == "ARP drop":

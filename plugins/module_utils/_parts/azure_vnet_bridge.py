@@ -16,6 +16,8 @@ from .._core import names
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard
 from .._interfaces.link_backend import LinkMessages
+from .._interfaces.link_message import Link, Scene
+from .._leftovers import leftovers_backend
 from .._platform.files import Files
 from .._platform.own_root import OwnRoot
 from .._platform.sysctl import Sysctl
@@ -34,6 +36,10 @@ def parts(request: Request) -> Parts:
     bridge, interface = (
         names.interface(option, request.params[option]) if request.params[option] else None for option in ("bridge", "interface")
     )
-    dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface)
+
+    def gateways(link: Link, scene: Scene) -> t.Collection[str]:
+        return leftovers_backend.gateways(request.run, request.warn, link, scene)
+
+    dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface, gateways)
     guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
     return Parts([dissolved], guards, lambda outcome: outcome.report(dissolved))

@@ -130,6 +130,21 @@ def test_a_bridge_without_anything_just_goes(lab: Lab) -> None:
     assert node.snapshot() == clean
 
 
+@pytest.mark.parametrize("backend", ["nft", "legacy"])
+def test_the_gateway_of_ipv6_pods_ends_with_the_bridge(node: NamespaceNode, backend: str) -> None:
+    expected = as_if_the_nics(node)
+    node.ip(["address add fd00:10:241::1/64 dev azure0 nodad"])
+    assert "fd00:10:241::1/64" in run(node, check=True)["addresses"], "nothing tells that it served pods"
+    snat = "-t nat -I POSTROUTING 1 -s fd00:10:241::/64 -j SNAT --to fd00:10:240::4"
+    node.run([f"ip6tables-{backend}", *snat.split()])
+    done = Steps(node, "azure_vnet_bridge").four()
+    assert "fd00:10:241::1/64" not in done["addresses"]
+    assert "ip address fd00:10:241::1/64 dev azure0" in done["diff"][0]["before"]
+    assert "fd00:10:241" not in done["diff"][0]["after"]
+    assert as_if_the_nics(node) == expected
+    assert "fd00:10:241::" not in node.run(["ip", "-6", "route", "show", "table", "all"]).stdout
+
+
 def test_a_bridge_by_the_name_that_the_configuration_has(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
     path = "/etc/cni/net.d/10-azure.conflist.cilium_bak"

@@ -143,6 +143,18 @@ def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: Names
     assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in ours)]
 
 
+def test_the_drop_of_vlan_frames_goes_if_azure_vnets_nat_bridge_is_there(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
+    drop = "-A PREROUTING -p 802_1Q -j DROP"
+    lab.pod("pod1").ip(["link delete eth1"])
+    azure_vnet.ebtables(node, [f"-t nat {drop}"])
+    kept = [one["reason"] for one in steps.run()["kept"] if one["rule"] == "-p 802_1Q -j DROP"]
+    assert kept == ["doubtful: it looks like a rule of azure-vnet, but may belong to another program"]
+    node.ip(["link add azSnatbr type bridge"])
+    assert [one["rule"] for one in steps.four()["removed"]] == ["-p 802_1Q -j DROP"]
+    steps.run(state="restored")
+    assert drop in azure_vnet.listing(node)
+
+
 # Packets
 
 

@@ -165,11 +165,14 @@ def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
 
 
 def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Pool) -> None:
-    pool.node.run(["iptables-nft", "-t", "nat", "-N", "AWS-SNAT-CHAIN-0"])
+    for line in ("-N AWS-SNAT-CHAIN-0", "-N SWIFT", "-A POSTROUTING -j SWIFT"):
+        pool.node.run(["iptables-nft", "-t", "nat", *line.split()])
     assert "azure0" in "".join(pool.node.snapshot()["links"])
     done = pool.play(bridge=True, bridge_checkpoint_command="true").well()
     assert "removed bridge azure0" in done.output
     assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in done.output
+    assert "left alone, certainly of azure-vnet: rule -j SWIFT in ip nat POSTROUTING (nft)" in done.output
+    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in done.output
     assert "azure0" not in "".join(pool.node.snapshot()["links"])
     assert "AWS-SNAT-CHAIN-0" in pool.node.snapshot()["nft"]
     assert pool.play(bridge=True).well().changed == 0

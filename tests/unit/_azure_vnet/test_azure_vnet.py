@@ -59,6 +59,7 @@ SHAPES = [
     (BROUTING, "-p IPv4 -j redirect --redirect-target ACCEPT", Shape("routed family")),
     (BROUTING, "-p IPv6 -j redirect", Shape("routed family")),
     (BROUTING, "--ip-dst 169.254.20.10 -p IPv4 -j redirect", Shape("routed host", "169.254.20.10")),
+    (PREROUTING, "-p 802_1Q -j DROP", Shape("VLAN drop")),
 ]  # fmt: skip
 
 
@@ -506,6 +507,12 @@ def test_without_a_trace_of_azure_vnet_no_rule_is_judged(found: Evidence) -> Non
 )
 def test_any_trace_of_azure_vnet_tells_whose_a_rule_is(found: Evidence) -> None:
     assert reason(found, BROUTING, Rule("-p IPv4 -j redirect")).startswith("remove: ")
+
+
+def test_a_drop_of_vlan_frames_is_azure_vnets_by_its_nat_bridge() -> None:
+    drop, nat_bridge = Rule("-p 802_1Q -j DROP"), Interface("", "azSnatbr", OTHER_MAC, frozenset())
+    assert reason(evidence(nat_bridge), PREROUTING, drop) == "remove: no pod of azure-vnet is left"
+    assert reason(evidence(), PREROUTING, drop).startswith("doubtful: ")
 
 
 def test_a_tunnel_is_azure_vnets_by_the_bridge_that_a_file_names() -> None:

@@ -14,7 +14,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec, fields
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_message
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import Apply
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import Link, Message, Scene
@@ -210,6 +210,25 @@ def test_a_bridge_is_dissolved_in_the_order_in_which_the_kernel_takes_it() -> No
     )
     empty = bridge.dissolution(Scene((AZURE0,), (), scene.neighbours[3:], left), AZURE0, None)
     assert empty == bridge.Dissolution(AZURE0, None, (), (), (), (), (gone,))
+
+
+def test_an_address_that_served_pods_ends_with_the_bridge() -> None:
+    four, gateway, second = address("10.0.0.4", 24, AZURE0), address("fd00::1", 64, AZURE0), address("fd00:1::1", 64, AZURE0)
+    prefixes = [route(prefix, KERNEL, (AZURE0, "")) for prefix in ("10.0.0.0/24", "fd00::/64", "fd00:1::/64")]
+    scene = Scene((ETH0, AZURE0), (four, gateway, second), (), tuple(prefixes))
+    found = bridge.dissolution(scene, AZURE0, ETH0, {"fd00::1/64"})
+    assert (found.addresses, found.ending) == ((four, second), (gateway,))
+    assert not [one.summary for one in (*found.arriving, *found.leaving) if "fd00::" in one.summary]
+    assert Message("remove fd00::1/64 from azure0", gateway.delete(AZURE0), gateway.add(AZURE0, AZURE0)) in found.removal
+    assert bridge.dissolution(scene, AZURE0, ETH0).addresses == (four, gateway, second)
+
+
+def test_a_run_that_was_killed_is_completed_without_the_address_that_served_pods() -> None:
+    own, gateway = address("10.0.0.4", 24, AZURE0), address("fd00::1", 64, AZURE0)
+    scene = Scene((ETH0._replace(master=0), AZURE0), (own, gateway, address("10.0.0.4", 24, ETH0)))
+    assert bridge.nic_of(scene, AZURE0, None, {"fd00::1/64"}) == ETH0._replace(master=0)
+    with pytest.raises(Invalid):
+        bridge.nic_of(scene, AZURE0, None)
 
 
 def test_a_route_by_a_nexthop_object_is_not_moved() -> None:

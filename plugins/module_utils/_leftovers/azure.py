@@ -1,0 +1,303 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What azure-vnet and azure-cns leave besides ebtables rules, neighbours and routes.
+
+From the sources of Azure/azure-container-networking: network/snat/snat_linux.go, network/network_linux.go,
+network/networkutils/networkutils_linux.go, network/transparent_vlan_endpointclient_linux.go, cni/network/invoker_cns.go,
+cns/restserver/internalapi_linux.go.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+import typing as t
+
+from .._azure_vnet import leftovers
+from .._cni import cni
+from . import iptables
+from .iptables import Rule, Table
+from .leftover import ADDRESS, CHAIN, LINK, NAMESPACE, NEIGHBOUR, RULE, SYSCTL, Leftover
+
+VNET, CNS = "azure-vnet", "azure-cns"
+NAT_BRIDGE = leftovers.NAT_BRIDGE
+NAT_BRIDGE_SUBNET = "169.254.128.0/17"
+NAT_LINKS = ("azSnatveth0", "azSnatveth1")  # ovs_endpoint_snatroute_linux.go
+WIRE_SERVER, METADATA = "168.63.129.16/32", "169.254.169.254/32"  # the first is also Azure's DNS server
+SECOND_NAMESPACE = re.compile(r"az_ns_\d+")  # of mode transparent-vlan
+TABLES = {"ip": ("filter", "nat"), "ip6": ("mangle", "nat")}  # where the rules of SHAPES are
+FIRST_HOST = 1
+
+
+class Shape(t.NamedTuple):
+    """A rule that azure-vnet or azure-cns adds. text: as iptables-save prints it, with {value} for any value.
+
+    is_only_theirs: whether no other program is known to add such a rule.
+    """
+
+    family: str
+    table: str
+    chains: str
+    text: str
+    owner: str
+    evidence: str
+    is_only_theirs: bool = True
+
+
+_DNS = "SNAT of the pods' DNS requests to Azure to {source}"
+_PODS = "-s {pods} ! --dst-type LOCAL"
+_SWIFT = "SWIFT|SWIFT-POSTROUTING"
+_BRIDGED = f"packets of azure-vnet's bridge {NAT_BRIDGE}"
+SHAPES = (
+    Shape("ip", "nat", "POSTROUTING", "-j SWIFT", VNET, "jumps to azure-vnet's chain"),
+    Shape("ip", "nat", "POSTROUTING", "-j SWIFT-POSTROUTING", CNS, "jumps to azure-cns's chain"),
+    Shape("ip", "nat", _SWIFT, f"{_PODS} -d {WIRE_SERVER} -p udp --dport 53 -j SNAT --to-source {{source}}", VNET, _DNS),
+    Shape("ip", "nat", _SWIFT, f"{_PODS} -d {WIRE_SERVER} -p tcp --dport 53 -j SNAT --to-source {{source}}", VNET, _DNS),
+    Shape(
+        "ip", "nat", _SWIFT, f"{_PODS} -d {METADATA} -p tcp --dport 80 -j SNAT --to-source {{source}}", VNET,
+        "SNAT of the pods' requests to the metadata service to {source}",
+    ),
+    Shape("ip", "nat", "POSTROUTING", "-s {nat} -j MASQUERADE", VNET, f"masquerades the addresses of {NAT_BRIDGE}"),
+    Shape("ip", "filter", "INPUT", "-j AZURECNIINPUT", VNET, "jumps to azure-vnet's chain"),
+    Shape("ip", "filter", "OUTPUT", "-j AZURECNIOUTPUT", VNET, "jumps to azure-vnet's chain"),
+    Shape("ip", "filter", r"AZURECNI\w+", "-s {from} -d {to} -j ACCEPT", VNET, "accepts packets between node and pod"),
+    *(
+        Shape("ip", "filter", chain, f"{side} {NAT_BRIDGE} --state RELATED,ESTABLISHED -j ACCEPT", VNET, f"accepts {_BRIDGED}")
+        for chain, side in (("AZURECNIINPUT", "-i"), ("AZURECNIOUTPUT", "-o"))
+    ),
+    *(
+        Shape("ip", "filter", chain, f"-d {{range}} {side} {NAT_BRIDGE} -j {verdict}", VNET, f"{verb} {_BRIDGED}")
+        for chain, side in (("FORWARD", "-i"), ("INPUT", "-i"), ("OUTPUT", "-o"))
+        for verdict, verb in (("DROP", "drops"), ("ACCEPT", "accepts"))
+    ),
+    Shape("ip", "filter", "FORWARD", "-j ACCEPT", VNET, "accepts all forwarded packets; other programs add it too", False),
+    Shape(
+        "ip", "filter", "FORWARD", f"-d {WIRE_SERVER} -p tcp --dport 80 -j DROP", VNET,
+        "keeps pods from WireServer; AKS nodes have the same rule of AgentBaker, so leave it there", False,
+    ),
+    Shape(
+        "ip6", "mangle", "POSTROUTING", "-j MARK --set-xmark 0x0/0xffffffff", VNET,
+        "deletes the mark by which kube-proxy and others recognise packets to masquerade",
+    ),
+    Shape("ip6", "nat", "POSTROUTING", "-s {pods6} -j SNAT --to-source {source}", VNET, "SNAT of the pods to {source}"),
+)  # fmt: skip
+
+
+_OPTIONS = [(shape, iptables.meaning(shape.text)) for shape in SHAPES]
+
+
+class Bridge(t.NamedTuple):
+    """A bridge of azure-vnet's. ports: names of the links in it. addresses: with their lengths."""
+
+    name: str
+    ports: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+class Facts(t.NamedTuple):
+    """What was read of the node.
+
+    rules: of iptables. chains: table and name of each chain with one of azure-vnet's names. unread: tables not read.
+    addresses: all of the node, without lengths. subnets: of pods, from the state file.
+    nat_bridge: azSnatbr, if it exists. bridge: azure-vnet's other bridge. ovs: names of its Open vSwitch bridges.
+    links: names of all links. neighbours: permanent ones on azSnatbr, address and text.
+    proxies: links of azure-vnet's that answer ARP for others. namespaces: names in /run/netns.
+    served: a link by which azure-vnet serves a pod; is_configured: whether a runtime uses it; has_cns: azure-cns runs.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    chains: tuple[tuple[Table, str], ...] = ()
+    unread: t.Collection[Table] = ()
+    addresses: frozenset[str] = frozenset()
+    subnets: frozenset[str] = frozenset()
+    nat_bridge: Bridge | None = None
+    bridge: Bridge | None = None
+    ovs: tuple[str, ...] = ()
+    links: frozenset[str] = frozenset()
+    neighbours: tuple[tuple[str, str], ...] = ()
+    proxies: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    served: str = ""
+    is_configured: bool = False
+    has_cns: bool = False
+
+    def in_use(self, owner: str) -> str:
+        """Why the objects of an owner may be in use; empty if they are not."""
+        if self.served:
+            return f"azure-vnet still serves the pod at {self.served}"
+        if self.is_configured:
+            return "the runtime's CNI configuration is azure-vnet's"
+        return "azure-cns runs" if owner == CNS and self.has_cns else ""
+
+
+def find(facts: Facts) -> list[Leftover]:
+    """The leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all else."""
+    return [*_of_iptables(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_others(facts)]
+
+
+def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) -> list[tuple[str, str]]:
+    """Addresses of the bridge that are the gateway of azure-vnet's IPv6 pods, each with the pods' subnet.
+
+    azure-vnet gives the bridge the first address of the subnet in its mode ipv6nat. subnets: from its state file. rules: of
+    iptables; one of azure-vnet's names the subnet as well.
+    """
+    pods = {subnet for subnet in subnets if ":" in subnet}
+    for rule in rules:
+        _shape, slots = _shape_of(rule)
+        pods |= {slots["pods6"]} if "pods6" in slots else set()
+    return [
+        (address, subnet)
+        for address in bridge.addresses
+        for subnet in sorted(pods)
+        if ipaddress.ip_interface(address) == ipaddress.ip_interface(_first_host(subnet))
+    ]
+
+
+def may_be_gateway(address: str) -> bool:
+    """Whether an address with its length is the first of an IPv6 subnet."""
+    return ":" in address and ipaddress.ip_interface(address) == ipaddress.ip_interface(_first_host(address))
+
+
+def _first_host(subnet: str) -> str:
+    network = ipaddress.ip_network(subnet, strict=False)
+    return f"{network.network_address + FIRST_HOST}/{network.prefixlen}"
+
+
+def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
+    """The shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
+    candidates = _shapes_in(rule.table.family, rule.table.name, rule.chain)
+    given = iptables.meaning(rule.text) if candidates else {}
+    for shape, options in candidates:
+        if options.keys() == given.keys():
+            slots = {value[1:-1]: given[name] for name, value in options.items() if value.startswith("{")}
+            if all(value.startswith("{") or given[name] == value for name, value in options.items()):
+                return shape, slots
+    return None, {}
+
+
+@functools.cache  # kube-proxy has thousands of chains, and tens of thousands of rules
+def _shapes_in(family: str, table: str, chain: str) -> list[tuple[Shape, iptables.Meaning]]:
+    return [
+        (shape, options)
+        for shape, options in _OPTIONS
+        if (shape.family, shape.table) == (family, table) and re.fullmatch(shape.chains, chain)
+    ]
+
+
+def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
+    own = {*facts.chains}
+    unsure: set[tuple[Table, str]] = set()
+    within: list[Leftover] = []
+    beside: list[Leftover] = []
+    for rule in facts.rules:
+        found = _of_rule(facts, rule)
+        is_within = bool(cni.AZURE_CHAIN.fullmatch(rule.chain))
+        if is_within and (found is None or not found.is_certain):
+            unsure.add((rule.table, rule.chain))
+        if is_within and found is None:
+            why = "azure-vnet adds no such rule to its chain, so another program may have added it"
+            found = Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion)
+        if found:
+            (within if is_within else beside).append(found)
+        elif iptables.jump(rule, own):
+            unsure.add((rule.table, iptables.jump(rule, own)))
+            why = "jumps to azure-vnet's chain, but azure-vnet adds no such rule"
+            beside.append(Leftover(RULE, rule.place, rule.text, "unknown", why, False, rule.deletion))
+    yield from beside
+    yield from within
+    for table, chain in facts.chains:
+        owner = CNS if chain == "SWIFT-POSTROUTING" else VNET
+        used = facts.in_use(owner)
+        has_rules = any((rule.table, rule.chain) == (table, chain) for rule in facts.rules)
+        evidence = "has azure-vnet's name" + ("" if has_rules else ", and no rules")
+        if table in facts.unread:
+            evidence = "has azure-vnet's name; its rules were not read"
+        is_certain = not used and table not in facts.unread and (table, chain) not in unsure
+        command = f"{table.program} -X {chain}"
+        yield Leftover(CHAIN, str(table), chain, owner, _joined(evidence, used), is_certain, command)
+
+
+def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
+    shape, slots = _shape_of(rule)
+    if shape is None:
+        return None
+    owner = CNS if rule.chain == "SWIFT-POSTROUTING" else shape.owner
+    used = facts.in_use(owner)
+    evidence, is_certain = shape.evidence.format(**slots), shape.is_only_theirs and not used
+    if "source" in slots:
+        has = "the node has" if slots["source"] in facts.addresses else "the node does not have, so that no answer arrives"
+        evidence += f", which {has}"
+    if "nat" in slots and slots["nat"] not in _nat_subnets(facts):
+        return None
+    if "pods6" in slots and not _is_of_pods(facts, slots["pods6"]):
+        is_certain = False
+        evidence += "; nothing tells whether the subnet was azure-vnet's"
+    if rule.table.name == "mangle" and not _has_ipv6_nat(facts):
+        is_certain = False
+        evidence += "; nothing else tells that azure-vnet was in its mode ipv6nat"
+    return Leftover(RULE, rule.place, rule.text, owner, _joined(evidence, used), is_certain, rule.deletion)
+
+
+def _nat_subnets(facts: Facts) -> set[str]:
+    own = facts.nat_bridge.addresses if facts.nat_bridge else ()
+    return {NAT_BRIDGE_SUBNET, *(str(ipaddress.ip_interface(one).network) for one in own)}
+
+
+def _is_of_pods(facts: Facts, subnet: str) -> bool:
+    """Whether the subnet is that of azure-vnet's pods, by the state file or by the gateway on the bridge."""
+    own = facts.bridge.addresses if facts.bridge else ()
+    return subnet in facts.subnets or _first_host(subnet) in own
+
+
+def _has_ipv6_nat(facts: Facts) -> bool:
+    slots = (_shape_of(rule)[1] for rule in facts.rules)
+    return any("pods6" in one and _is_of_pods(facts, one["pods6"]) for one in slots)
+
+
+def _of_ipv6_nat(facts: Facts) -> t.Iterator[Leftover]:
+    if facts.bridge:
+        used = facts.in_use(VNET)
+        for address, subnet in gateways(facts.bridge, facts.subnets, facts.rules):
+            evidence = _joined(f"gateway of azure-vnet's pods in {subnet}", used)
+            command = f"ip address del {address} dev {facts.bridge.name}"
+            yield Leftover(ADDRESS, f"link {facts.bridge.name}", address, VNET, evidence, not used, command)
+
+
+def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
+    used = facts.in_use(VNET)
+    bridge = facts.nat_bridge
+    if bridge:
+        for address, text in facts.neighbours:
+            command = f"ip neigh del {address} dev {NAT_BRIDGE}"
+            evidence = _joined(f"permanent, on azure-vnet's {NAT_BRIDGE}", used)
+            yield Leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, VNET, evidence, not used, command)
+        others = [port for port in bridge.ports if port not in NAT_LINKS]
+        evidence = f"has azure-vnet's name, and {'the ports ' + ', '.join(others) if others else 'no pod in it'}"
+        command = f"ip link del {NAT_BRIDGE}"
+        yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), not (used or others), command)
+    if NAT_LINKS[0] in facts.links:  # its other end goes with it
+        evidence = _joined(f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet", used)
+        yield Leftover(LINK, "links", NAT_LINKS[0], VNET, evidence, not used, f"ip link del {NAT_LINKS[0]}")
+
+
+def _others(facts: Facts) -> t.Iterator[Leftover]:
+    used = facts.in_use(VNET)
+    for name in facts.ovs:
+        evidence = _joined("an Open vSwitch bridge with azure-vnet's name; it may hold the node's interface", used)
+        yield Leftover(LINK, "links", name, VNET, evidence, False, f"ovs-vsctl del-br {name}")
+    for link in facts.proxies:
+        key = f"net.ipv4.conf.{link}.proxy_arp"
+        evidence = _joined("goes with the link", used)
+        yield Leftover(SYSCTL, f"link {link}", f"{key} = 1", VNET, evidence, not used, f"sysctl -w {key}=0")
+    for name in facts.namespaces:
+        if SECOND_NAMESPACE.fullmatch(name):
+            evidence = _joined("has azure-vnet's name; pods of its mode transparent-vlan may use it", used)
+            yield Leftover(NAMESPACE, "/run/netns", name, VNET, evidence, False, f"ip netns delete {name}")
+
+
+def _joined(evidence: str, used: str) -> str:
+    return f"{evidence}; {used}" if used else evidence

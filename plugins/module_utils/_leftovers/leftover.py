@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""An object that a CNI left on a node: what it is, who created it, and how to remove it."""
+
+from __future__ import annotations
+
+import typing as t
+
+CHAIN, RULE, LINK, ADDRESS, NEIGHBOUR = "chain", "rule", "link", "address", "neighbor"
+SYSCTL, NAMESPACE, PROGRAM = "sysctl", "namespace", "program"
+
+
+class Leftover(t.NamedTuple):
+    """kind: one of the above. place: "ip nat POSTROUTING (nft)", "link eth0", a file. text: as the object's own tool shows it.
+
+    is_certain: whether the object's owner created it and nothing on the node uses it. command: removes it, for a shell.
+    """
+
+    kind: str
+    place: str
+    text: str
+    owner: str
+    evidence: str
+    is_certain: bool
+    command: str
+
+    def report(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        found = self._asdict()
+        return {**found, "certain": found.pop("is_certain")}

@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reads from the node what tells leftovers of azure-vnet, azure-cns and Cilium. Read only; loads no kernel module.
+
+Programs are started only if something on the node is azure-vnet's, or if Cilium has left chains.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .._azure_vnet import leftovers
+from .._cni import chains_backend, cni, cni_backend
+from .._cni import cilium as agent
+from .._core.errors import Failure
+from .._interfaces.link_backend import LinkMessages
+from .._interfaces.link_message import Address, Link, Scene
+from .._netlink import bpf
+from .._platform import files, kernel, process, processes
+from .._routing.neighbour import Neighbour
+from . import azure, cilium, iptables, iptables_backend
+from .azure import Bridge, Facts
+from .leftover import Leftover
+
+NAMESPACES = "/run/netns"
+AZURE_CNS = "azure-cns"
+OPEN_VSWITCH = "openvswitch"
+
+
+class Seen(t.NamedTuple):
+    """What the module has read. chains: place and name of each. bridge: azure-vnet's, as its options and configurations name it.
+
+    plugins: types of the plugins in each configuration that a runtime reads, in its order.
+    """
+
+    chains: t.Sequence[tuple[str, str]]
+    links: t.Sequence[Link]
+    bridge: Link | None
+    neighbours: t.Sequence[Neighbour]
+    plugins: t.Sequence[t.Sequence[str]]
+
+
+def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
+    """The leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
+    return [*_of_azure(run, warn, seen), *_of_cilium(run, warn, seen)]
+
+
+def _of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
+    state = _state()
+    by_name = {link.name: link for link in seen.links}
+    served = [name for name in sorted(by_name) if leftovers.HOST_LINK.fullmatch(name)]
+    named = _named(seen.chains, cni.AZURE_CHAIN.fullmatch)
+    namespaces = tuple(name for name in _namespaces() if azure.SECOND_NAMESPACE.fullmatch(name))
+    has_trace = (
+        bool(served or named or namespaces or seen.bridge or state)
+        or bool({azure.NAT_BRIDGE, *azure.NAT_LINKS} & by_name.keys())
+        or cni_backend.has_azure_vnet()
+        or any(one.content.is_there for one in cni_backend.configurations().values())
+    )
+    if not has_trace:
+        return []
+    found = iptables_backend.read(run, azure.TABLES, seen.chains)
+    for sentence in found.unread.values():
+        warn(sentence)
+    addresses = LinkMessages().addresses()
+    nat_bridge = by_name.get(azure.NAT_BRIDGE)
+    proxies = [name for name in (azure.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
+    facts = Facts(
+        found.rules,
+        tuple(named),
+        {*found.unread},
+        frozenset(str(one).partition("/")[0] for one in addresses),
+        state.subnets if state else frozenset(),
+        _bridge(nat_bridge, seen.links, addresses),
+        _bridge(seen.bridge, seen.links, addresses),
+        tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and leftovers.BRIDGE.fullmatch(link.name)),
+        frozenset(by_name),
+        tuple((one.address, str(one)) for one in seen.neighbours if one.is_permanent and one.link == azure.NAT_BRIDGE),
+        tuple(proxies),
+        namespaces,
+        served[0] if served else "",
+        bool(seen.plugins) and "azure-vnet" in seen.plugins[0],
+        bool(processes.in_this_network([AZURE_CNS])),
+    )
+    return azure.find(facts)
+
+
+def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
+    is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in seen.plugins)
+    if is_configured or processes.in_this_network([cilium.AGENT]):
+        return []
+    named = _named(seen.chains, cilium.CHAINS.fullmatch)
+    found = iptables_backend.read(run, cilium.TABLES, seen.chains) if named else iptables_backend.Read()
+    for sentence in found.unread.values():
+        warn(sentence)
+    names = sorted(link.name for link in seen.links)
+    pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
+    return cilium.of_cilium(found.rules, named, names, _programs([name for name in names if name not in pods], warn))
+
+
+def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:
+    try:
+        return [(link, one.name) for link in links for one in bpf.at_ingress(link) if agent.is_program(one.name)]
+    except Failure as failure:
+        warn(f"BPF programs of Cilium were not looked for: {failure}. Allow bpf(2), and run again.")
+        return []
+
+
+def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, scene: Scene) -> frozenset[str]:
+    """Addresses of azure-vnet's bridge, with their lengths, that are the gateway of its IPv6 pods.
+
+    Starts a program only if the bridge has such an address by its form. warn: takes a sentence if the rules were not read.
+    """
+    bridge = _bridge(link, scene.links, scene.addresses)
+    if bridge is None or not any(map(azure.may_be_gateway, bridge.addresses)):
+        return frozenset()
+    found = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
+    for sentence in found.unread.values():
+        warn(f"{sentence} An address of azure-vnet's pods on {bridge.name} may therefore be moved as if it were the node's.")
+    state = _state()
+    subnets = state.subnets if state else ()
+    return frozenset(address for address, _subnet in azure.gateways(bridge, subnets, found.rules))
+
+
+def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
+    found = [(iptables.table_at(place), chain) for place, chain in sorted({*chains}) if is_theirs(chain)]
+    return [(table, chain) for table, chain in found if table]
+
+
+def _bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Address]) -> Bridge | None:
+    if link is None:
+        return None
+    ports = tuple(sorted(one.name for one in links if one.master == link.number))
+    own = tuple(str(one) for one in addresses if one.link == link.number and not one.is_links_own)
+    return Bridge(link.name, ports, own)
+
+
+def _state() -> leftovers.State | None:
+    """azure-vnet's state file; None if there is none."""
+    try:
+        return leftovers.state_from(files.text(leftovers.STATE_FILE))
+    except OSError:
+        return None
+
+
+def _namespaces() -> list[str]:
+    try:
+        return sorted(os.listdir(NAMESPACES))
+    except OSError:
+        return []

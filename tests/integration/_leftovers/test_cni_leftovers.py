@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""cni_info names what azure-vnet, azure-cns and Cilium left, and each command that it names removes its object alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.azure_bridge import enslave
+from lab.node import NamespaceNode
+from lab.steps import Steps, warnings
+
+CONFIGURATIONS = "/etc/cni/net.d"
+PODS = "10.241.0.0/16"
+PODS6 = "fd00:10:241::/64"
+NODE, NODE6 = "10.240.0.4", "fd00:10:240::4"
+BACKENDS = ("nft", "legacy")
+
+# What azure-vnet and azure-cns run (cni/network/invoker_cns.go, cns/restserver/internalapi_linux.go,
+# network/snat/snat_linux.go, network/network_linux.go), as arguments of iptables and ip6tables.
+SWIFT = [
+    f"-t nat -A {chain} -m addrtype ! --dst-type local -s {PODS} -d {to} -p {protocol} --dport {port} -j SNAT --to {NODE}"
+    for chain in ("SWIFT", "SWIFT-POSTROUTING")
+    for to, protocol, port in (("168.63.129.16", "udp", 53), ("168.63.129.16", "tcp", 53), ("169.254.169.254", "tcp", 80))
+]
+AZURE = [
+    *("-t nat -N SWIFT", "-t nat -A POSTROUTING -j SWIFT"),
+    *("-t nat -N SWIFT-POSTROUTING", "-t nat -I POSTROUTING 1 -j SWIFT-POSTROUTING", *SWIFT),
+    "-t nat -I POSTROUTING 1 -s 169.254.128.0/17 -j MASQUERADE",
+    *("-N AZURECNIINPUT", "-I INPUT 1 -j AZURECNIINPUT", "-N AZURECNIOUTPUT", "-I OUTPUT 1 -j AZURECNIOUTPUT"),
+    "-I AZURECNIOUTPUT 1 -s 169.254.128.1 -d 169.254.128.9 -j ACCEPT",
+    "-I AZURECNIINPUT 1 -i azSnatbr -m state --state ESTABLISHED,RELATED -j ACCEPT",
+    *(f"-A {chain} -{side} azSnatbr -d 10.0.0.0/8 -j DROP" for chain, side in (("FORWARD", "i"), ("OUTPUT", "o"))),
+    "-I INPUT 1 -i azSnatbr -d 10.0.0.10 -j ACCEPT",
+]
+UNCERTAIN = ["-A FORWARD -j ACCEPT", "-I FORWARD -d 168.63.129.16 -p tcp -m tcp --dport 80 -j DROP"]
+AZURE6 = [
+    f"-t nat -I POSTROUTING 1 -s {PODS6} -j SNAT --to {NODE6}",
+    "-t mangle -I POSTROUTING 1 -j MARK --set-mark 0x0",
+]
+FOREIGN = [
+    "-t nat -N AZURE-NPM",
+    "-t nat -A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE",
+    "-t nat -A POSTROUTING -s 10.241.0.0/16 -d 168.63.129.16 -p udp --dport 53 -j SNAT --to 10.240.0.4",
+    '-A FORWARD -i azSnatbr -m comment --comment "$(touch /run/bad)" -j ACCEPT',
+    "-A FORWARD -d 10.0.0.0/8 -j DROP",
+]
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node: NamespaceNode = lab.node("node1")
+    node.remove(CONFIGURATIONS)  # the host may have podman's
+    return node
+
+
+def apply(node: NamespaceNode, program: str, rules: list[str]) -> None:
+    for rule in rules:
+        node.run(["sh", "-c", f"{program} -w {rule.replace('$', chr(92) + '$')}"])
+
+
+def saved(node: NamespaceNode) -> list[str]:
+    """All rules and chains of both backends, without counters."""
+    texts = [node.run([f"{program}-{backend}-save"]) for program in ("iptables", "ip6tables") for backend in BACKENDS]
+    lines = [line.partition(" [")[0] for text in texts for line in text.stdout.splitlines()]
+    return [line for line in lines if line.startswith((":", "-A"))]
+
+
+def look(node: NamespaceNode) -> dict[str, Any]:
+    before = node.snapshot()
+    found = Steps(node, "cni_info").run()
+    assert not found["changed"] and node.snapshot() == before
+    return found
+
+
+def remove(node: NamespaceNode, found: list[dict[str, Any]]) -> None:
+    for one in found:
+        node.run(["sh", "-c", one["command"]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_rule_is_found_in_its_backend_and_its_command_removes_it_alone(node: NamespaceNode, backend: str) -> None:
+    apply(node, f"iptables-{backend}", FOREIGN)
+    node.ip(["link add azSnatbr type bridge", "address add 169.254.128.1/17 dev azSnatbr", "link set azSnatbr up"])
+    node.ip(["neighbour add 169.254.128.9 lladdr 02:00:00:00:00:09 nud permanent dev azSnatbr"])
+    node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1})
+    before = saved(node)
+    apply(node, f"iptables-{backend}", [*AZURE, *UNCERTAIN])
+    found = look(node)["leftovers"]
+    rules = [one for one in found if one["kind"] in ("rule", "chain") and one["certain"]]
+    assert len(rules) == len(AZURE) and all(one["place"].endswith(f"({backend})") for one in rules)
+    assert {one["owner"] for one in rules} == {"azure-vnet", "azure-cns"}
+    assert f"{NODE}, which the node does not have, so that no answer arrives" in str([one["evidence"] for one in rules])
+    uncertain = [one for one in found if not one["certain"]]
+    assert [one["text"] for one in uncertain] == [
+        "-d 168.63.129.16/32 -p tcp -m tcp --dport 80 -j DROP", "-j ACCEPT"
+    ]  # fmt: skip
+    others = [(one["kind"], one["text"]) for one in found if one["kind"] not in ("rule", "chain")]
+    assert others == [
+        ("neighbor", "169.254.128.9 dev azSnatbr lladdr 02:00:00:00:00:09 PERMANENT"),
+        ("link", "azSnatbr"),
+        ("sysctl", "net.ipv4.conf.azSnatbr.proxy_arp = 1"),
+    ]
+    remove(node, [*rules, *uncertain])
+    assert [line for line in saved(node) if line not in before] == [] and [
+        line for line in before if line not in saved(node)
+    ] == []
+    remove(node, [one for one in found if one["kind"] in ("neighbor", "link")])
+    assert look(node)["leftovers"] == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_ipv6_snat_the_mark_and_the_gateway_are_told_by_each_other(node: NamespaceNode, backend: str) -> None:
+    enslave(node)
+    before = saved(node)
+    apply(node, f"ip6tables-{backend}", AZURE6)
+    found = look(node)["leftovers"]
+    assert [(one["kind"], one["certain"]) for one in found] == [("rule", False), ("rule", False)]
+    node.ip(["address add fd00:10:241::1/64 dev azure0 nodad"])
+    found = look(node)["leftovers"]
+    assert [(one["kind"], one["text"], one["certain"]) for one in found] == [
+        ("rule", "-j MARK --set-xmark 0x0/0xffffffff", True),
+        ("rule", f"-s {PODS6} -j SNAT --to-source {NODE6}", True),
+        ("address", "fd00:10:241::1/64", True),
+    ]
+    remove(node, found)
+    assert look(node)["leftovers"] == [] and [line for line in saved(node) if line.startswith("-A")] == [
+        line for line in before if line.startswith("-A")
+    ]
+
+
+def test_without_a_trace_of_azure_vnet_no_rule_is_taken_for_one_of_its_own(node: NamespaceNode) -> None:
+    for backend in BACKENDS:
+        apply(node, f"iptables-{backend}", [*UNCERTAIN, "-t nat -A POSTROUTING -s 169.254.128.0/17 -j MASQUERADE"])
+        apply(node, f"ip6tables-{backend}", AZURE6)
+    assert look(node)["leftovers"] == []
+
+
+def test_nothing_is_certain_while_azure_vnet_serves_a_pod_or_another_program_uses_its_chain(node: NamespaceNode) -> None:
+    apply(node, "iptables-nft", ["-t nat -N SWIFT", "-t nat -A POSTROUTING -j SWIFT", SWIFT[0]])
+    assert [one["certain"] for one in look(node)["leftovers"]] == [True, True, True]
+    apply(node, "iptables-nft", ["-t nat -A SWIFT -d 192.0.2.1 -j RETURN"])
+    found = look(node)["leftovers"]
+    assert [(one["kind"], one["owner"], one["certain"]) for one in found] == [
+        ("rule", "azure-vnet", True),
+        ("rule", "azure-vnet", True),
+        ("rule", "unknown", False),
+        ("chain", "azure-vnet", False),
+    ]
+    node.ip(["link add azv0123456789a type veth peer name p0"])
+    found = look(node)["leftovers"]
+    assert not any(one["certain"] for one in found)
+    assert "azure-vnet still serves the pod at azv0123456789a" in found[0]["evidence"]
+
+
+def test_what_cilium_left_is_named_once_it_is_gone(node: NamespaceNode) -> None:
+    node.write(f"{CONFIGURATIONS}/05-cilium.conflist", '{"plugins": [{"type": "cilium-cni"}]}')
+    apply(node, "iptables-nft", FOREIGN)
+    before = saved(node)
+    jump = '-t nat -A POSTROUTING -m comment --comment "cilium-feeder: CILIUM_POST_nat" -j CILIUM_POST_nat'
+    apply(node, "iptables-nft", ["-t nat -N CILIUM_POST_nat", jump, "-t nat -A CILIUM_POST_nat -s 10.0.1.0/24 -j MASQUERADE"])
+    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    assert look(node)["leftovers"] == []
+    node.remove(CONFIGURATIONS)
+    found = look(node)
+    assert [(one["kind"], one["owner"]) for one in found["leftovers"]] == [
+        (kind, "cilium") for kind in ("rule", "rule", "chain", "link")
+    ]
+    remove(node, found["leftovers"])
+    assert look(node)["leftovers"] == [] and saved(node) == before and warnings(found) == []
