@@ -14,9 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent / "plugins/module_utils"
 # A room may import itself and the rooms named here. Each is below all that name it, so that no two import each other.
 ROOMS: dict[str, tuple[str, ...]] = {
     "_core": (),
-    "_platform": ("_core",),
-    "_netlink": ("_core", "_platform"),
-    "_boot": ("_core", "_platform"),
+    "_files": ("_core",),
+    "_platform": ("_core", "_files"),
+    "_netlink": ("_core",),
+    "_systemd": ("_core", "_files", "_platform"),
+    "_boot": ("_core", "_files", "_platform", "_systemd"),
 }
 SERVICES = tuple(ROOMS)
 SUBJECTS = {
@@ -27,20 +29,23 @@ SUBJECTS = {
     "_network_daemons": (),
     "_interfaces": ("_kubelet", "_routing"),
     "_cni": ("_routing",),
-    "_listener": ("_cloud", "_interfaces", "_kubelet", "_routing"),
-    "_nftables": ("_cloud", "_cni", "_kubelet", "_routing", "_rp_filter"),
-    "_azure_vnet": ("_cni", "_interfaces", "_routing"),
+    "_discovery": ("_cloud", "_interfaces", "_routing"),
+    "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing"),
+    "_nftables": ("_kubelet", "_routing", "_rp_filter"),
+    "_probe_snat": ("_cloud", "_cni", "_kubelet", "_nftables"),
+    "_ebtables": (),
+    "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_routing"),
     "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
-    "_profile": ("_cloud", "_cni", "_listener"),
+    "_profile": ("_cloud", "_cni", "_discovery"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
-MOST_FILES = 14
+MOST_FILES = 12
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),
-    *("_boot/boot_unit.py", "_boot/unit_state.py"),
+    *("_systemd/boot_unit.py", "_systemd/unit_state.py"),
 )
 
 KINDS = {

@@ -19,11 +19,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import en
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import discovery
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_units
-from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath, service_prefixes
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
 
 Values = t.Mapping[str, t.Any]

@@ -9,18 +9,13 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Step
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import (
-    files,
-    packages,
-    process,
-    sysctl,
-    sysctl_files,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl, sysctl_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState
 
 
 class RootedFiles(files.Files):

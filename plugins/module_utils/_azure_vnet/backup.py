@@ -15,13 +15,13 @@ from .._cni import cni
 from .._core import fields, names
 from .._core.codec import exactly
 from .._core.errors import Invalid
+from .._ebtables.ebtables import BACKENDS, TABLES, Place, Removed, Rule
 from .._routing import neighbour as neighbours
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.rt_names import MAIN
 from . import leftovers
-from .ebtables import BACKENDS, TABLES, Place, Removed, Rule
 
 VERSION = 2
 # Each backup file begins with this text. A file that begins otherwise is foreign.

@@ -12,9 +12,9 @@ import typing as t
 
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Step
+from .._files import files, managed_files
+from .._files.managed_files import Entry, ManagedFiles
 from .._interfaces import interfaces_backend
-from .._platform import files, managed_files
-from .._platform.managed_files import Entry, ManagedFiles
 from . import backup
 from .backup import Backup, Node
 

@@ -11,9 +11,9 @@ import glob
 import re
 import typing as t
 
+from .._files import files
 from .._interfaces.link_message import Link
 from .._netlink import rtnetlink
-from .._platform import files
 from .._routing.routing_backend import Netlink
 
 # Where networkd, netplan, ifupdown and NetworkManager keep the configuration that a boot applies.

@@ -10,9 +10,10 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend
-from .._platform import files, library, process
+from .._ebtables.ebtables_backend import Ebtables
+from .._files import files
+from .._platform import library, process
 from .._routing.routing_backend import Netlink
-from .ebtables_backend import Ebtables
 
 
 class LeftoverBackends(t.NamedTuple):

@@ -22,10 +22,10 @@ from .._cni import cni
 from .._cni.cni import AzureVnet
 from .._core import fields
 from .._core.fields import Prefix, Unfit
+from .._ebtables import ebtables
+from .._ebtables.ebtables import Meaning, Place, Rule
 from .._interfaces.interface import Interface
 from .._routing.neighbour import Neighbour
-from . import ebtables
-from .ebtables import Meaning, Place, Rule
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")

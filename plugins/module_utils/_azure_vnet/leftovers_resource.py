@@ -14,17 +14,19 @@ from .._cni import chains_backend, cni, cni_backend
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step
+from .._ebtables import ebtables
+from .._ebtables.ebtables import Place, Removed
+from .._ebtables.ebtables_backend import PutBack, Take
+from .._files import files
 from .._interfaces import interfaces_backend
-from .._platform import files, kernel, library, process
+from .._platform import kernel, library, process
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import DELETE, Apply, Change
 from .._routing.rt_names import MAIN
-from . import backup, backup_resource, ebtables, leftovers
+from . import backup, backup_resource, leftovers
 from .backup import Node, Run
 from .backup_resource import BackupFile
-from .ebtables import Place, Removed
-from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers import Evidence, Judge, Verdict
 

@@ -11,15 +11,17 @@ import typing as t
 
 from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, library
+from .._ebtables import ebtables
+from .._ebtables.ebtables import Place, Removed, Rule
+from .._ebtables.ebtables_backend import PutBack, Take
+from .._files import files
+from .._platform import library
 from .._routing.neighbour import STALE, Neighbour
 from .._routing.route import Route
 from .._routing.routing_backend import ADD, Apply
-from . import backup, backup_resource, ebtables, leftovers_resource
+from . import backup, backup_resource, leftovers_resource
 from .backup import File, Run
 from .backup_resource import BackupFile
-from .ebtables import Place, Removed, Rule
-from .ebtables_backend import PutBack, Take
 from .leftover_backends import LeftoverBackends
 from .leftovers import Judge
 from .leftovers_resource import Selection, netlink_changes

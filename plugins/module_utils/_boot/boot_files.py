@@ -17,9 +17,9 @@ import typing as t
 from .._core import names
 from .._core.errors import Invalid
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files
-from .._platform.managed_files import HEADING, Entry, ManagedFiles
-from . import boot_unit, units
+from .._files import files, managed_files
+from .._files.managed_files import HEADING, Entry, ManagedFiles
+from .._systemd import boot_unit, units
 
 NOTE = "# A run changes the files at these paths. If it was killed, the next run for this unit completes the change.\n"
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import typing as t
 
-from .._platform import files
-from .._platform.managed_files import HEADING
-from . import boot_unit, interpreters, units
-from .boot_unit import BootUnit
-from .unit_state import Verdict
+from .._files import files
+from .._files.managed_files import HEADING
+from .._systemd import boot_unit, units
+from .._systemd.boot_unit import BootUnit
+from .._systemd.unit_state import Verdict
+from . import interpreters
 
 
 def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[str], BootUnit]) -> str:

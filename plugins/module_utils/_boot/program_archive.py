@@ -36,7 +36,7 @@ DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def archive(program: str) -> str:
-    """A node program with all modules that it imports from this collection. program: as ``_nftables.ipv6_program``.
+    """A node program with all modules that it imports from this collection. program: as ``_probe_snat.ipv6_program``.
 
     The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
     in which bytes that are not UTF-8 are surrogates.

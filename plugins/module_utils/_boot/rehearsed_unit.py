@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Resource, Step
-from . import enabled_unit, units
-from .boot_unit import BootUnit
+from .._systemd import enabled_unit, units
+from .._systemd.boot_unit import BootUnit
 
 
 class Observed(t.NamedTuple):

@@ -23,7 +23,7 @@ import typing as t
 
 from .._core import codec
 from .._core.errors import Failure, Refusal
-from .._platform import files
+from .._files import files
 from .checkpoint import Armed, RolledBack, clock
 
 # Not in the folder of our other files, which is made and removed by its own rules.

@@ -32,18 +32,19 @@ import time
 import typing as t
 
 from .._azure_vnet import resolved_backend
-from .._boot import unit_changes, units
 from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
+from .._files import file_changes, files
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
 from .._network_daemons import networkd_backend
 from .._nftables import nft_backend, nft_loading_backend
-from .._platform import file_changes, files, library, lock, packages, process, processes, sysctl
+from .._platform import library, lock, packages, process, processes, sysctl
 from .._routing import routing_backend
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
 from .._routing.rule_order import Order
+from .._systemd import unit_changes, units
 from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, Entry, RolledBack
 

@@ -17,9 +17,9 @@ import subprocess
 import time
 import typing as t
 
-from .._boot import units
 from .._core.errors import Failure
 from .._platform import process, processes
+from .._systemd import units
 from .checkpoint_backend import PROGRAM, PYTHON
 
 Watchdog = t.Union[str, processes.Process]  # the timer's unit, or the process

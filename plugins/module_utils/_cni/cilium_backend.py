@@ -11,8 +11,9 @@ is that of the last agent that started, for a node whose agent does not run at t
 
 from __future__ import annotations
 
+from .._files import files
 from .._netlink import rtnetlink
-from .._platform import files, processes
+from .._platform import processes
 from .cilium import CONFIG_DIR, LINK, OPTIONS, REPLACEMENT, Agent, agent, arguments, state
 
 PROCESS = "cilium-agent"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._platform import files, processes
+from .._files import files
+from .._platform import processes
 from . import cni as model
 
 SUFFIXES = (".conf", ".conflist", ".json")  # what a runtime reads (containernetworking/cni, libcni/conf.go)

@@ -5,7 +5,7 @@
 
 """Named tuples as JSON, for a journal that outlives its writer. Only classes of a given vocabulary are written and read.
 
-A named tuple is ``{"_platform.files.Put": {"path": "/etc/x", ...}}``; a field that has its default is left out. Bytes are
+A named tuple is ``{"_files.files.Put": {"path": "/etc/x", ...}}``; a field that has its default is left out. Bytes are
 ``{"bytes": "0a000105"}``; a plain tuple is an array.
 """
 
@@ -23,7 +23,7 @@ class Unreadable(ValueError):
 
 
 def vocabulary(*classes: type) -> Vocabulary:
-    """Maps names to named tuples. A name is the last two parts of the module's path and the class: ``_platform.files.Put``.
+    """Maps names to named tuples. A name is the last two parts of the module's path and the class: ``_files.files.Put``.
 
     So the names are the same in an Ansible module and in a node program.
     """

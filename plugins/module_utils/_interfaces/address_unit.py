@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._boot.boot_unit import BootUnit
 from .._kubelet import kubelet_units
+from .._systemd.boot_unit import BootUnit
 
 PREFIX = "kubenode-addresses-"
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from .._boot import units
-from .._boot.enabled_unit import EnabledUnit
-from .._platform import files
-from .._platform.managed_files import HEADING
+from .._files import files
+from .._files.managed_files import HEADING
+from .._systemd import units
+from .._systemd.enabled_unit import EnabledUnit
 from . import address_unit, link_address
 from .link_address import LinkAddress
 

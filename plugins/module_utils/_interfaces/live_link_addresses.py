@@ -11,7 +11,7 @@ import typing as t
 
 from .._core.errors import Invalid
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files
+from .._files import files, managed_files
 from . import address_changes, link_address
 from .boot_link_addresses import BootLinkAddresses
 from .link_address import Given, LinkAddress

@@ -11,7 +11,8 @@ import functools
 import os
 import re
 
-from .._platform import files, processes
+from .._files import files
+from .._platform import processes
 
 # AKS writes KUBELET_NODE_LABELS to /etc/default/kubelet; kubeadm's drop-in and rpm distributions use the others.
 CONFIGURATION = ("etc/default/kubelet", "etc/sysconfig/kubelet")

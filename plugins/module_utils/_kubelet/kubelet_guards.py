@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot.units import Units
+from .._systemd.units import Units
 from . import kubelet_backend
 from .kubelet_units import STARTERS
 

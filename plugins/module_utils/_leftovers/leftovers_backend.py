@@ -17,10 +17,11 @@ from .._azure_vnet import leftovers
 from .._cni import chains_backend, cni, cni_backend
 from .._cni import cilium as agent
 from .._core.errors import Failure
+from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link, Scene
 from .._netlink import bpf
-from .._platform import files, kernel, process, processes
+from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from . import azure, cilium, iptables, iptables_backend
 from .azure import Bridge, Facts

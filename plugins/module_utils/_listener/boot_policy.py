@@ -13,19 +13,20 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from .._boot import boot_files, units
+from .._boot import boot_files
 from .._boot.boot_interpreter import interpreter
-from .._boot.boot_unit import BootUnit
-from .._boot.enabled_unit import EnabledUnit
 from .._boot.program_archive import archive
 from .._boot.rehearsed_unit import RehearsedUnit
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Plane, Resource
-from .._platform import files
-from .._platform.managed_files import HEADING, Entry, text
+from .._files import files
+from .._files.managed_files import HEADING, Entry, text
 from .._routing import policy
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.policy import Policy
+from .._systemd import units
+from .._systemd.boot_unit import BootUnit
+from .._systemd.enabled_unit import EnabledUnit
 from . import policy_unit
 
 if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it

@@ -10,7 +10,7 @@ the same file (``load 75 PATH``), which then exits. While nothing happens, the l
 
 If the policy follows from the node's ENIs, a load also asks the metadata service: at the start (``boot 75 PATH``), when a
 network interface is added or removed, and several more times while something is missing (``ask 75 PATH``; see
-``_listener/metadata_poll.py``).
+``_discovery/metadata_poll.py``).
 
 ``rehearse 75 PATH`` only tries what both processes need, each with the packages that it finds.
 """
@@ -26,12 +26,12 @@ import time
 import traceback
 import typing as t
 
-from .._boot.boot_unit import REHEARSE
 from .._core.errors import Failure
+from .._discovery.metadata_poll import MetadataPoll
+from .._systemd.boot_unit import REHEARSE
 from . import policy_unit, sender_backend
 from .backoff import FIRST, Backoff
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
-from .metadata_poll import MetadataPoll
 from .notifications_backend import Notifications
 from .sd_notify_backend import notify
 from .watched_file_backend import WatchedFile

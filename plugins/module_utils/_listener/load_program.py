@@ -22,12 +22,12 @@ import json
 import sys
 import typing as t
 
-from .._boot.boot_unit import LACKS_LIBRARY
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._core.plan import Plan, Resource, perform
+from .._files import file_changes
+from .._files.files import Content, Files
 from .._interfaces import link_state_backend
-from .._platform import file_changes, library, lock
-from .._platform.files import Content, Files
+from .._platform import library, lock
 from .._routing import policy, routing_backend, rt_tables_backend
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.live_policy import LivePolicy
@@ -35,11 +35,12 @@ from .._routing.policy import Policy
 from .._routing.route import Route
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule
+from .._systemd.boot_unit import LACKS_LIBRARY
 from . import readiness, watched_file_backend
 from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:
-    from .discovery_program import Answer
+    from .._discovery.discovery_program import Answer
 
 # Loaded now: a run that replaces this program's archive may hold the lock before the record is written.
 LOADED = (file_changes,)
@@ -95,7 +96,7 @@ def _ask(verb: str, protocol: int, path: str) -> Answer | None:
     former, is_recorded = _former(protocol, path, rt_tables_backend.tables(), lists=())
     if not former.enis:
         return None
-    from . import discovery_program  # only for policies that need it
+    from .._discovery import discovery_program  # only for policies that need it
 
     # With a record, the policy was in force before: it must be restored soon.
     return discovery_program.ask(former.enis, PATIENCE["ask" if is_recorded else verb])
@@ -149,7 +150,7 @@ def _of_interfaces(desired: Policy, answer: Answer | None) -> dict[str, t.Any]:
     """The dependencies on network interfaces: those of the question, because an interface added since needs another one."""
     if not desired.enis:
         return {}
-    from . import discovery_program
+    from .._discovery import discovery_program
 
     pods = discovery_program.pod_interfaces(desired.enis)
     return {"pods": pods, "cards": sorted(answer.cards if answer else discovery_program.cards(pods))}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot.boot_unit import REHEARSE, BootUnit, isolated
 from .._kubelet import kubelet_units
+from .._systemd.boot_unit import REHEARSE, BootUnit, isolated
 
 
 def name(protocol: int) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from .._boot.units import FOLDERS, Units
-from .._platform import files
+from .._files import files
+from .._systemd.units import FOLDERS, Units
 
 _NETPLAN_FILES = ("etc/netplan/*.yaml", "run/netplan/*.yaml", "lib/netplan/*.yaml", "usr/lib/netplan/*.yaml")
 _UDEV_RULE = "99-vpc-policy-routes.rules"  # amazon-ec2-net-utils, udev/

@@ -14,7 +14,8 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Uncertain
-from .._platform import files, process, processes
+from .._files import files
+from .._platform import process, processes
 from . import networkd
 
 UNIT = "systemd-networkd.service"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files
+from .._files import files, managed_files
 from . import networkd as model
 from . import networkd_backend
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import boot_files, units
-from .._boot.boot_unit import BootUnit
-from .._boot.enabled_unit import EnabledUnit
+from .._boot import boot_files
 from .._core.plan import Resource
-from .._platform import files
-from .._platform.managed_files import Entry, text
+from .._files import files
+from .._files.managed_files import Entry, text
+from .._systemd import units
+from .._systemd.boot_unit import BootUnit
+from .._systemd.enabled_unit import EnabledUnit
 from . import nft_backend, table_unit
 from .table_unit import BootCondition
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import units
-from .._boot.telling_systemd import told
 from .._core.errors import Failure, Refusal, Uncertain
 from .._core.plan import Backend, Plan, Plane, Step
 from .._core.version import Version, of_nft, of_package
-from .._platform import files, packages, process
-from .._platform.managed_files import ManagedFiles, text
-from .._platform.managed_files import Observed as ObservedFiles
+from .._files import files
+from .._files.managed_files import ManagedFiles, text
+from .._files.managed_files import Observed as ObservedFiles
+from .._platform import packages, process
+from .._systemd import units
+from .._systemd.telling_systemd import told
 
 PACKAGE = "nftables"
 RECORD = "/var/lib/kubenode/nftables-package"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot.boot_unit import REHEARSE, BootUnit, isolated
 from .._kubelet import kubelet_units
+from .._systemd.boot_unit import REHEARSE, BootUnit, isolated
 
 # Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
 DEADLINES = {"imds": 60, "address": 30}
@@ -21,7 +21,7 @@ NO = 77  # the boot program's exit status on a node without IPv6; no shell and n
 class BootCondition(t.NamedTuple):
     """What a unit checks before it loads its table.
 
-    kind: "imds" or "address", see ``_nftables/ipv6_program.py``. python, program: the paths of the interpreter and of the boot
+    kind: "imds" or "address", see ``_probe_snat/ipv6_program.py``. python, program: the paths of the interpreter and of the boot
     program.
     """
 

@@ -15,10 +15,10 @@ from .._azure_vnet.resolved_backend import Resolved
 from .._core import names
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard
+from .._files.files import Files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Link, Scene
 from .._leftovers import leftovers_backend
-from .._platform.files import Files
 from .._platform.own_root import OwnRoot
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import cleanup_options, ebtables
+from .._azure_vnet import cleanup_options
 from .._azure_vnet.backup_resource import BackupFile
-from .._azure_vnet.ebtables_backend import Ebtables
 from .._azure_vnet.leftover_backends import LeftoverBackends
 from .._azure_vnet.leftover_guards import AnotherCni, NoMonitor
 from .._azure_vnet.leftovers_resource import (
@@ -19,14 +18,16 @@ from .._azure_vnet.leftovers_resource import (
     Selection,
 )
 from .._azure_vnet.restored_resource import RestoredLeftovers
-from .._boot.units import Units
 from .._core.parts import Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
+from .._ebtables import ebtables
+from .._ebtables.ebtables_backend import Ebtables
+from .._files.files import Files
 from .._platform.carried_library import CarriedLibrary
-from .._platform.files import Files
 from .._platform.library import PYROUTE2
 from .._platform.own_root import OwnRoot
 from .._routing.routing_backend import Netlink
+from .._systemd.units import Units
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["absent", "restored"], "default": "absent"},

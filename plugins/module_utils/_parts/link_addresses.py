@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from .._boot.units import Units
 from .._core.errors import Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Resource
+from .._files.files import Files
 from .._interfaces import address_unit, link_address
 from .._interfaces.boot_link_addresses import BootLinkAddresses
 from .._interfaces.link_backend import LinkMessages
@@ -23,8 +23,8 @@ from .._kubelet.kubelet_guards import KubeletStarters
 from .._network_daemons.daemon_guards import LinksOfNetworkd
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel
-from .._platform.files import Files
 from .._rp_filter.boot_record import BootRecord
+from .._systemd.units import Units
 
 OPTIONS = {
     **TWO_PLANES,

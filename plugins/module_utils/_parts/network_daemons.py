@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot.units import Units
 from .._core.parts import Parts, Request
 from .._core.plan import Guard
+from .._files import managed_files
+from .._files.files import Files
 from .._network_daemons import (
     daemons_backend,
     known_daemons,
@@ -27,8 +28,7 @@ from .._network_daemons.networkd_resource import (
     NetworkdSettings,
     has_read,
 )
-from .._platform import managed_files
-from .._platform.files import Files
+from .._systemd.units import Units
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 from .._boot import boot_files
-from .._boot.units import Units
 from .._cni.layout_guards import MarkCollisions
 from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
+from .._files.files import Files
+from .._files.managed_files import ManagedFiles, text
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
 from .._nftables import return_path_table
@@ -26,8 +27,6 @@ from .._nftables.return_path_guards import (
 )
 from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
-from .._platform.files import Files
-from .._platform.managed_files import ManagedFiles, text
 from .._platform.sysctl import Sysctl, configuration
 from .._rp_filter.boot_record import BootRecord
 from .._rp_filter.live_reverse_path import (
@@ -39,6 +38,7 @@ from .._rp_filter.reverse_path_guards import (
     BootOrder,
     UnreadableRecord,
 )
+from .._systemd.units import Units
 
 FAMILY = "inet"
 OPTIONS = {

@@ -10,15 +10,15 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from .._boot.masked_unit import Harmless, MaskedUnit, state_of
-from .._boot.units import Units
 from .._core import version
 from .._core.errors import Invalid
 from .._core.parts import Effects, Parts, Request
 from .._core.plan import Outcome, Resource
+from .._files.files import Files
 from .._nftables.package_resource import InstalledPackage
-from .._platform.files import Files
 from .._platform.packages import Packages, os_release
+from .._systemd.masked_unit import Harmless, MaskedUnit, state_of
+from .._systemd.units import Units
 
 SERVICE = "nftables.service"
 LONGEST_COMMAND = 86400

@@ -10,27 +10,23 @@ from __future__ import annotations
 import typing as t
 
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
-    from .._nftables import ipv6_program  # noqa: F401
+    from .._probe_snat import ipv6_program  # noqa: F401
 
 from .._boot import boot_files
-from .._boot.units import Units
 from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
+from .._files.files import Files
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
-from .._nftables import agentbaker_resource, probe_guards
-from .._nftables.agentbaker_resource import ReplacedUnit
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import HandedOverTable, LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
-from .._nftables.probe_table import (
-    AZURE_SOURCE,
-    AZURE_TRANSLATED,
-    ProbeSnat,
-)
-from .._platform.files import Files
+from .._probe_snat import agentbaker_resource, probe_guards
+from .._probe_snat.agentbaker_resource import ReplacedUnit
+from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
+from .._systemd.units import Units
 
 FAMILY = "ip6"
 OPTIONS = {
@@ -106,7 +102,7 @@ def _archive() -> str:
     """The boot program as an archive. The import is here because most runs install no boot program."""
     from .._boot.program_archive import archive
 
-    return archive("_nftables.ipv6_program")
+    return archive("_probe_snat.ipv6_program")
 
 
 def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None) -> list[Guard]:

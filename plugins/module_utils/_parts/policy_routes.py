@@ -10,22 +10,22 @@ from __future__ import annotations
 import typing as t
 
 from .._boot import boot_files
-from .._boot.units import Units
 from .._cloud.clouds import CHOICES
 from .._cni.layout_guards import CniLayouts
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
+from .._files.files import Files
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
-from .._platform.files import Files
 from .._platform.library import PYROUTE2
 from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy
 from .._routing.routing_backend import Netlink
+from .._systemd.units import Units
 
 OPTIONS = {
     **TWO_PLANES,
@@ -157,7 +157,7 @@ def _of_enis(request: Request, listed: Policy, tables: t.Mapping[str, int]) -> P
     """The policy with the ENIs' rules and routes. Raises NoMetadata, and Failure if the metadata of an ENI is incomplete."""
     # Imported here, because most runs do not need them and should not wait for the import.
     from .._cloud import enis_backend as backend
-    from .._listener import discovery
+    from .._discovery import discovery
 
     enis, left_out = discovery.from_option(request.params["enis"]), listed.left_out
     if not request.is_present:

@@ -12,8 +12,9 @@ import typing as t
 from .._boot import boot_files
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
-from .._platform import kernel, managed_files
-from .._platform.files import Files
+from .._files import managed_files
+from .._files.files import Files
+from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
 from .._rp_filter import boot_record, reverse_path_guards
 from .._rp_filter.live_reverse_path import (

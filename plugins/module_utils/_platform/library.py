@@ -23,7 +23,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, MissingLibrary
-from . import files
+from .._files import files
 
 FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"

@@ -21,7 +21,8 @@ import typing as t
 
 from .._core import version
 from .._core.errors import Failure, Refusal, Uncertain
-from . import files, process
+from .._files import files
+from . import process
 
 PAUSE = 0.5  # seconds between two looks at a lock
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")  # os-release(5)

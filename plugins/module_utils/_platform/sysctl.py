@@ -13,7 +13,8 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, ForeignChange
-from . import files, kernel
+from .._files import files
+from . import kernel
 from .sysctl_files import FOLDERS, LAST_OF_PROCPS
 
 DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys

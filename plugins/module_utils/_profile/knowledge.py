@@ -64,7 +64,7 @@ def of_enis(
     """
     from .._cloud import eni_layout  # a profile without ENIs should not wait for the imports
     from .._cni import marks
-    from .._listener import discovery
+    from .._discovery import discovery
 
     given, primary = option["interfaces"], option["primary_interface"]
     if primary is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend, Plan, Plane
-from .._platform import files, managed_files
-from .._platform.managed_files import ManagedFiles, text
+from .._files import files, managed_files
+from .._files.managed_files import ManagedFiles, text
 
 
 class Observed(t.NamedTuple):

@@ -27,7 +27,7 @@ class Policy(t.NamedTuple):
     """rules, routes: None for a list that is not managed.
 
     places: for errors, the index of each rule and each route in the lists as given, which may contain duplicates.
-    enis: the options by which each boot discovers the lists (see _listener/discovery.py), or None.
+    enis: the options by which each boot discovers the lists (see _discovery/discovery.py), or None.
     """
 
     protocol: int = PROTOCOL

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._platform import files
+from .._files import files
 from . import rt_names
 
 # ip-route(8), /etc/iproute2 before /usr/share/iproute2 (iproute2 6.7 and newer; some distributions use /usr/lib).

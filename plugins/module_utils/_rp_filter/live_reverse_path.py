@@ -11,7 +11,8 @@ import typing as t
 
 from .._core.errors import Failure
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files, sysctl
+from .._files import files, managed_files
+from .._platform import sysctl
 from . import reverse_path, reverse_path_boot
 from .reverse_path import ALL, DEFAULT, RP_FILTER, SRC_VALID_MARK, Change, DesiredFilter, Record, Settings, dotted, key
 

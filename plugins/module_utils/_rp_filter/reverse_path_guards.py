@@ -11,7 +11,8 @@ import os
 import typing as t
 
 from .._core import glob
-from .._platform import files, sysctl_files
+from .._files import files
+from .._platform import sysctl_files
 from . import reverse_path
 
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables, leftovers
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Place, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import leftovers
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import (
     DOUBTFUL,
     KEEP,
@@ -29,6 +28,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.left
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni.cni import AzureVnet
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Place, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text

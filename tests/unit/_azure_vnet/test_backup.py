@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup, backup_resource, leftovers_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import Backup, File, Node, Run
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup_resource import BackupFile
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import Evidence
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import (
     Back,
@@ -27,8 +26,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import fie
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files, managed_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, managed_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
 

@@ -14,20 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import (
-    boot_files,
-    unit_changes,
-    units,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import boot_policy
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_policy import BootPolicy
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend, table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import unit_changes, units
 from unit.fakes import FakeUnits, RootedFiles
 from unit.mortal import Killed, Mortal
 

@@ -18,11 +18,8 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, interpreters
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_interpreter import interpreter
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import BootUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     Failure,
@@ -31,9 +28,12 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import ManagedFiles, text
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import ManagedFiles, text
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState
 from unit.fakes import FakeUnits, RootedFiles
 
 ROUTES_FILE = '{"protocol": 75, "rules": [], "routes": []}'
@@ -52,7 +52,7 @@ def started(*argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
-    packed = zipfile.ZipFile(io.BytesIO(archive("_nftables.ipv6_program").encode("utf-8", "surrogateescape")))
+    packed = zipfile.ZipFile(io.BytesIO(archive("_probe_snat.ipv6_program").encode("utf-8", "surrogateescape")))
     main = packed.read("__main__.py").decode("ascii")  # Python 2 takes no other without being told
     for version in ((2, 7, 18), (3, 6, 8), (3, 8, 20)):
         said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
@@ -65,14 +65,14 @@ def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("question", [("imds", "eth0", "60"), ("address", "eth0", "30")])
 def test_a_rehearsal_of_the_question_sends_no_request(tmp_path: Path, question: tuple[str, ...]) -> None:
-    program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
+    program = placed(tmp_path / "boot.pyz", archive("_probe_snat.ipv6_program"))
     done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("question", [("smoke", "eth0", "60"), ("imds", "eth0", "soon")])
 def test_an_unknown_question_fails_the_rehearsal(tmp_path: Path, question: tuple[str, ...]) -> None:
-    program = placed(tmp_path / "boot.pyz", archive("_nftables.ipv6_program"))
+    program = placed(tmp_path / "boot.pyz", archive("_probe_snat.ipv6_program"))
     assert started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question).returncode != 0
 
 
@@ -90,17 +90,17 @@ def lacking(part: str, program: str) -> str:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("_nftables.ipv6_program", "kubenode/_cloud/metadata.py"),
+        ("_probe_snat.ipv6_program", "kubenode/_cloud/metadata.py"),
         (
             "_listener.listener_program",
-            "kubenode/_listener/discovery_program.py",
+            "kubenode/_discovery/discovery_program.py",
         ),  # only for sets that follow from ENIs
         ("_listener.listener_program", "kubenode/_listener/load_program.py"),
     ],
 )
 def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, name: str, part: str) -> None:
     program = placed(tmp_path / "boot.pyz", lacking(part, archive(name)))
-    arguments = ("imds", "eth0", "60") if name == "_nftables.ipv6_program" else ("75", "/nowhere")
+    arguments = ("imds", "eth0", "60") if name == "_probe_snat.ipv6_program" else ("75", "/nowhere")
     done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *arguments)
     assert done.returncode not in (0, 77)
     assert "ModuleNotFoundError" in done.stderr or "ImportError" in done.stderr

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import resolved_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend, rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, Entry, RolledBack
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import ForeignChange
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, process, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process, sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 
 ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
 

@@ -19,7 +19,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_ar
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, library, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 
@@ -60,7 +61,7 @@ def test_every_operation_comes_back_as_it_was(operation: t.Any) -> None:
 
 
 NOTED = [
-    (files.Remove("/\u00e4"), '{"_platform.files.Remove":{"path":"/\\u00e4"}}'),
+    (files.Remove("/\u00e4"), '{"_files.files.Remove":{"path":"/\\u00e4"}}'),
     (Rule(2, 7, table=9), '{"_routing.rule.Rule":{"family":2,"priority":7,"table":9}}'),
     (Rule(2, 7, sport=(1, 2)), '{"_routing.rule.Rule":{"family":2,"priority":7,"sport":[1,2]}}'),
     (b"\x0a\xff", '{"bytes":"0aff"}'),
@@ -84,7 +85,7 @@ def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
         "_routing.rule_order",
     }
     assert {name.rpartition(".")[0] for name in rollback_program.KNOWN} - values == {
-        *("_platform.files", "_platform.sysctl", "_boot.units", "_nftables.nft_backend", "_routing.routing_backend"),
+        *("_files.files", "_platform.sysctl", "_systemd.units", "_nftables.nft_backend", "_routing.routing_backend"),
         *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
         *("_network_daemons.networkd_backend", "_platform.packages"),
     }
@@ -111,7 +112,7 @@ def test_what_is_not_in_the_vocabulary_is_named() -> None:
 def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
     vocabulary = codec.vocabulary(files.Put, routing_backend.Apply)
     assert list(vocabulary.items()) == [
-        ("_platform.files.Put", files.Put),
+        ("_files.files.Put", files.Put),
         ("_routing.routing_backend.Apply", routing_backend.Apply),
     ]
 
@@ -123,10 +124,10 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
         "{",
         '{"_platform.library.Remove":{"path":"/"}}',
         '{"subprocess.Popen":{"args":"true"}}',
-        '{"_platform.files.Remove":{"path":"/x","more":1}}',
-        '{"_platform.files.Remove":{}}',
-        '{"_platform.files.Remove":["/x"]}',
-        '{"_platform.files.Remove":{"path":"/x"},"_platform.files.Discard":{"path":"/x"}}',
+        '{"_files.files.Remove":{"path":"/x","more":1}}',
+        '{"_files.files.Remove":{}}',
+        '{"_files.files.Remove":["/x"]}',
+        '{"_files.files.Remove":{"path":"/x"},"_files.files.Discard":{"path":"/x"}}',
         '{"bytes":"0g"}',
         '{"bytes":1}',
         "{}",

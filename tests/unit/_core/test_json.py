@@ -22,7 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from unit._azure_vnet.test_backup import KEPT
-from unit._nftables.test_probe_snat import listing
+from unit._probe_snat.test_probe_snat import listing
 
 NESTED = "[" * 100_000
 OTHERS: list[t.Any] = [None, True, 1, -1.5, "x", "", [], [1], {}, {"x": 1}]
@@ -57,7 +57,7 @@ AZURE = [
     }
 ]
 CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}
-ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_platform.files.Remove": {"path": "/x"}}}}
+ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_files.files.Remove": {"path": "/x"}}}}
 
 # What reads, a good text as a value, and what may be raised.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {

@@ -10,12 +10,12 @@ import re
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import BootUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import address_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet.kubelet_units import EARLIER, STARTERS, others
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import policy_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit
 
 CONDITION = table_unit.BootCondition("imds", "eth0", "/usr/bin/python3", "/etc/t.pyz")
 MORE = ("my.service", "your.target")

@@ -19,9 +19,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_table import LiveTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import kernel, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat
 
 TABLE = {"table": {"family": "ip6", "name": "mine", "handle": 1}}
 CHAIN = {"chain": {"family": "ip6", "table": "mine", "name": "a", "handle": 1}}

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.masked_unit import Harmless, MaskedUnit, state_of
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import transaction, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal, Uncertain
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import package_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import HOLD, RECORD
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.masked_unit import Harmless, MaskedUnit, state_of
 from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 UNIT = "nftables.service"

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, perform
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import HEADING
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import HEADING
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
     RECORDS,
     LiveReversePath,

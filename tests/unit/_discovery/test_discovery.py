@@ -14,22 +14,22 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud.metadata import Gateway, Link, Nic, interface
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery import discovery
+from ansible_collections.kubenode.datapath.plugins.module_utils._discovery.metadata_poll import (
+    FIRST,
+    LAST,
+    LONGEST,
+    SETTLING,
+    MetadataPoll,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import card
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.card import Card
-from ansible_collections.kubenode.datapath.plugins.module_utils._listener import discovery
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import (
     DELLINK,
     HEADER,
     NEWLINK,
     Dependencies,
     EventFilter,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._listener.metadata_poll import (
-    FIRST,
-    LAST,
-    LONGEST,
-    SETTLING,
-    MetadataPoll,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy

@@ -20,13 +20,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.files import MARKER, Files
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import (
-    HEADING,
-    ManagedFiles,
-    link,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform.managed_files import text as entry
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import MARKER, Files
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import HEADING, ManagedFiles, link
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import text as entry
 from unit.mortal import Mortal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_table import ProbeSnat
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat
 from unit.listings import check_cases
 
 OPTIONS: dict[str, t.Any] = {

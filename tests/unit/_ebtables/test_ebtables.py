@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import ebtables_backend as backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.ebtables import Owned, Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables_backend as backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Owned, Place, Removed, Rule
 
 # A rule as azure-vnet writes it, and as tools list it: ebtables-nft 1.8.7 to 1.8.11, ebtables-legacy 2.0.11 with --Lmac2 and
 # without, and what azure-cnimonitor looked for.

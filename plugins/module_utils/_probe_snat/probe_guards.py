@@ -15,9 +15,9 @@ from .._cni import cilium, cilium_backend
 from .._core.errors import Failure, Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
+from .._nftables.nft_backend import Nft
 from .._platform import kernel
 from . import agentbaker_resource, probe_need
-from .nft_backend import Nft
 from .probe_table import CONNTRACK_PRIORITY, NOT_PROBED, ProbeSnat
 
 # Azure/azure-container-networking, bpf-prog/ipv6-hp-bpf/pkg/{ingress,egress}: Microsoft's own translation on Cilium

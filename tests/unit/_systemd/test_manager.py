@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import manager
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.units import Units
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import manager
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.units import Units
 
 HELLO = b"OK 1234\r\n"
 REPLY, ERROR, SIGNAL = 2, 3, 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files
+from .._files import files, managed_files
 from . import units
 from .boot_unit import BootUnit
 from .telling_systemd import told

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import units
-from .._boot.telling_systemd import told
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files, managed_files
-from .nft_table import Table
+from .._files import files, managed_files
+from .._nftables.nft_table import Table
+from .._systemd import units
+from .._systemd.telling_systemd import told
 from .probe_table import ProbeSnat
 
 # Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables*, and where vhdbuilder/packer/packer_source.sh copies them.

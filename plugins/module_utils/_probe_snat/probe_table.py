@@ -18,7 +18,7 @@ import typing as t
 
 from .._core import names
 from .._core.errors import Invalid
-from .nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
+from .._nftables.nft_table import Chain, Counter, Mangle, Rule, Table, Verdict, match
 
 # Azure's load balancer: Azure/AgentBaker, parts/linux/cloud-init/artifacts/ipv6_nftables. The translated address is
 # Microsoft's own and assigned for this purpose (AgentBaker pull request 2334).

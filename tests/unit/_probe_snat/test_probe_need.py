@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.probe_need import Cilium, Seen, need, unknown
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_need import Cilium, Seen, need, unknown
 
 ADDRESSES = {"eth0": ["2001:db8::1"]}
 NODE = Seen("eth0", ADDRESSES, [], None, None)

@@ -11,9 +11,9 @@ import typing as t
 
 from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from .._platform import files
-from .._platform.managed_files import ManagedFiles, text
-from .._platform.managed_files import Observed as ObservedFiles
+from .._files import files
+from .._files.managed_files import ManagedFiles, text
+from .._files.managed_files import Observed as ObservedFiles
 from . import units
 from .telling_systemd import told
 

@@ -10,19 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_unit import (
-    BootUnit,
-    interpreter,
-    loaded_path,
-)
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.enabled_unit import EnabledUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot.unit_state import UnitState, Verdict
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Outcome, Plane
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import policy_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import table_unit
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.boot_unit import BootUnit, interpreter, loaded_path
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.enabled_unit import EnabledUnit
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_state import UnitState, Verdict
 from unit.fakes import Broken, FakeUnits, RootedFiles
 
 PYTHON = "/usr/bin/python3"

@@ -14,16 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import units
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import kubelet_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons import (
     daemons_backend,
     networkd_backend,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import files, packages, process, sysctl
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages, process, sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rt_tables_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,11 @@ import sys
 import time
 import typing as t
 
-from .._boot.boot_unit import REHEARSE
 from .._cloud import imds_backend
 from .._core.errors import DatapathError
+from .._nftables.table_unit import NO
 from .._platform import kernel
-from .table_unit import NO
+from .._systemd.boot_unit import REHEARSE
 
 YES, UNKNOWN = 0, 255
 BOOT = 300.0  # seconds from the start of process 1 in which a node boots; systemd-networkd-wait-online(8) takes up to 120
