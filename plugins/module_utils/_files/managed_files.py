@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import typing as t
 
@@ -157,9 +156,7 @@ class ManagedFiles:
                 f"{self.name} cannot be changed, because the file system at {observed.read_only_at} is read-only. Nothing was"
                 f" changed. Make it writable, or {WITHOUT_FILES.get(self._option, self._instead)}"
             )
-        shown = [_shown(entry.path, one, entry.desired) for entry, one in changes]
-        before, after = ("\n".join(filter(None, texts)) for texts in zip(*shown)) if shown else ("", "")
-        return Plan(tuple(steps), before, after)
+        return Plan(tuple(steps), *_texts(changes)) if changes else Plan(tuple(steps))
 
     def reached(self, observed: Observed) -> Observed:
         """What is observed after the plan was applied, for a plan that starts from there."""
@@ -216,6 +213,14 @@ def _change(entry: Entry, found: files.Found | None) -> Step:
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
+def _texts(changes: t.Iterable[tuple[Entry, files.Found | None]]) -> t.Iterator[str]:
+    """The two states of the entries that change, for the diff."""
+    from . import file_texts  # most runs change no file
+
+    shown = (file_texts.shown(entry.path, found, entry.desired) for entry, found in changes)
+    return ("\n".join(filter(None, texts)) for texts in zip(*shown))
+
+
 def _why_foreign(entry: Entry, found: files.Found) -> str:
     if isinstance(found, files.Content):
         purpose = "it has another purpose, as " if found.text.startswith(HEADING) else ""
@@ -223,29 +228,3 @@ def _why_foreign(entry: Entry, found: files.Found) -> str:
     if isinstance(found, files.Target):
         return f"it is a link to {found.path}" + (" and so masks a unit" if found.path == "/dev/null" else "")
     return f"it is a {found.kind}"
-
-
-def _shown(path: str, before: files.Found | None, after: files.Found | None) -> tuple[str, str]:
-    """The two states for the diff, with a line about mode and owner if these differ."""
-    contents = [one for one in (before, after) if isinstance(one, files.Content)]
-    has_moved = len({(one.mode, one.owner) for one in contents}) == 2
-    first, second = ((_rights(path, one) if has_moved else "") + _readable(path, one) for one in (before, after))
-    return first, second
-
-
-def _rights(path: str, found: files.Found | None) -> str:
-    if not isinstance(found, files.Content):
-        return ""
-    return f"# {path}: mode {found.mode:04o}, owner {found.owner[0]}:{found.owner[1]}\n"
-
-
-def _readable(path: str, found: files.Found | None) -> str:
-    """A link's target, a file's text, or size and hash of a file that is not readable text, such as a program."""
-    if isinstance(found, files.Target):
-        return f"# {path} -> {found.path}\n"
-    if not isinstance(found, files.Content):
-        return ""
-    if found.text.isascii() and "\0" not in found.text:
-        return found.text
-    raw = found.text.encode("utf-8", "surrogateescape")
-    return f"# {path}: {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}\n"

@@ -94,6 +94,8 @@ class Nft:
             return done.stdout
         if done.rc != 0 and NO_TABLE.search(done.stderr):
             return ""
+        from .nft_loading_backend import complaint
+
         raise Failure(f"nft could not list table {family} {name}: {complaint(done)}")
 
     def warn_without_nft(self, family: str, name: str) -> None:
@@ -150,24 +152,3 @@ def _excerpt(text: str) -> str:
 def without_readings(text: str) -> str:
     """Remove counter values: they change between two readings and are not a difference."""
     return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
-
-
-def was_killed(done: process.Completed) -> bool:
-    return done.rc < 0 or done.rc > 128
-
-
-def complaint(done: process.Completed) -> str:
-    """nft's error messages on one line, without the carets that mark the position of the error."""
-    if was_killed(done):
-        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
-        return (
-            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
-            " for example in a container, has made a named set or map. Upgrade nftables on the node"
-        )
-    lines = (line.strip() for line in done.stderr.splitlines())
-    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
-    if "Operation not permitted" in said:
-        from .._netlink.nfnetlink import NOT_PERMITTED
-
-        said += f". {NOT_PERMITTED}"
-    return said

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Loads, removes and checks tables with nft: what only a run that changes something does."""
+"""Loads, removes and checks tables with nft, and tells what nft complained of: what a run that changes nothing does not need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._core.errors import Failure, Uncertain
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import nft_table
-from .nft_backend import Check, Nft, Replace, complaint, was_killed, without_readings
+from .nft_backend import Check, Nft, Replace, without_readings
 
 # unshare is not permitted to create a namespace, or the kernel does not support nft's netlink messages.
 NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
@@ -49,7 +49,7 @@ def _replace(nft: Nft, operation: Replace) -> None:
         return
     done = nft.run(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
     if done.rc != 0:
-        kind = Uncertain if was_killed(done) else Failure
+        kind = Uncertain if _was_killed(done) else Failure
         raise kind(f"nft refused table {operation.family} {operation.name}: {complaint(done)}")
 
 
@@ -80,3 +80,20 @@ def _lack(nft: Nft, script: str, unshare: str) -> str:
     if NO_CHECK.search(done.stderr):
         return complaint(done)
     raise Failure(f"nft refused the ruleset: {complaint(done)}")
+
+
+def _was_killed(done: process.Completed) -> bool:
+    return done.rc < 0 or done.rc > 128
+
+
+def complaint(done: process.Completed) -> str:
+    """nft's error messages on one line, without the carets that mark the position of the error."""
+    if _was_killed(done):
+        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
+        return (
+            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
+            " for example in a container, has made a named set or map. Upgrade nftables on the node"
+        )
+    lines = (line.strip() for line in done.stderr.splitlines())
+    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
+    return f"{said}. {nfnetlink.NOT_PERMITTED}" if "Operation not permitted" in said else said
