@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity sanity-next unit docs integration cluster faults molecule image fuzz mutants clean
+.PHONY: help demo test bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ docs:  ## the documentation as a site, in .build/docs/html
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
+
+userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot (root)
+	@$(TOOLCHAIN) run pytest -v tests/userland
 
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
 	@$(TOOLCHAIN) run pytest -v tests/cluster
