@@ -113,6 +113,8 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
     converged = four_steps(aws, changed=1, remedy=remedy, **AWS)
     assert converged.modules == ["profile"]
     assert f"Remedy {remedy}: eth0" in converged.output
+    assert "There, by the role: 2 rules" in converged.output
+    assert f"There: reverse-path filtering {2 if remedy == 'loose' else 1} of eth0" in converged.output
     assert aws.is_node_port_answered()
     rules = aws.node.run(["ip", "rule"]).stdout
     assert re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE) and "1024:\tfrom all fwmark 0x80/0x80" in rules
@@ -152,6 +154,7 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     assert bare.is_node_port_answered()
     undone = bare.play(remedy="symmetric", state="absent")
     assert undone.changed == 1, undone.output
+    assert "Removed: ip rule 1200: from all fwmark 0x80/0x80 lookup main" in undone.output
     assert node.snapshot() == clean
 
 
@@ -247,6 +250,8 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     played = aws.play(layout="aws_vpc_cni")
     after = aws.node.snapshot()
     assert not played.failed
+    assert "There, by protocol boot: ip route default via 10.0.1.1 dev eth1 table 2" in played.output
+    assert "Changed from 1: reverse-path filtering 2 of eth0" in played.output and "Added" not in played.output
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
 
 
@@ -265,7 +270,8 @@ def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site
     clean = node.snapshot()
     assert not aws.is_node_port_answered()
     converged = four_steps(aws, changed=1, **AUTO, manage=["mark_rule"])
-    assert "Remedy" not in converged.output and "are not managed by the role. Rules of amazon-vpc-cni" in converged.output
+    assert "Remedy" not in converged.output
+    assert "because eni_policy_routing_manage does not list connmark. Rules of amazon-vpc-cni" in converged.output
     assert aws.is_node_port_answered()
     after = node.snapshot()
     assert {key for key in clean if after[key] != clean[key]} == {"rules -4", "files"}
