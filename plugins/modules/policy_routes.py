@@ -107,6 +107,14 @@ options:
         type: str
         choices: [auto, azure, aws, alibaba]
         default: auto
+      manage:
+        description:
+          - The parts of the layout that the set has. With V(mark_rule), it has the rule that looks up marked packets, and the
+            table of that rule unless it is V(main). With V(tables), it has the rules and the table of each secondary ENI.
+          - By default the set has both.
+        type: list
+        elements: str
+        choices: [mark_rule, tables]
       mark:
         description:
           - V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is that of the layout; for V(custom),

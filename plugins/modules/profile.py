@@ -81,6 +81,12 @@ options:
         type: str
         choices: [auto, azure, aws, alibaba]
         default: auto
+      manage:
+        description: The parts of the layout that the rules and routes have, as in O(kubenode.datapath.policy_routes#module:enis).
+          By default both.
+        type: list
+        elements: str
+        choices: [mark_rule, tables]
       interfaces:
         description:
           - The ENIs, as the filter P(kubenode.datapath.eni_policy#filter) takes them. By default the metadata service is asked,

@@ -91,6 +91,17 @@ def _addresses(given: t.Sequence[str], is_applied: bool) -> None:
         cleanup_options.address(number, one)
 
 
+PROFILE = ("daemons", "filters", "own_addresses", *eni_layout.PARTS, "connmark")  # the parts of eni_policy_routing
+
+
+def _managed(given: t.Sequence[str], _is_applied: bool) -> None:
+    if not given:
+        raise Invalid("manage", list(given), f"a list of at least one of {', '.join(PROFILE)}")
+    for number, one in enumerate(given):
+        if one not in PROFILE:
+            raise Invalid(f"manage[{number}]", one, f"one of {', '.join(PROFILE)}")
+
+
 def _patterns(option: str, given: t.Sequence[str]) -> None:
     for number, one in enumerate(given):
         names.pattern(f"{option}[{number}]", one)
@@ -113,12 +124,14 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
     layout, remedy, connmark, enis, primary, pods = (
         values[name] for name in ("layout", "remedy", "connmark", "enis", "primary_interface", "pod_interfaces")
     )
+    managed = values["manage"]
+    is_marked = connmark != "never" and "connmark" in managed
     if layout is None:
         yield (
             f"eni_policy_routing_layout must be one of {', '.join([*eni_layout.LAYOUTS][:-1])} and custom; nothing was given."
             " Nothing was changed. Set the layout of the node's CNI, or custom for a CNI that makes no rules"
         )
-    if remedy == "strict" and connmark == "never":
+    if remedy == "strict" and connmark == "never" and {"filters", "connmark"}.issubset(managed):
         yield (
             "eni_policy_routing_remedy is strict and eni_policy_routing_connmark is never: every reply to a pod that comes in"
             " by the primary ENI would be dropped. Nothing was changed. Set eni_policy_routing_connmark to auto, or the remedy"
@@ -130,7 +143,7 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
             " set by the name of the primary ENI's network interface. Nothing was changed. Set it to the name that udev gives"
             " the interface on the nodes, for example eth0 or ens5"
         )
-    if is_image and enis is None and remedy == "symmetric":
+    if is_image and enis is None and remedy == "symmetric" and "own_addresses" in managed:
         yield (
             "eni_policy_routing_remedy must be loose or strict for an image whose nodes discover their ENIs at boot; symmetric"
             " was given. Nothing was changed. Choose another remedy, or give the ENIs and their addresses in"
@@ -139,7 +152,6 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
     if layout is None:
         return
     adapted = eni_layout.adapted(layout, values["mark"], values["priorities"])
-    is_marked = connmark != "never"
     if is_marked and not pods and not adapted.pod_links:
         is_marked = False
         yield (
@@ -153,9 +165,8 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
         except Invalid as error:
             yield f"eni_policy_routing_{str(error).removeprefix('enis.')}"
     if enis is not None or primary:  # otherwise the metadata service tells the primary interface
-        desired = eni_layout.desired(
-            layout, [{"name": primary, "primary": True}] if enis is None else enis, values["mark"], values["priorities"]
-        )
+        interfaces = [{"name": primary, "primary": True}] if enis is None else enis
+        desired = eni_layout.desired(layout, interfaces, values["mark"], values["priorities"], managed)
         yield from _unfit_enis(desired, values)
         if is_marked:
             _return_path(desired, values)
@@ -165,7 +176,7 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, values: Values) -> t.Iterator
     """What the modules would say against the rules, routes and addresses that follow from the ENIs."""
     try:
         policy.from_options(values["protocol"], desired.rules, desired.routes, rt_names.TABLES)
-        if values["remedy"] == "symmetric":
+        if values["remedy"] == "symmetric" and "own_addresses" in values["manage"]:
             link_address.from_options(desired.addresses)
     except Invalid as error:
         yield f"eni_policy_routing_enis must give valid rules, routes and addresses: {error}"
@@ -233,8 +244,9 @@ ROLES = {
     "eni_policy_routing": Role(
         undo="absent",
         specs={"enis": {"type": "list", "elements": "dict"}},
-        words=("before", "pod_interfaces", "service_addresses"),
+        words=("before", "manage", "pod_interfaces", "service_addresses"),
         checks={
+            "manage": _managed,
             "primary_interface": applied(names.network_interface, "primary_interface"),
             "pod_interfaces": applied(_patterns, "pod_interfaces"),
             "service_addresses": lambda given, is_applied: service_prefixes(given) if is_applied else None,

@@ -24,6 +24,8 @@ from .eni import Eni
 
 MAIN = "main"
 Entry = dict[str, t.Any]  # a rule or a route as policy_routes takes it
+# The parts of a layout: the rules that route by the mark, with their table; the rules and the table of each secondary ENI.
+MARK_RULE, TABLES = PARTS = ("mark_rule", "tables")
 
 
 class Layout(t.NamedTuple):
@@ -151,14 +153,20 @@ class DesiredLayout(t.NamedTuple):
         return fields.number(self.mark, 1, UINT32), fields.number(self.mask, 1, UINT32)
 
 
-def desired(name: str, given: object, mark: object = None, priorities: t.Mapping[str, object] | None = None) -> DesiredLayout:
+def desired(
+    name: str,
+    given: object,
+    mark: object = None,
+    priorities: t.Mapping[str, object] | None = None,
+    parts: t.Collection[str] = PARTS,
+) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
     Secondary ENIs without a link are skipped: they are not plugged in yet, or are in a pod's network namespace. Of two ENIs on
     different network cards that the layout gives one table, the first has it, and the second has neither rules nor routes.
 
     mark: replaces the layout's. priorities: replace those of the layout custom; keys "mark", "to_pod", "from_pod",
-    "from_address".
+    "from_address". parts: of PARTS; the rules and routes of the others are left out.
     """
     layout = adapted(name, mark, priorities)
     enis = eni.from_list("enis", given)
@@ -169,11 +177,13 @@ def desired(name: str, given: object, mark: object = None, priorities: t.Mapping
             why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, mask = layout.mark.split("/")
-    left_out = _without_table(layout, others)
-    routed = [one for one in others if one.name not in left_out]
+    served = others if TABLES in parts else []
+    left_out = _without_table(layout, served)
+    routed = [one for one in served if one.name not in left_out]
+    mark_rules, mark_routes = (_mark_rules(layout, primary), _mark_routes(layout, primary)) if MARK_RULE in parts else ([], [])
     return DesiredLayout(
-        [*_mark_rules(layout, primary), *(rule for one in routed for rule in _rules(layout, one))],
-        [*_mark_routes(layout, primary), *(route for one in routed for route in _routes(layout, one))],
+        [*mark_rules, *(rule for one in routed for rule in _rules(layout, one))],
+        [*mark_routes, *(route for one in routed for route in _routes(layout, one))],
         primary.name,
         list(layout.pod_links),
         bits,

@@ -36,7 +36,7 @@ class Found(t.NamedTuple):
 def from_option(given: t.Mapping[str, t.Any]) -> Enis:
     """The normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
 
-    given: layout, cloud, mark, priorities and pod_interfaces; the last three are None if left out.
+    given: layout, cloud, manage, mark, priorities and pod_interfaces; the last four are None if left out.
     """
     try:
         layout = eni_layout.adapted(given["layout"], given["mark"], given["priorities"])
@@ -46,10 +46,12 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
     if given["cloud"] not in clouds:
         why = f": the layout {given['layout']} needs device numbers, which no other cloud reports" if layout.clouds else ""
         raise Invalid("enis.cloud", given["cloud"], f"one of {', '.join(clouds)}{why}")
+    parts = [part for part in eni_layout.PARTS if part in (given["manage"] or eni_layout.PARTS)]
     pods = [names.pattern(f"enis.pod_interfaces[{index}]", one) for index, one in enumerate(given["pod_interfaces"] or ())]
     normal = {
         "layout": given["layout"],
         "cloud": given["cloud"],
+        "manage": parts if len(parts) < len(eni_layout.PARTS) else [],
         "mark": given["mark"] and layout.mark,
         "priorities": {key: getattr(layout, eni_layout.PRIORITIES[key]) for key in sorted(given["priorities"] or ())},
         "pod_interfaces": pods,
@@ -84,6 +86,7 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 
 def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:
     """Raises Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
-    desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"))
+    parts = enis.get("manage", eni_layout.PARTS)
+    desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"), parts)
     policy.from_options(policy.PROTOCOL, desired.rules, desired.routes, rt_names.TABLES)
     return desired

@@ -36,6 +36,7 @@ OPTIONS = {
         "options": {
             "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
             "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
+            "manage": {"type": "list", "elements": "str", "choices": ["mark_rule", "tables"]},
             "mark": {"type": "str"},
             "priorities": {"type": "dict"},
             "pod_interfaces": {"type": "list", "elements": "str"},

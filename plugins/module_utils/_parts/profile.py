@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
         "options": {
             "layout": {"type": "str", "choices": ["aws_vpc_cni", "cilium", "terway", "custom"], "required": True},
             "cloud": {"type": "str", "choices": CHOICES, "default": "auto"},
+            "manage": {"type": "list", "elements": "str", "choices": ["mark_rule", "tables"]},
             "interfaces": {"type": "list", "elements": "raw"},
             "primary_interface": {"type": "str"},
             "pod_interfaces": {"type": "list", "elements": "str"},

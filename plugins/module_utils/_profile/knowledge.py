@@ -75,7 +75,8 @@ def of_enis(
 
     def derived(mark: object) -> eni_layout.DesiredLayout:
         try:
-            return eni_layout.desired(option["layout"], interfaces, mark, option["priorities"])
+            parts = option["manage"] or eni_layout.PARTS
+            return eni_layout.desired(option["layout"], interfaces, mark, option["priorities"], parts)
         except Invalid as error:
             raise error.inside("enis") if not error.option.startswith("enis") else _of_interfaces(error) from None
 
@@ -107,7 +108,7 @@ def of_enis(
     }
 
 
-QUERY = ("layout", "cloud", "mark", "priorities", "pod_interfaces")  # as policy_routes takes them
+QUERY = ("layout", "cloud", "manage", "mark", "priorities", "pod_interfaces")  # as policy_routes takes them
 
 
 def _of_interfaces(error: Invalid) -> Invalid:

@@ -23,7 +23,7 @@ from lab.playbook import Played
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 NODE_PORT = 30080
-STRICT = 1
+STRICT, LOOSE = 1, 2
 ENI = Eni("eth1", pods=["pod1"], has_address=True)
 AWS: dict[str, Any] = {"layout": "aws_vpc_cni", "connmark": "always", "pod_interfaces": ["veth-*"]}
 AUTO = {**AWS, "connmark": "auto"}
@@ -113,6 +113,8 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
     converged = four_steps(aws, changed=1, remedy=remedy, **AWS)
     assert converged.modules == ["profile"]
     assert f"Remedy {remedy}: eth0" in converged.output
+    assert "There, by the role: 2 rules" in converged.output
+    assert f"There: reverse-path filtering {2 if remedy == 'loose' else 1} of eth0" in converged.output
     assert aws.is_node_port_answered()
     rules = aws.node.run(["ip", "rule"]).stdout
     assert re.search("^32765:\tfrom 10.0.1.10 lookup 2 ", rules, re.MULTILINE) and "1024:\tfrom all fwmark 0x80/0x80" in rules
@@ -152,6 +154,7 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
     assert bare.is_node_port_answered()
     undone = bare.play(remedy="symmetric", state="absent")
     assert undone.changed == 1, undone.output
+    assert "Removed: ip rule 1200: from all fwmark 0x80/0x80 lookup main" in undone.output
     assert node.snapshot() == clean
 
 
@@ -247,7 +250,50 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     played = aws.play(layout="aws_vpc_cni")
     after = aws.node.snapshot()
     assert not played.failed
+    assert "There, by protocol boot: ip route default via 10.0.1.1 dev eth1 table 2" in played.output
+    assert "Changed from 1: reverse-path filtering 2 of eth0" in played.output and "Added" not in played.output
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
+
+
+def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site) -> None:
+    """The CNI's marks, table and filter are there, and its rule for the marks is lost."""
+    node = aws.node
+    mark_as_the_cni(node, "nft", "0x80")
+    node.filter_reverse_path(LOOSE)
+    node.ip(
+        [
+            "rule add from 10.0.1.10 lookup 2 priority 32765",
+            "route add 10.0.1.1 dev eth1 table 2 scope link",
+            "route add default via 10.0.1.1 dev eth1 table 2",
+        ]
+    )
+    clean = node.snapshot()
+    assert not aws.is_node_port_answered()
+    converged = four_steps(aws, changed=1, **AUTO, manage=["mark_rule"])
+    assert "Remedy" not in converged.output
+    assert "because eni_policy_routing_manage does not list connmark. Rules of amazon-vpc-cni" in converged.output
+    assert aws.is_node_port_answered()
+    after = node.snapshot()
+    assert {key for key in clean if after[key] != clean[key]} == {"rules -4", "files"}
+    (added,) = set(after["rules -4"]) - set(clean["rules -4"])
+    assert added == "1024:\tfrom all fwmark 0x80/0x80 lookup 254 proto 75"
+    files = {path for path in set(after["files"]) - set(clean["files"]) if path.startswith("/etc/")}
+    others = {path for path in files if "policy-routes-75" not in path}
+    assert others == {"/etc/kubenode", "/etc/kubenode/.kubenode"} != files
+    assert '"manage": ["mark_rule"]' in node.read("/etc/kubenode/policy-routes-75.json"), "for the next boot"
+    assert aws.play(**AUTO, manage='["mark_rule"]', state="absent").changed == 1
+    assert node.snapshot() == clean
+
+
+def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
+    clean = aws.node.snapshot()
+    aws.play(**AWS)
+    whole = aws.node.snapshot()
+    assert aws.play(**AWS, manage="mark_rule,tables,connmark", state="absent").changed == 1
+    assert not has_table(aws.node) and aws.node.snapshot()["rules -4"] == clean["rules -4"]
+    assert aws.node.snapshot()["sysctls"] == whole["sysctls"] != clean["sysctls"]
+    aws.play(**AWS, manage=["filters", "daemons"], state="absent")
+    assert aws.node.snapshot() == clean
 
 
 def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:

@@ -50,6 +50,7 @@ WRONG: dict[str, list[Wrong]] = {
         *(("mark", "0x100/0x80"), ("mark", "high"), ("priorities", {"mark": 1}), ("priorities", {"pods": 5})),
         *(("pod_interfaces", ["veth *"]), ("pod_interfaces", []), ("primary_interface", "eth9")),
         *(("primary_interface", "a/b"), ("cloud", "gcp"), ("mode", "dream"), ("raise_all", "perhaps")),
+        *(("manage", []), ("manage", ["rules"]), ("manage", '["mark_rule", 5]'), ("manage", "tables,filter")),
     ],
     "aks_dual_stack": [
         *(("tabel", "x"), ("table", "1x"), ("table", "accept"), ("interface", "eth9"), ("interface", "eth0;drop")),

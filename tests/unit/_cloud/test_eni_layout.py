@@ -165,6 +165,15 @@ def test_each_layout_is_that_of_its_cni(layout: str, enis: list[Entry], rules: l
     assert [str(route) for route in wanted.routes or ()] == routes
 
 
+@pytest.mark.parametrize(("layout", "enis"), [case[:2] for case in CASES.values()], ids=CASES.keys())
+def test_the_two_parts_of_a_layout_are_all_of_it_and_share_nothing(layout: str, enis: list[Entry]) -> None:
+    whole = eni_layout.desired(layout, enis)
+    marked, tables = (eni_layout.desired(layout, enis, parts=[part]) for part in ("mark_rule", "tables"))
+    assert [*marked.rules, *tables.rules] == whole.rules and [*marked.routes, *tables.routes] == whole.routes
+    assert all("fwmark" in rule for rule in marked.rules) and not any("fwmark" in rule for rule in tables.rules)
+    assert whole._replace(rules=[], routes=[]) == marked._replace(rules=[], routes=[])
+
+
 @pytest.mark.parametrize("case", [case for name, case in CASES.items() if "card" not in name])
 def test_no_layout_is_in_the_way_of_a_known_cni(case: tuple[str, list[Entry], list[str], list[str]]) -> None:
     desired = eni_layout.desired(*case[:2])

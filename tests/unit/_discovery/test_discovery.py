@@ -36,7 +36,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
 
 TABLES = {"main": 254}
-LEFT_OUT = {"mark": None, "priorities": None, "pod_interfaces": None, "cloud": "auto"}
+LEFT_OUT = {"manage": None, "mark": None, "priorities": None, "pod_interfaces": None, "cloud": "auto"}
 AWS: dict[str, t.Any] = {"layout": "aws_vpc_cni", "cloud": "aws"}
 NICS = [
     Nic(f"02:00:00:00:00:0{number}", (f"10.0.{number}.10",), gateway=Gateway(f"10.0.{number}.1"), primary=number == 0,
@@ -59,6 +59,8 @@ def question(**given: t.Any) -> discovery.Enis:
     [
         ({"layout": "terway"}, {"layout": "terway", "cloud": "auto"}),
         ({"layout": "cilium", "cloud": "aws"}, {"layout": "cilium", "cloud": "aws"}),
+        ({"layout": "terway", "manage": ["mark_rule"]}, {"layout": "terway", "cloud": "auto", "manage": ["mark_rule"]}),
+        ({"layout": "terway", "manage": ["tables", "mark_rule"]}, {"layout": "terway", "cloud": "auto"}),
         ({"layout": "custom", "mark": "0x40"}, {"layout": "custom", "cloud": "auto", "mark": "0x40/0x40"}),
         (
             {"layout": "custom", "priorities": {"mark": "0x4b1", "from_pod": "1301"}},
@@ -111,6 +113,13 @@ def test_a_boot_and_a_run_record_the_same() -> None:
     )
     assert run == boot
     assert found.unfit == {}
+
+
+def test_a_boot_asks_for_the_managed_part_only() -> None:
+    """Without tables, an ENI that has no number yet is no trouble."""
+    found = discovery.found({**AWS, "manage": ["mark_rule"]}, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
+    assert [rule["priority"] for rule in found.rules] == [1024]
+    assert (found.routes, found.unfit, found.left_out) == ([], {}, {})
 
 
 def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None:

@@ -22,7 +22,7 @@ SECOND: dict[str, t.Any] = {
     "gateway": {"ipv4": "10.0.1.1"},
     "device_number": 1,
 }
-LEFT_OUT = dict.fromkeys(("interfaces", "primary_interface", "pod_interfaces", "mark", "priorities"))
+LEFT_OUT = dict.fromkeys(("interfaces", "primary_interface", "pod_interfaces", "manage", "mark", "priorities"))
 AWS: dict[str, t.Any] = {**LEFT_OUT, "layout": "aws_vpc_cni", "cloud": "auto"}
 
 
@@ -40,6 +40,14 @@ def test_on_a_node_all_follows_from_the_metadata_and_each_boot_asks_again() -> N
     assert values["addresses"] == [{"dev": "ens6", "address": "10.0.1.10"}]
     assert [rule["priority"] for rule in values["rules"]] == [1024, 32765] and len(values["routes"]) == 2
     assert values["query"] == {"layout": "aws_vpc_cni", "cloud": "auto"}
+
+
+@pytest.mark.parametrize(("part", "priorities"), [("mark_rule", [1024]), ("tables", [32765])])
+def test_of_a_managed_part_the_run_knows_the_rules_and_each_boot_asks_for_them(part: str, priorities: list[int]) -> None:
+    values = knowledge.of_enis({**AWS, "manage": [part]}, False, [PRIMARY, SECOND])
+    assert [rule["priority"] for rule in values["rules"]] == priorities
+    assert bool(values["routes"]) is (part == "tables")
+    assert values["query"] == {"layout": "aws_vpc_cni", "cloud": "auto", "manage": [part]}
 
 
 def test_the_cnis_mark_is_read_from_its_rules_and_each_boot_gets_it() -> None:
