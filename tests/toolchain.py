@@ -90,7 +90,8 @@ def lint() -> Iterator[Check]:
     yield Check("ruff", ["ruff", "check"], env)
     yield Check("ruff format", ["ruff", "format", "--check"], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
-    packages = ["ansible_collections.kubenode.datapath.plugins", "bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
+    tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
+    packages = ["ansible_collections.kubenode.datapath.plugins", *tests]
     modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
     yield Check("mypy", ["mypy", *checked], env)
