@@ -244,6 +244,7 @@ def test_an_enis_mark_brings_its_table_rule_and_filter_and_goes_again(aws: Site)
     assert "The table has marks of eth1 (0x20), too." in played.output
     called = answer()
     assert called and called.peer == aws.lab.client.address
+    assert "Added: " not in played.output
     assert re.search("^1024:\tfrom all fwmark 0x20/0xa0 lookup 2 ", node.run(["ip", "rule"]).stdout, re.MULTILINE)
     assert node.read("/proc/sys/net/ipv4/conf/eth1/rp_filter").strip() == "2"
     kept = node.read("/etc/kubenode/policy-routes-75.json")
@@ -252,7 +253,8 @@ def test_an_enis_mark_brings_its_table_rule_and_filter_and_goes_again(aws: Site)
     assert refused.failed and "eni_policy_routing_interface_marks[0].name must be an interface of this node" in refused.output
     assert aws.play(**AUTO, interface_marks="[]").changed == 1, "text, as Packer gives it"
     assert not has_table(node) and not answer()
-    assert aws.play(**given).changed == 1
+    added = aws.play(**given)
+    assert added.changed == 1 and "Added: ip rule 1024: from all fwmark 0x20/0xa0 lookup 2" in added.output
     aws.play(state="absent", **AUTO)
     assert node.snapshot() == clean
 
@@ -278,6 +280,9 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     played = aws.play(layout="aws_vpc_cni")
     after = aws.node.snapshot()
     assert not played.failed
+    assert "There, by another program: ip rule 1024: from all fwmark 0x80/0x80 lookup main (protocol " in played.output
+    assert "There, by another program: ip route default via 10.0.1.1 dev eth1 table 2 (protocol boot)" in played.output
+    assert "Added: " not in played.output
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
 
 
