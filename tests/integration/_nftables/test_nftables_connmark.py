@@ -489,7 +489,7 @@ def test_the_rule_that_the_warning_names_silences_it(node: NamespaceNode, connma
     assert not warnings(connmark.run())
 
 
-MARKED = {"interfaces": '[{"name": "eth0", "mark": 2}]', "primary_interface": "lan"}
+MARKED: dict[str, Any] = {"interfaces": '[{"name": "eth0", "mark": 2}]', "primary_interface": "lan"}
 
 
 def test_warns_of_each_other_interface_that_is_no_link_has_no_rule_or_shares_one(node: NamespaceNode, connmark: Steps) -> None:
