@@ -13,9 +13,9 @@ author:
 description:
   - Turns a node's elastic network interfaces (ENIs) into the RV(_value.rules) and RV(_value.routes) that
     M(kubenode.datapath.policy_routes) takes.
-  - These are the rules and routes of the node itself, which are the rule for packets that are marked to leave by the primary
-    ENI, the rules for the ENIs' own addresses, and a table for each secondary ENI. Rules for pods are managed by the CNI, and are
-    included only with O(layout=custom).
+  - These are the rules and routes of the node itself, which are the rules for packets that are marked to leave by the primary
+    ENI or by one of O(interface_marks), the rules for the ENIs' own addresses, and a table for each secondary ENI. Rules for pods
+    are managed by the CNI, and are included only with O(layout=custom).
   - Priorities, tables and marks are those of the CNI, so that rules and routes that the CNI makes itself satisfy the desired
     ones.
 positional: _input, layout
@@ -54,6 +54,13 @@ options:
         V(0x80/0x80).
       - For another layout, give the mark that the CNI is configured with, such as C(AWS_VPC_K8S_CNI_CONNMARK).
     type: str
+  interface_marks:
+    description:
+      - Secondary ENIs by which requests come in, each with C(name) and C(mark). Packets with the mark are looked up in the ENI's
+        table, at the priority of the primary ENI's mark. No two have the same mark, and none has the primary ENI's.
+      - An ENI that is not in the list of ENIs, or has no table, gets no rule.
+    type: list
+    elements: dict
   priorities:
     description:
       - For O(layout=custom), the priorities of rules by C(to_pod) (V(1100)), C(mark) (V(1200)), C(from_pod) (V(1300)) and
@@ -116,9 +123,14 @@ _value:
       type: str
       sample: "0x80"
     mask:
-      description: Its mask.
+      description: Its mask, with the bits of the marks in O(interface_marks).
       type: str
       sample: "0x80"
+    interfaces:
+      description: The ENIs and marks of O(interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
+      type: list
+      elements: dict
+      sample: [{name: eth1, mark: "0x2"}]
     marks_itself:
       description:
         - Whether the CNI by default marks connections that come in by the primary ENI. M(kubenode.datapath.cni_info) shows
@@ -147,9 +159,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import en
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 
 
-def eni_policy(enis: t.Any, layout: t.Any, mark: t.Any = None, priorities: t.Any = None) -> dict[str, t.Any]:
+def eni_policy(
+    enis: t.Any, layout: t.Any, mark: t.Any = None, priorities: t.Any = None, interface_marks: t.Any = None
+) -> dict[str, t.Any]:
     try:
-        return eni_layout.desired(layout, enis, mark, priorities)._asdict()
+        return eni_layout.desired(layout, enis, mark, priorities, interface_marks=interface_marks)._asdict()
     except Invalid as error:
         raise AnsibleFilterError(f"eni_policy: {error}") from error
 

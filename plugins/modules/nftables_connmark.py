@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nftables_connmark
-short_description: Route replies of pods by the primary interface if the request came in by it
+short_description: Route replies of pods by the interface by which the request came in
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
@@ -18,6 +18,7 @@ description:
   - This module manages one nftables table of family C(inet). Each packet from the client that enters by O(primary_interface) for
     one of its addresses marks its connection. A pod's packets on a marked connection get the mark, and a policy rule routes them
     by the mark. So connections that exist already are routed by the primary interface, too.
+  - With O(interfaces), connections that come in by other interfaces get marks of their own.
   - Packets that an L7 proxy on the node sends on behalf of a pod are marked as well, whether they pass C(lo) or not.
   - Marks are set before destination NAT, so the table works with kube-proxy in iptables and in nftables mode. Bits of a mark
     outside O(mask) are kept, on packets and on connections.
@@ -28,16 +29,18 @@ requirements:
 notes:
   - This module does not add the policy rule. M(kubenode.datapath.policy_routes) or the CNI does. For the default mark the rule is
     C(fwmark 0x80/0x80 lookup main), before the rules for pods and after the rule for the local table, in each family in which
-    the node has pods.
-  - Without O(strict), reverse-path filtering of O(primary_interface) must be loose or off;
-    see M(kubenode.datapath.rp_filter).
+    the node has pods. Each of O(interfaces) needs a rule that looks up its mark in a table whose default route leaves by it, for
+    example C(fwmark 0x2/0x82 lookup 2).
+  - Without O(strict), reverse-path filtering of O(primary_interface) must be loose or off; see M(kubenode.datapath.rp_filter).
+    That of O(interfaces) must be, in any case, unless all requests that come in by an interface are for pods of this interface.
   - Masqueraded packets from a pod to a load balancer still leave by the pod's interface. If that interface has no address of its
     own, they have the primary interface's address, and a cloud that checks source addresses drops them. Give the interface an
     address in that case, for example with M(kubenode.datapath.link_addresses).
   - The permanent plane is the file O(path) and the enabled unit C(kubenode-nft-inet-TABLE.service), as with
     M(kubenode.datapath.nftables_probe_snat); with O(strict) also C(/etc/sysctl.d/90-kubenode-nft-inet-TABLE.conf).
-  - The module warns if O(primary_interface) does not exist yet. With O(immediate), it also warns if the running kernel has no
-    rule for the mark, or has it after rules for pods. A program that adds the rule later is not detected.
+  - The module warns if O(primary_interface) or one of O(interfaces) does not exist yet. With O(immediate), it also warns if the
+    running kernel has no rule for a mark, has it after rules for pods, or has one rule for the marks of two interfaces. A program
+    that adds the rule later is not detected.
   - The module warns of bits in O(mask) that kube-proxy, Cilium, Calico or another CNI uses for something else.
   - With O(strict), the module warns of a line in another file that would override C(src_valid_mark) at the next boot.
 extends_documentation_fragment:
@@ -61,10 +64,30 @@ options:
       - With O(strict) a name with C(=) is refused, because sysctl.d cannot name it.
       - Required with O(state=present). Ignored with O(state=absent).
     type: str
+  interfaces:
+    description:
+      - Other interfaces by which requests come in, each with a mark of its own, for example ENIs with public addresses, or ENIs
+        to whose addresses a load balancer sends. Replies are routed by the interface by which the last request packet came in.
+      - All connections that others open by such an interface are marked, to the node's own addresses and to those of pods.
+      - By default only connections that come in by O(primary_interface) are marked.
+      - Ignored with O(state=absent).
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: The link, another one than O(primary_interface). It need not exist yet.
+        type: str
+        required: true
+      mark:
+        description:
+          - Its mark, like O(mark). No two interfaces have the same mark. Marks may share bits, for example V(0x2), V(0x4) and
+            V(0x6); the rule of each must then test the whole O(mask).
+        type: str
+        required: true
   pod_interfaces:
     description:
       - The node's ends of the pods' links, as names or as prefixes with C(*), for example C(eni*). The links need not exist yet.
-        None may match O(primary_interface).
+        None may match O(primary_interface) or one of O(interfaces).
       - Required with O(state=present). Ignored with O(state=absent).
     type: list
     elements: str
@@ -78,18 +101,21 @@ options:
     type: list
     elements: str
   mark:
-    description: The mark, a number from 1 to C(0xffffffff) within O(mask), in decimal or hexadecimal.
+    description:
+      - The mark of connections that come in by O(primary_interface), a number from 1 to C(0xffffffff) within O(mask), in decimal
+        or hexadecimal.
     type: str
     default: "0x80"
   mask:
     description:
       - The bits of a mark that this module sets and clears. All other bits are kept.
-      - The default is O(mark).
+      - The default is all bits of O(mark) and of the marks of O(interfaces).
     type: str
   strict:
     description:
-      - Whether to support strict reverse-path filtering on O(primary_interface). If true, packets are marked as they enter, and
-        C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that their source is looked up with the mark's rule.
+      - Whether to support strict reverse-path filtering on O(primary_interface), and on no other link. If true, packets are
+        marked as they enter, and C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that their source is looked up
+        with the mark's rule.
       - O(state=absent) restores the former value of C(src_valid_mark), and so does a run with V(false).
     type: bool
     default: false
@@ -127,6 +153,21 @@ EXAMPLES = r"""
     primary_interface: eth0
     pod_interfaces: ["eni*"]
     service_addresses: [203.0.113.0/24, "2001:db8:80::/64"]
+
+- name: Route replies by eth1 and eth2, too, if the request came in by them
+  kubenode.datapath.nftables_connmark:
+    primary_interface: eth0
+    pod_interfaces: ["eni*"]
+    interfaces:
+      - {name: eth1, mark: "0x2"}
+      - {name: eth2, mark: "0x4"}
+
+- name: Add the rules for these marks
+  kubenode.datapath.policy_routes:
+    rules:
+      - {priority: 1024, fwmark: 0x80/0x86, table: main}
+      - {priority: 1024, fwmark: 0x2/0x86, table: 2}
+      - {priority: 1024, fwmark: 0x4/0x86, table: 3}
 
 - name: Do the same where reverse-path filtering must stay strict
   kubenode.datapath.nftables_connmark:

@@ -120,6 +120,21 @@ options:
           - V(MARK) or V(MARK/MASK) of packets that leave by the primary ENI. The default is that of the layout; for V(custom),
             V(0x80/0x80).
         type: str
+      interface_marks:
+        description:
+          - Secondary ENIs by which requests come in, with their marks, as in the filter P(kubenode.datapath.eni_policy#filter).
+            Each gets a rule that looks up its mark in its table, as long as it is attached.
+        type: list
+        elements: dict
+        suboptions:
+          name:
+            description: The ENI's network interface.
+            type: str
+            required: true
+          mark:
+            description: Its mark, a number other than those of the others and of the primary ENI.
+            type: str
+            required: true
       priorities:
         description: For V(custom), priorities of rules, as in the filter P(kubenode.datapath.eni_policy#filter).
         type: dict

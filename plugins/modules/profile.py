@@ -105,6 +105,20 @@ options:
         description:
           - The mark and its mask. By default the mark in the rules of the CNI on a running node, or else that of the layout.
         type: str
+      interface_marks:
+        description:
+          - Secondary ENIs by which requests come in, with their marks, as in the filter P(kubenode.datapath.eni_policy#filter).
+        type: list
+        elements: dict
+        suboptions:
+          name:
+            description: The ENI's network interface.
+            type: str
+            required: true
+          mark:
+            description: Its mark, a number other than those of the others and of the primary ENI.
+            type: str
+            required: true
       priorities:
         description: For the layout V(custom), the priorities of rules.
         type: dict
@@ -237,8 +251,20 @@ node:
       type: bool
       returned: with O(enis) and O(state=present)
       sample: true
+    interfaces:
+      description: The ENIs and marks of O(enis.interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
+      type: list
+      elements: dict
+      returned: with O(enis) and O(state=present)
+      sample: [{name: eth1, mark: "0x2"}]
+    request_interfaces:
+      description: The network interfaces by which requests come in, those of the primary ENI and of O(enis.interface_marks).
+      type: list
+      elements: str
+      returned: with O(enis) and O(state=present)
+      sample: [eth0, eth1]
     lacks_marks:
-      description: The opposite.
+      description: The opposite, and always true with O(enis.interface_marks), which no CNI marks.
       type: bool
       returned: with O(enis) and O(state=present)
       sample: false

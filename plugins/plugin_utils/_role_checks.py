@@ -164,9 +164,11 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
             discovery.from_option(values)
         except Invalid as error:
             yield f"eni_policy_routing_{str(error).removeprefix('enis.')}"
+            return
     if enis is not None or primary:  # otherwise the metadata service tells the primary interface
         interfaces = [{"name": primary, "primary": True}] if enis is None else enis
-        desired = eni_layout.desired(layout, interfaces, values["mark"], values["priorities"], managed)
+        marks = values["interface_marks"]
+        desired = eni_layout.desired(layout, interfaces, values["mark"], values["priorities"], managed, marks)
         yield from _unfit_enis(desired, values)
         if is_marked:
             _return_path(desired, values)
@@ -188,6 +190,7 @@ def _return_path(desired: eni_layout.DesiredLayout, values: Values) -> None:
             "table": "kubenodeReturnPath",
             "primary_interface": values["primary_interface"] or desired.primary_interface,
             "pod_interfaces": values["pod_interfaces"] or desired.pod_interfaces,
+            "interfaces": desired.interfaces,
             "mark": desired.mark,
             "mask": desired.mask,
             "strict": values["remedy"] != "loose",
@@ -243,7 +246,14 @@ ROLES = {
     ),
     "eni_policy_routing": Role(
         undo="absent",
-        specs={"enis": {"type": "list", "elements": "dict"}},
+        specs={
+            "enis": {"type": "list", "elements": "dict"},
+            "interface_marks": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
+            },
+        },
         words=("before", "manage", "pod_interfaces", "service_addresses"),
         checks={
             "manage": _managed,

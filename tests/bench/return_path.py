@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
-from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath, Way
 from bench.measure import in_turn, judge
 from lab import Eni, EniLab
 from lab.eni import PRIMARY, EniNamespaceNode
@@ -30,7 +30,13 @@ TABLE = "kubenodeReturnPath"
 HOOKS = {"prerouting": "filter", "output": "route"}
 CHAINS = "".join(f"chain {hook} {{ type {kind} hook {hook} priority mangle; }}\n" for hook, kind in HOOKS.items())
 DESIRED = ReturnPath(TABLE, PRIMARY.name, ("veth-*",), 0x80, 0x80)
-CASES = {"none": "", "empty chains": f"table inet {TABLE} {{\n{CHAINS}}}\n", "table": DESIRED.table().text()}
+ENIS = tuple(Way(f"eth{number}", number) for number in range(1, 16))
+CASES = {
+    "none": "",
+    "empty chains": f"table inet {TABLE} {{\n{CHAINS}}}\n",
+    "table": DESIRED.table().text(),
+    "table of 15 more ENIs": DESIRED._replace(mask=0x8F, interfaces=ENIS).table().text(),
+}
 
 
 def main() -> None:

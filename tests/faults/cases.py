@@ -245,6 +245,8 @@ CASES = (
         changes={
             "primary_interface": ({}, {"primary_interface": "eth1"}),
             "pod_interfaces": ({}, {"pod_interfaces": ["eni*", "veth-pod1"]}),
+            "interfaces": ({}, {"interfaces": [{"name": "eth1", "mark": "0x100"}]}),
+            "service_addresses": ({}, {"service_addresses": ["203.0.113.0/24"]}),
             "mark": ({"mask": "0xff"}, {"mark": "0x40", "mask": "0xff"}),
             "mask": ({}, {"mask": "0xf0"}),
             "strict": ({}, {"strict": True}),

@@ -14,9 +14,11 @@ routing) and terway (plugin/datapath, cmd/terway-cli/symmetric.go).
 
 from __future__ import annotations
 
+import functools
+import operator
 import typing as t
 
-from .._core import fields
+from .._core import fields, names
 from .._core.errors import Invalid
 from .._core.fields import FAMILIES, UINT32, Unfit
 from . import eni
@@ -54,6 +56,12 @@ class Layout(t.NamedTuple):
     marks_itself: bool = False
     ipv6_gateway: str = ""
     clouds: tuple[str, ...] = ()
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        """The mark and the mask as numbers."""
+        mark, mask = self.mark.split("/")
+        return fields.number(mark, 1, UINT32), fields.number(mask, 1, UINT32)
 
 
 def _of_device(one: Eni) -> int:
@@ -132,6 +140,8 @@ class DesiredLayout(t.NamedTuple):
     """The desired state. rules, routes: options of policy_routes. The other fields are options for rp_filter and
     nftables_connmark that match these.
 
+    mask: the bits of all marks.
+    interfaces: name and mark of the other interfaces with a mark.
     marks_itself: true if the CNI by default marks connections that come in by the primary interface.
     addresses: the primary IPv4 address of each secondary ENI, an option of link_addresses.
     left_out: by name, why a secondary ENI has no rules and routes, as a sentence.
@@ -143,14 +153,10 @@ class DesiredLayout(t.NamedTuple):
     pod_interfaces: list[str]
     mark: str
     mask: str
+    interfaces: list[Entry]
     marks_itself: bool
     addresses: list[Entry]
     left_out: dict[str, str]
-
-    @property
-    def bits(self) -> tuple[int, int]:
-        """The mark and the mask as numbers."""
-        return fields.number(self.mark, 1, UINT32), fields.number(self.mask, 1, UINT32)
 
 
 def desired(
@@ -159,6 +165,7 @@ def desired(
     mark: object = None,
     priorities: t.Mapping[str, object] | None = None,
     parts: t.Collection[str] = PARTS,
+    interface_marks: t.Sequence[t.Mapping[str, object]] | None = None,
 ) -> DesiredLayout:
     """The desired state of a node with these ENIs in the layout of this name. Raises Invalid.
 
@@ -166,28 +173,43 @@ def desired(
     different network cards that the layout gives one table, the first has it, and the second has neither rules nor routes.
 
     mark: replaces the layout's. priorities: replace those of the layout custom; keys "mark", "to_pod", "from_pod",
-    "from_address". parts: of PARTS; the rules and routes of the others are left out.
+    "from_address". parts: of PARTS; the rules and routes of the others are left out. interface_marks: name and mark of each
+    secondary ENI whose connections are marked, too. One that is not there, or has no table yet, has no rule.
     """
     layout = adapted(name, mark, priorities)
+    ways = marks_of(layout, interface_marks)
     enis = eni.from_list("enis", given)
     primary = next(one for one in enis if one.primary)
+    if primary.name in ways:
+        raise Invalid("interface_marks", primary.name, "of secondary ENIs; the option mark is that of the primary ENI")
     others = [one for one in enis if one.name and one is not primary]
     for one in enis:
         if one.pods and (one is primary or not layout.from_pod):
             why = "table main routes the primary ENI's pods" if one is primary else f"{name} routes the ENI's pods itself"
             raise Invalid(f"{one.option}.pods", list(one.pods), f"left out: {why}")
     bits, mask = layout.mark.split("/")
-    served = others if TABLES in parts else []
-    left_out = _without_table(layout, served)
-    routed = [one for one in served if one.name not in left_out]
-    mark_rules, mark_routes = (_mark_rules(layout, primary), _mark_routes(layout, primary)) if MARK_RULE in parts else ([], [])
+    if ways:
+        mask = f"{functools.reduce(operator.or_, ways.values(), layout.bits[1]):#x}"
+    is_marked, has_tables = MARK_RULE in parts, TABLES in parts
+    left_out = _without_table(layout, others if has_tables else [one for one in others if one.name in ways and is_marked])
+    routed = [one for one in others if one.name not in left_out]
+    marked = [one for one in routed if one.name in ways] if is_marked else []
+    served = routed if has_tables else []
     return DesiredLayout(
-        [*mark_rules, *(rule for one in routed for rule in _rules(layout, one))],
-        [*mark_routes, *(route for one in routed for route in _routes(layout, one))],
+        [
+            *(_mark_rules(layout, primary) if is_marked else []),
+            *(rule for one in marked for rule in _way_rules(layout, one, f"{ways[one.name]:#x}/{mask}")),
+            *(rule for one in served for rule in _rules(layout, one)),
+        ],
+        [
+            *(_mark_routes(layout, primary) if is_marked else []),
+            *(route for one in served for route in _routes(layout, one)),
+        ],
         primary.name,
         list(layout.pod_links),
         bits,
         mask,
+        [{"name": name, "mark": f"{number:#x}"} for name, number in ways.items()],
         layout.marks_itself,
         [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
         left_out,
@@ -236,6 +258,33 @@ def adapted(name: str, mark: object, priorities: t.Mapping[str, object] | None) 
     return layout
 
 
+def marks_of(layout: Layout, given: object) -> dict[str, int]:
+    """The marks of secondary ENIs by name, from a list of dictionaries with name and mark. Raises Invalid."""
+    if not isinstance(given or [], list):
+        raise Invalid("interface_marks", given, "a list of dictionaries with name and mark")
+    found: dict[str, int] = {}
+    for index, one in enumerate(t.cast("list[object]", given or [])):
+        option = f"interface_marks[{index}]"
+        if not isinstance(one, dict) or set(one) != {"name", "mark"}:
+            raise Invalid(option, one, "a dictionary with name and mark")
+        name = names.network_interface(f"{option}.name", str(one["name"]))
+        if name in found:
+            raise Invalid(f"{option}.name", name, "another ENI than that of another entry")
+        try:
+            mark = fields.number(one["mark"], 1, UINT32)
+        except Unfit as unfit:
+            raise Invalid(f"{option}.mark", one["mark"], str(unfit)) from None
+        of_primary, mask = layout.bits
+        if mark & mask == of_primary:
+            raise Invalid(
+                f"{option}.mark", one["mark"], f"a mark that the rule of the primary ENI, {layout.mark}, does not match"
+            )
+        if mark in found.values():
+            raise Invalid(f"{option}.mark", one["mark"], "another mark than that of another entry")
+        found[name] = mark
+    return found
+
+
 PRIORITIES = {"to_pod": "to_pod", "mark": "mark_priority", "from_pod": "from_pod", "from_address": "from_address"}
 
 
@@ -260,6 +309,13 @@ def _mark(given: object) -> str:
 def _mark_rules(layout: Layout, primary: Eni) -> list[Entry]:
     rule = {"priority": layout.mark_priority, "fwmark": layout.mark, "table": layout.mark_table}
     return [{**rule, "family": family} for family in _mark_families(layout, primary)]
+
+
+def _way_rules(layout: Layout, one: Eni, fwmark: str) -> t.Iterator[Entry]:
+    """The rules that look up replies to requests that came in by a secondary ENI in its table."""
+    table = layout.table_of(one)
+    for family in _routed_families(layout, one) if table is not None else ():
+        yield {"priority": layout.mark_priority, "fwmark": fwmark, "table": table, "family": family}
 
 
 def _mark_routes(layout: Layout, primary: Eni) -> list[Entry]:

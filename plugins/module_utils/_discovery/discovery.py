@@ -36,10 +36,11 @@ class Found(t.NamedTuple):
 def from_option(given: t.Mapping[str, t.Any]) -> Enis:
     """The normal form of the option ``enis``, without the keys that were left out. Raises Invalid.
 
-    given: layout, cloud, manage, mark, priorities and pod_interfaces; the last four are None if left out.
+    given: layout, cloud, manage, mark, priorities, pod_interfaces and interface_marks; the last five are None if left out.
     """
     try:
         layout = eni_layout.adapted(given["layout"], given["mark"], given["priorities"])
+        marks = eni_layout.marks_of(layout, given["interface_marks"])
     except Invalid as error:
         raise error.inside("enis") from None
     clouds = ("auto", *(layout.clouds or ENDPOINTS))
@@ -55,6 +56,7 @@ def from_option(given: t.Mapping[str, t.Any]) -> Enis:
         "mark": given["mark"] and layout.mark,
         "priorities": {key: getattr(layout, eni_layout.PRIORITIES[key]) for key in sorted(given["priorities"] or ())},
         "pod_interfaces": pods,
+        "interface_marks": [{"name": name, "mark": f"{mark:#x}"} for name, mark in marks.items()],
     }
     return {key: value for key, value in normal.items() if value}
 
@@ -87,6 +89,8 @@ def found(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 def _desired(enis: Enis, interfaces: t.Sequence[t.Mapping[str, t.Any]]) -> eni_layout.DesiredLayout:
     """Raises Invalid, also if two interfaces need the same table, as when the metadata gives two ENIs one number."""
     parts = enis.get("manage", eni_layout.PARTS)
-    desired = eni_layout.desired(enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"), parts)
+    desired = eni_layout.desired(
+        enis["layout"], interfaces, enis.get("mark"), enis.get("priorities"), parts, enis.get("interface_marks")
+    )
     policy.from_options(policy.PROTOCOL, desired.rules, desired.routes, rt_names.TABLES)
     return desired

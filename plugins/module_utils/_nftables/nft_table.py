@@ -43,10 +43,21 @@ class Match(t.NamedTuple):
     values: tuple[str, ...]
 
     def text(self) -> str:
-        values = [f'"{value}"' if self.expression in ("iifname", "oifname") else value for value in self.values]
+        values = [_literal(self.expression, value) for value in self.values]
         if "&" in self.expression:
             return f"{self.expression} == {values[0]}"
         return f"{self.expression} {values[0]}" if len(values) == 1 else f"{self.expression} {{ {', '.join(values)} }}"
+
+
+class VerdictMap(t.NamedTuple):
+    """``expression`` equals the key of one of ``verdicts``, pairs that are sorted: its verdict. Otherwise the rule goes on."""
+
+    expression: str
+    verdicts: tuple[tuple[str, Verdict], ...]
+
+    def text(self) -> str:
+        elements = [f"{_literal(self.expression, key)} : {verdict.text()}" for key, verdict in self.verdicts]
+        return f"{self.expression} vmap {{ {', '.join(elements)} }}"
 
 
 class Mangle(t.NamedTuple):
@@ -95,7 +106,7 @@ FLAGGED = Foreign('{"flags": true}')
 # Stands for the content of a table that could not be read.
 UNREAD = Foreign('{"unread": true}')
 
-Statement = t.Union[Match, Mangle, Counter, Verdict, Foreign]
+Statement = t.Union[Match, VerdictMap, Mangle, Counter, Verdict, Foreign]
 Rule = tuple[Statement, ...]
 
 
@@ -191,6 +202,10 @@ def _own_statement(body: t.Mapping[str, t.Any]) -> Statement | None:
         return Verdict(kind)
     if kind == "goto":
         return Verdict(f"goto {value['target']}")
+    if kind == "vmap":
+        expression, elements = _expression(value["key"]), [(key, _own_statement(one)) for key, one in value["data"]["set"]]
+        verdicts = [(key, one) for key, one in elements if isinstance(key, (str, int)) and isinstance(one, Verdict)]
+        return verdict_map(expression, verdicts) if expression and verdicts == elements else None
     if kind == "match" and value["op"] in ("==", "in", "!="):
         expression, values = _comparison(value["left"], value["right"])
         if expression and values:
@@ -278,6 +293,11 @@ def match(expression: str, *values: str | int) -> Match:
     return Match(expression, tuple(sorted(spelled, key=lambda value: (ICMPV6_TYPES.get(value, 0), value))))
 
 
+def verdict_map(expression: str, verdicts: t.Iterable[tuple[str | int, Verdict]]) -> VerdictMap:
+    """A VerdictMap from keys in any spelling and order."""
+    return VerdictMap(expression, tuple(sorted((canonical(expression, key), one) for key, one in verdicts)))
+
+
 def canonical(expression: str, value: str | int) -> str:
     """One spelling for values that nft versions and flags print in several: ICMPv6 types by name, addresses as in RFC 5952."""
     text = str(value)
@@ -291,6 +311,10 @@ def canonical(expression: str, value: str | int) -> str:
     if " mark" in expression and text.isdigit():
         return mark_text(int(text))
     return text
+
+
+def _literal(expression: str, value: str) -> str:
+    return f'"{value}"' if expression in ("iifname", "oifname") else value
 
 
 def mark_text(number: int) -> str:

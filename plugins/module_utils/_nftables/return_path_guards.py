@@ -13,28 +13,37 @@ from .._core import fields
 from .._platform import kernel, sysctl
 from .._routing import rule
 from .._routing.routing_backend import Netlink
-from .return_path_table import ReturnPath
+from .return_path_table import ReturnPath, Way
 
 PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostRulePriority)
 
 
-class PrimaryInterface:
-    """Warns if the primary interface does not exist yet: no connection would be marked."""
+class MissingLinks:
+    """Warns of each interface with a mark that does not exist yet: no connection would be marked."""
 
-    def __init__(self, link: str) -> None:
-        self._link = link
+    def __init__(self, desired: ReturnPath) -> None:
+        self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
         # In another root the links are the builder's, not the node's.
-        if kernel.is_own_root() and self._link not in sysctl.Sysctl().links():
-            yield (
-                f"There is no link {self._link}, so no connection is marked until one appears. Set primary_interface to the"
+        if kernel.is_own_root():
+            there = sysctl.Sysctl().links()
+            yield from (self._missing(way.name) for way in self._desired.ways if way.name not in there)
+
+    def _missing(self, link: str) -> str:
+        if link == self._desired.primary_interface:
+            return (
+                f"There is no link {link}, so no connection is marked until one appears. Set primary_interface to the"
                 " link by which requests to the node's own addresses enter."
             )
+        return (
+            f"There is no link {link}, so no connection gets its mark until one appears. Give interfaces the names of links by"
+            " which requests enter."
+        )
 
 
 class MarkRule:
-    """Warns if no rule routes by the mark, or if rules for pods precede that rule: the mark would have no effect.
+    """Warns if no rule routes by a mark, if one rule routes by the marks of two interfaces, or if rules for pods precede it.
 
     It does not refuse, because a CNI may add its own rule later.
     """
@@ -49,26 +58,34 @@ class MarkRule:
             return
         # an opaque rule may have selectors that cannot be parsed
         current = [*(one for one, _protocol in Netlink().rules() if not one.opaque), *self._coming]
-        found = {
-            name: self._desired.routing(one for one in current if one.family == family)
-            for name, family in fields.FAMILIES.items()
-        }
-        is_routed = any(routing.marked for routing in found.values())
-        for name, routing in found.items():
-            if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
-                yield self._missing(name, routing.pods)
-            elif routing.marked and routing.pods:
-                yield (
-                    f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before the"
-                    f" kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
-                )
+        families = {name: [one for one in current if one.family == family] for name, family in fields.FAMILIES.items()}
+        used: dict[rule.Rule, Way] = {}
+        for way in self._desired.ways:
+            found = {name: self._desired.routing(rules, way.mark) for name, rules in families.items()}
+            is_routed = any(routing.marked for routing in found.values())
+            for name, routing in found.items():
+                if not routing.marked and (routing.pods or (name == "ipv4" and not is_routed)):
+                    yield self._missing(way, name, routing.pods)
+                elif routing.marked and routing.pods:
+                    yield (
+                        f"{routing.marked} comes after {routing.pods}, which sends replies out by the pod's interface before the"
+                        f" kernel looks at their mark. Give the mark's rule a priority below {routing.pods.priority}."
+                    )
+                other = used.setdefault(routing.marked, way) if routing.marked else way
+                if other is not way:
+                    yield (
+                        f"{routing.marked} routes by mark {way.mark:#x} of {way.name} as by mark {other.mark:#x} of {other.name},"
+                        " so that replies of both leave by one interface. Give each of them a rule, with the mask"
+                        f" {self._desired.mask:#x}."
+                    )
 
-    def _missing(self, family: str, pods: rule.Rule | None) -> str:
+    def _missing(self, way: Way, family: str, pods: rule.Rule | None) -> str:
         """pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too."""
-        mark = f"{self._desired.mark:#x}/{self._desired.mask:#x}"
+        mark = f"{way.mark:#x}/{self._desired.mask:#x}"
         priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
+        table = "main" if way.name == self._desired.primary_interface else f"the table with the default route by {way.name}"
         return (
             f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark has no effect. Unless the node's CNI adds"
             " such a rule, add it with kubenode.datapath.policy_routes and rules:"
-            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: main}}]."
+            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: {table}}}]."
         )

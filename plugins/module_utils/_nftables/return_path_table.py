@@ -8,7 +8,7 @@
 On a node whose pods share cloud interfaces through policy routing, a pod's packets leave by the pod's interface. A reply
 to a NodePort or to a load balancer must leave by the interface by which the request came in. So each packet that enters by
 the primary interface for one of its addresses marks its connection. A pod's packets on a marked connection get the mark,
-and a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes them.
+and a rule of the operator's ("fwmark 0x80/0x80 lookup main") routes them. Other interfaces may have marks of their own.
 
 Replies to a pod that was masqueraded to the node's address enter by the primary interface, too. They must not mark the
 connection: the pod's next packets would then leave by the primary interface, and masquerading drops packets that change
@@ -18,6 +18,8 @@ itself needs the mark.
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import typing as t
 
@@ -25,7 +27,7 @@ from .._core import fields, names
 from .._core.errors import Invalid
 from .._routing import rt_names, rule
 from .._rp_filter import reverse_path
-from .nft_table import Chain, Mangle, Match, Rule, Table, Verdict, mark_text, match, prefixes
+from .nft_table import Chain, Mangle, Match, Rule, Table, Verdict, mark_text, match, prefixes, verdict_map
 
 MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 
@@ -34,14 +36,22 @@ MARK_LIMIT = 2**32 - 1  # nf_conn and sk_buff keep marks in 32 bits
 PRIORITY = -150
 
 
+class Way(t.NamedTuple):
+    """An interface by which connections come in, and their mark."""
+
+    name: str
+    mark: int
+
+
 class ReturnPath(t.NamedTuple):
     """The desired state.
 
-    mark: the value that is set in the bits of ``mask``. All other bits of a mark are kept.
+    mark: of the primary interface: the value that is set in the bits of ``mask``. All other bits of a mark are kept.
     strict: if true, the packet is marked as it enters, too, so that strict reverse-path filtering looks up its source with
         the mark's rule. This needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
     service_addresses: prefixes whose connections are marked although their addresses are on no interface; the fewest of
         each family that contain the same addresses, sorted.
+    interfaces: the other interfaces with a mark of their own, sorted. All connections that others open by them get it.
     """
 
     name: str
@@ -51,6 +61,7 @@ class ReturnPath(t.NamedTuple):
     mask: int
     strict: bool = False
     service_addresses: tuple[str, ...] = ()
+    interfaces: tuple[Way, ...] = ()
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ReturnPath:
@@ -61,45 +72,76 @@ class ReturnPath(t.NamedTuple):
         if options["strict"] and "=" in primary:
             allowed = "a link's name without = where strict is true, as no line of sysctl.d(5) can set src_valid_mark of it"
             raise Invalid("primary_interface", primary, allowed)
-        mark = _bits("mark", options["mark"])
-        mask = _bits("mask", options["mask"]) if options["mask"] is not None else mark
-        if mark & ~mask:
-            raise Invalid("mark", options["mark"], f"within mask {mark_text(mask)}, as the table keeps all other bits")
-        pods = _patterns(options["pod_interfaces"] or [], primary)
+        given = _bits("mask", options["mask"]) if options["mask"] is not None else None
+        way = Way(primary, _mark("mark", options["mark"], given))
+        others = _ways(options.get("interfaces") or [], way, given)
+        mask = functools.reduce(operator.or_, (one.mark for one in others), given or way.mark)
+        pods = _patterns(options["pod_interfaces"] or [], primary, [one.name for one in others])
         services = service_prefixes(options.get("service_addresses") or [])
-        return cls(names.table("table", options["table"]), primary, pods, mark, mask, options["strict"], services)
+        name, ways = names.table("table", options["table"]), tuple(sorted(others))
+        return cls(name, primary, pods, way.mark, mask, options["strict"], services, ways)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """All interfaces with a mark, the primary first."""
+        return (Way(self.primary_interface, self.mark), *self.interfaces)
+
+    def bits(self) -> t.Iterator[tuple[int, int]]:
+        """Each mark with its bits. Those of the mask that no mark has are the primary's."""
+        others = functools.reduce(operator.or_, (one.mark for one in self.interfaces), 0)
+        yield self.mark, self.mark | self.mask & ~others
+        yield from ((one.mark, one.mark) for one in self.interfaces)
 
     def table(self) -> Table:
-        """The desired table."""
-        marked = match("ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}", self.mark)
-        marking, accept = self._marking("meta mark"), Verdict("accept")
+        """The desired table. One lookup finds the chain of a packet's interface or mark, however many interfaces there are."""
+        connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
+        places = {way: "" if way.name == self.primary_interface else f"_{way.mark:#x}" for way in self.ways}
+        chains = [
+            *(Chain(f"leaving{place}", None, None, None, self._leaving(way.mark)) for way, place in places.items()),
+            *(Chain(f"proxied{place}", None, None, None, self._proxied(way.mark)) for way, place in places.items()),
+            *(Chain(f"entering{places[way]}", None, None, None, self._opened(way.mark)) for way in self.interfaces),
+            Chain("entering", None, None, None, self._entering(match(connection, self.mark))),
+        ]
+        sorting = (
+            _chosen("iifname", {way.name: f"entering{place}" for way, place in places.items()}),
+            _chosen(connection, {way.mark: f"leaving{place}" for way, place in places.items()}),
+        )
+        sent = (_chosen(connection, {way.mark: f"proxied{place}" for way, place in places.items()}),)
+        chains += [
+            Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
+            Chain("output", "route", "output", PRIORITY, sent),
+        ]
+        return Table("inet", self.name, frozenset(chains))
+
+    def _entering(self, marked: Match) -> tuple[Rule, ...]:
+        """Packets that enter by the primary interface."""
+        marking, accept = self._marking("meta mark", self.mark), Verdict("accept")
         services = [
             match(field, *found)
             for field, is_ipv6 in (("ip daddr", False), ("ip6 daddr", True))
             if (found := [one for one in self.service_addresses if (":" in one) == is_ipv6])
         ]
         # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
-        entering: tuple[Rule, ...] = (
+        return (
             (marked, marking, accept) if self.strict else (marked, accept),
             *((*self._requested(service), accept) for service in services),
             self._requested(match("fib daddr . iif type", "local")),
         )
-        # Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739).
-        leaving: tuple[Rule, ...] = tuple((match("iifname", link), marking, accept) for link in (*self.pod_interfaces, "lo"))
-        sorting: tuple[Rule, ...] = (
-            (match("iifname", self.primary_interface), Verdict("goto entering")),
-            (marked, Verdict("goto leaving")),
-        )
-        # Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
-        # Connection tracking restores the client's address in this hook (-100), so most of them never pass lo.
-        proxied = (marked, match("fib saddr type", "unicast"), marking)
-        chains = {
-            Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
-            Chain("output", "route", "output", PRIORITY, (proxied,)),
-            Chain("entering", None, None, None, entering),
-            Chain("leaving", None, None, None, leaving),
-        }
-        return Table("inet", self.name, frozenset(chains))
+
+    def _opened(self, mark: int) -> tuple[Rule, ...]:
+        """Packets that enter by another interface. Requests to pods enter by it under the pods' own addresses, too, so that the
+        destination tells nothing. The kernel writes a mark only if it is another."""
+        return ((match("ct direction", "original"), self._marking("ct mark", mark)),)
+
+    def _leaving(self, mark: int) -> tuple[Rule, ...]:
+        """Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739)."""
+        links = (*self.pod_interfaces, "lo")
+        return tuple((match("iifname", link), self._marking("meta mark", mark), Verdict("accept")) for link in links)
+
+    def _proxied(self, mark: int) -> tuple[Rule, ...]:
+        """Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
+        Connection tracking restores the client's address in this hook (-100), so most of them never pass lo."""
+        return ((match("fib saddr type", "unicast"), self._marking("meta mark", mark)),)
 
     def validation(self) -> reverse_path.DesiredFilter | None:
         """The desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""
@@ -110,21 +152,21 @@ class ReturnPath(t.NamedTuple):
         setting = reverse_path.key(self.primary_interface, reverse_path.SRC_VALID_MARK)
         return f"{sysctl_heading(self.name)}{setting} = 1\n" if self.strict else None
 
-    def routing(self, rules: t.Iterable[rule.Rule]) -> Routing:
-        """How ``rules``, those of one family in the kernel's order, route marked packets."""
+    def routing(self, rules: t.Iterable[rule.Rule], mark: int) -> Routing:
+        """How ``rules``, those of one family in the kernel's order, route packets with ``mark``."""
         marked: rule.Rule | None = None
         pods: rule.Rule | None = None
         for one in rules:
-            if self._asks_for_mark(one):
+            if self._asks_for_mark(one, mark):
                 marked = one
                 break
             if pods is None and self._is_for_pods(one):
                 pods = one
         return Routing(marked, pods)
 
-    def _asks_for_mark(self, one: rule.Rule) -> bool:
+    def _asks_for_mark(self, one: rule.Rule, mark: int) -> bool:
         """True if the rule routes by the mark. A rule that also tests bits outside the mask would miss some packets."""
-        is_ours = one.fwmark and one.fwmask & ~self.mask == 0 and one.fwmark == self.mark & one.fwmask
+        is_ours = one.fwmark and one.fwmask & ~self.mask == 0 and one.fwmark == mark & one.fwmask
         return bool(is_ours) and one.action in (rule.LOOKUP, rule.GOTO) and not one.invert
 
     def _is_for_pods(self, one: rule.Rule) -> bool:
@@ -136,18 +178,18 @@ class ReturnPath(t.NamedTuple):
     def _requested(self, destination: Match) -> Rule:
         """Mark a connection to this destination. With ``strict`` its packets are marked, too, and so are replies to a pod:
         the statements before a match that fails have had their effect."""
-        original, marking = match("ct direction", "original"), self._marking("ct mark")
+        original, marking = match("ct direction", "original"), self._marking("ct mark", self.mark)
         if self.strict:
-            return (destination, self._marking("meta mark"), original, marking)
+            return (destination, self._marking("meta mark", self.mark), original, marking)
         return (original, destination, marking)
 
-    def _marking(self, expression: str) -> Mangle:
+    def _marking(self, expression: str, mark: int) -> Mangle:
         """Set the mask's bits of a mark. Written as the kernel lists it: bits that are then set are not cleared first."""
         if self.mask == MARK_LIMIT:
-            return Mangle(expression, mark_text(self.mark))
-        kept = ~self.mask & MARK_LIMIT | self.mark
+            return Mangle(expression, mark_text(mark))
+        kept = ~self.mask & MARK_LIMIT | mark
         cleared = expression if kept == MARK_LIMIT else f"{expression} & {mark_text(kept)}"
-        return Mangle(expression, f"{cleared} | {mark_text(self.mark)}")
+        return Mangle(expression, f"{cleared} | {mark_text(mark)}")
 
 
 class Routing(t.NamedTuple):
@@ -181,6 +223,38 @@ def sysctl_heading(table: str) -> str:
     return f"# For table inet {table}.\n"
 
 
+def _chosen(expression: str, chains: t.Mapping[str, str] | t.Mapping[int, str]) -> Rule:
+    """Go to the chain of the value that ``expression`` has. The kernel compares with one value faster than it looks one up."""
+    verdicts: list[tuple[str | int, Verdict]] = [(key, Verdict(f"goto {chain}")) for key, chain in chains.items()]
+    if len(verdicts) > 1:
+        return (verdict_map(expression, verdicts),)
+    ((key, verdict),) = verdicts
+    return (match(expression, key), verdict)
+
+
+def _ways(given: t.Sequence[t.Mapping[str, t.Any]], primary: Way, mask: int | None) -> list[Way]:
+    """The entries of the option ``interfaces``, in their order. Raises Invalid."""
+    found: list[Way] = []
+    for index, one in enumerate(given):
+        option = f"interfaces[{index}]"
+        name, mark = names.network_interface(f"{option}.name", one["name"]), _mark(f"{option}.mark", one["mark"], mask)
+        for other in (primary, *found):
+            if name == other.name:
+                of_primary = "primary_interface, whose mark is the option mark" if other is primary else "another entry"
+                raise Invalid(f"{option}.name", name, f"another link than that of {of_primary}")
+            if mark == other.mark:
+                raise Invalid(f"{option}.mark", one["mark"], f"another mark than that of {other.name}")
+        found.append(Way(name, mark))
+    return found
+
+
+def _mark(option: str, given: object, mask: int | None) -> int:
+    number = _bits(option, given)
+    if mask is not None and number & ~mask:
+        raise Invalid(option, given, f"within mask {mark_text(mask)}, as the table keeps all other bits")
+    return number
+
+
 def _bits(option: str, given: object) -> int:
     """Parse a number in decimal or hexadecimal: "128", "0x80". Raises Invalid."""
     found = re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*", str(given))
@@ -194,7 +268,7 @@ def _covers(pattern: str, link: str) -> bool:
     return link.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == link
 
 
-def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
+def _patterns(given: t.Sequence[str], primary: str, others: t.Collection[str]) -> tuple[str, ...]:
     """Each pattern once, sorted, because their order does not matter. Raises Invalid."""
     if not given:
         raise Invalid("pod_interfaces", list(given), "a list of at least one link name or pattern, for example eni*")
@@ -202,6 +276,9 @@ def _patterns(given: t.Sequence[str], primary: str) -> tuple[str, ...]:
     for index, pattern in enumerate(patterns):
         if _covers(pattern, primary):
             raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match")
+        for other in others:
+            if _covers(pattern, other):
+                raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that {other}, one of interfaces, does not match")
         if pattern.endswith("+"):  # a wildcard in iptables, an ordinary character in nft
             raise Invalid(f"pod_interfaces[{index}]", pattern, f"a name, or {pattern[:-1]}* for all names with that prefix")
         if pattern == "lo":

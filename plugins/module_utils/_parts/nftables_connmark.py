@@ -21,10 +21,7 @@ from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
-from .._nftables.return_path_guards import (
-    MarkRule,
-    PrimaryInterface,
-)
+from .._nftables.return_path_guards import MarkRule, MissingLinks
 from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
@@ -47,6 +44,11 @@ OPTIONS = {
     **kubelet_units.OPTIONS,
     "table": {"type": "str", "default": "kubenodeReturnPath"},
     "primary_interface": {"type": "str"},
+    "interfaces": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
+    },
     "pod_interfaces": {"type": "list", "elements": "str"},
     "service_addresses": {"type": "list", "elements": "str"},
     "mark": {"type": "str", "default": "0x80"},
@@ -80,7 +82,7 @@ def parts(request: Request) -> Parts:
         resources.insert(0, BootRecord(valid, placed))
     guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
     if desired:
-        guards += [PrimaryInterface(desired.primary_interface), MarkCollisions(desired.mark, desired.mask)]
+        guards += [MissingLinks(desired), *(MarkCollisions(mark, mask) for mark, mask in desired.bits())]
     if desired and request.params["immediate"]:
         guards.append(MarkRule(desired, request.earlier.rules))
     if desired and request.params["permanent"]:

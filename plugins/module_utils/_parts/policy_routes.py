@@ -40,6 +40,11 @@ OPTIONS = {
             "mark": {"type": "str"},
             "priorities": {"type": "dict"},
             "pod_interfaces": {"type": "list", "elements": "str"},
+            "interface_marks": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
+            },
         },
     },
     "rules": {

@@ -46,6 +46,11 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
             "primary_interface": {"type": "str"},
             "pod_interfaces": {"type": "list", "elements": "str"},
             "mark": {"type": "str"},
+            "interface_marks": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"name": {"type": "str", "required": True}, "mark": {"type": "str", "required": True}},
+            },
             "priorities": {"type": "dict"},
         },
     },

@@ -36,7 +36,8 @@ def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
 
 def named_interfaces(option: t.Mapping[str, t.Any]) -> dict[str, str]:
     """The names of interfaces in the option ``enis``, by option."""
-    given = {f"enis.interfaces[{number}].name": one.get("name") for number, one in enumerate(option["interfaces"] or ())}
+    named = {"interfaces": option["interfaces"] or (), "interface_marks": option["interface_marks"] or ()}
+    given = {f"enis.{key}[{number}].name": one.get("name") for key, ones in named.items() for number, one in enumerate(ones)}
     return {where: name for where, name in {**given, "enis.primary_interface": option["primary_interface"]}.items() if name}
 
 
@@ -75,30 +76,33 @@ def of_enis(
 
     def derived(mark: object) -> eni_layout.DesiredLayout:
         try:
-            parts = option["manage"] or eni_layout.PARTS
-            return eni_layout.desired(option["layout"], interfaces, mark, option["priorities"], parts)
+            parts, marks = option["manage"] or eni_layout.PARTS, option["interface_marks"]
+            return eni_layout.desired(option["layout"], interfaces, mark, option["priorities"], parts, marks)
         except Invalid as error:
             raise error.inside("enis") if not error.option.startswith("enis") else _of_interfaces(error) from None
 
     desired, mark = derived(option["mark"]), option["mark"]
     name = primary or desired.primary_interface
-    demanded = desired.bits if mark is not None else None
+    bits = eni_layout.adapted(option["layout"], mark, option["priorities"]).bits
+    demanded = bits if mark is not None else None
     if is_image:
         verdict = marks.of_image(option["layout"], desired.marks_itself)
     else:
         verdict = marks.verdict(option["layout"], name, *seen, demanded)
-    if verdict.marks and mark is None and verdict.marks.bits != desired.bits:
+    if verdict.marks and mark is None and verdict.marks.bits != bits:
         mark = verdict.marks.text
         desired = derived(mark)
     is_told = given is not None or not is_image
-    query = {**{key: option[key] for key in QUERY}, "mark": mark}
+    query = {**{key: option[key] for key in QUERY}, "mark": mark, "interface_marks": option["interface_marks"] or None}
     return {
         "primary_interface": name,
         "pod_interfaces": option["pod_interfaces"] or desired.pod_interfaces,
         "mark": desired.mark,
         "mask": desired.mask,
+        "interfaces": desired.interfaces,
+        "request_interfaces": [name, *(one["name"] for one in desired.interfaces)],
         "marks_itself": verdict.is_complete,
-        "lacks_marks": not verdict.is_complete,
+        "lacks_marks": bool(desired.interfaces) or not verdict.is_complete,
         "marking": verdict.reason,
         "left_out": desired.left_out,
         "addresses": desired.addresses if is_told else None,

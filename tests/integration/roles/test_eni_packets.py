@@ -432,6 +432,94 @@ def call_service_address(lab: EniLab, timeout: float = 1.0) -> Answer | None:
     return lab.client.fetch(LOAD_BALANCER, 80, timeout)
 
 
+# Requests that come in by another ENI
+
+
+TWO = [Eni("eth1", pods=["pod1"], has_address=True), Eni("eth2", pods=["pod2"])]
+WAYS = [{"name": "eth1", "mark": "0x100"}, {"name": "eth2", "mark": "0x200"}]
+WAY_RULES = [{"priority": 1024, "fwmark": f"{way['mark']}/0x380", "table": eni.table} for way, eni in zip(WAYS, TWO, strict=True)]
+
+
+@pytest.fixture
+def two() -> Iterator[EniLab]:
+    with EniLab("two", TWO) as running:
+        running.node("node1").filter_reverse_path(STRICT, eth0=LOOSE, eth1=LOOSE, eth2=LOOSE)
+        yield running
+
+
+def steps_of(node: EniNamespaceNode, **options: Any) -> list[Steps]:
+    given = {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "interfaces": WAYS, **options}
+    rules = [{"priority": 1024, "fwmark": "0x80/0x80", "table": "main"}, *WAY_RULES]
+    return [Steps(node, "nftables_connmark", given), Steps(node, "policy_routes", {"rules": rules})]
+
+
+def call_by_eth1(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.client.fetch(TWO[0].address, NODE_PORT, timeout)
+
+
+def call_pod_of_eth1(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.client.fetch(lab.pod("pod1").address, POD_PORT, timeout)
+
+
+def test_each_request_is_answered_by_the_eni_that_it_came_in_by(two: EniLab) -> None:
+    """The pod is on eth2, and its node port is called by the addresses of eth0 and eth1."""
+    node = two.node("node1")
+    node.service(NODE_PORT, [two.pod("pod2").address], "Local", backend="iptables")
+    clean = node.snapshot()
+    steps = steps_of(node)
+    for call in (call_node_port, call_by_eth1):
+        assert_unanswered(two, call, "source")
+    for one in steps:
+        assert one.run()["changed"]
+    assert not any(one.run()["changed"] for one in steps)
+    for call in (call_node_port, call_by_eth1, call_node_port):
+        answer = call(two)
+        assert answer and answer.peer == two.client.address
+    assert Prober(two.client).udp(TWO[0].address, NODE_PORT, timeout=1.0, tries=1)
+    for one in reversed(steps):
+        assert one.run(state="absent")["changed"]
+    assert_unanswered(two, call_by_eth1, "source")
+    assert node.snapshot() == clean
+
+
+@EACH_POLICY
+def test_enis_have_marks_beside_strict_filtering_of_the_primary(two: EniLab, policy: Policy) -> None:
+    node = two.node("node1")
+    node.service(NODE_PORT, [two.pod("pod2").address], policy, backend="iptables")
+    node.filter_reverse_path(STRICT, eth1=LOOSE)
+    for one in steps_of(node, strict=True):
+        one.run()
+    for call in (call_node_port, call_by_eth1):
+        answer = call(two)
+        assert answer and (answer.peer == two.client.address) == (policy == "Local")
+
+
+def test_a_client_outside_the_vpc_is_answered_by_the_pods_own_eni(two: EniLab) -> None:
+    """The CNI routes only what pods send to the VPC by their ENI, as Cilium does; the client calls the pod's own address."""
+    node, pod = two.node("node1"), two.pod("pod1")
+    node.ip(
+        [
+            f"rule delete from {pod.address} lookup {TWO[0].table}",
+            f"rule add from {pod.address} to 10.0.0.0/8 lookup {TWO[0].table} priority 2048",
+        ]
+    )
+    assert_unanswered(two, call_pod_of_eth1, "source")
+    for one in steps_of(node):
+        one.run()
+    answer = call_pod_of_eth1(two)
+    assert answer and answer.peer == two.client.address
+
+
+def test_what_a_pod_sends_by_itself_is_not_marked_by_the_replies_that_enter_by_its_eni(two: EniLab) -> None:
+    node = two.node("node1")
+    for one in steps_of(node):
+        one.run()
+    for pod in two.pods:
+        answer = two.fetch_from(pod.name, BACKEND, POD_PORT)
+        assert answer and answer.peer == pod.address
+    assert len(node.tracked()) == 2 and all("mark=0 " in one for one in node.tracked())
+
+
 # An L7 proxy
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from lab import Eni, EniLab, eni6
 from lab.eni import PRIMARY, EniNamespaceNode
-from lab.prober import Prober
+from lab.node import POD_PORT
+from lab.prober import Answer, Prober
 from lab.service import Backend, Policy
 from lab.steps import Steps, warnings
 
@@ -72,6 +73,54 @@ def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(lab: En
     connmark.run(service_addresses=[prefix])
     answer = lab.client.fetch(SERVICE, 80)
     assert answer and answer.peer == eni6.CLIENT
+
+
+def test_a_request_that_came_in_by_another_eni_is_answered_by_it(lab: EniLab) -> None:
+    """As Cilium's pods with a client outside the VPC: the pod is on eth1, and its own route leads by eth0."""
+    node, pod = lab.node("node1"), lab.pod("pod1")
+    node.run(["ip", *eni6.MARK_RULE.split()])
+    node.run(["ip", "-6", "rule", "delete", "from", pod.address, "lookup", "1001"])
+    clean = node.snapshot()
+    options = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "interfaces": [{"name": "eth1", "mark": "0x100"}]}
+    rules = [{"priority": 1024, "fwmark": "0x100/0x180", "table": 1001, "family": family} for family in ("ipv4", "ipv6")]
+    steps = [Steps(node, "policy_routes", {"rules": rules}), Steps(node, "nftables_connmark", options)]
+
+    def call(timeout: float = 1.0) -> Answer | None:
+        return lab.client.fetch(pod.address, POD_PORT, timeout=timeout)
+
+    before = lab.router.refused()
+    assert call(QUICK) is None and lab.router.refused() > before
+    for one in steps:
+        assert one.run()["changed"]
+    answer = call()
+    assert answer and answer.peer == eni6.CLIENT
+    assert not any(one.run()["changed"] for one in steps)
+    for one in reversed(steps):
+        one.run(state="absent")
+    assert call(QUICK) is None
+    assert node.snapshot() == clean
+
+
+def test_a_node_port_of_another_eni_is_answered_by_it() -> None:
+    """The pod is on eth2, and its node port is called by an address of eth1."""
+    with EniLab("eni6", [Eni("eth1", pods=["pod1"]), Eni("eth2", pods=["pod2"])]) as lab:
+        eni6.add_to(lab)
+        node, own = (
+            lab.node("node1"),
+            "2001:db8:0:1::21",
+        )  # of the prefix on whose addresses the lab's kube-proxy serves node ports
+        node.service(NODE_PORT, [lab.pod("pod2").address], "Local")
+        node.run(["ip", "-6", "address", "add", f"{own}/128", "dev", "eth1", "nodad"])
+        lab.router.run(["ip", "-6", "route", "add", own, "via", lab.pod("pod1").address])
+        lab.router.run_from_host(["nft", f"insert rule ip6 cloud prerouting iifname eni1 ip6 saddr {own} accept"])
+        before = lab.router.refused()
+        assert lab.client.fetch(own, NODE_PORT, timeout=QUICK) is None and lab.router.refused() > before
+        options = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "interfaces": [{"name": "eth1", "mark": "0x100"}]}
+        rule = {"priority": 1024, "fwmark": "0x100/0x180", "table": 1001, "family": "ipv6"}
+        Steps(node, "policy_routes", {"rules": [rule]}).run()
+        Steps(node, "nftables_connmark", {**options, "permanent": False}).run()
+        answer = lab.client.fetch(own, NODE_PORT)
+        assert answer and answer.peer == eni6.CLIENT
 
 
 def assert_refused(lab: EniLab) -> None:

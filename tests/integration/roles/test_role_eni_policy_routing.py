@@ -20,6 +20,7 @@ from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.node import POD_PORT
 from lab.playbook import Played
+from lab.prober import Answer
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 NODE_PORT = 30080
@@ -225,8 +226,40 @@ def test_service_addresses_bring_the_table_although_the_cni_marks(aws: Site) -> 
     assert "are marked by the table of nftables_connmark" in played.output
     listed = aws.node.run(["nft", "list", "table", "inet", "kubenodeReturnPath"]).stdout
     assert "ip daddr 203.0.113.0/24 ct mark set ct mark | 0x00000100" in listed
-    assert aws.play(**AUTO).changed == 1
+    assert aws.play(**AUTO, service_addresses="[]").changed == 1, "text, as Packer gives it"
     assert not has_table(aws.node)
+    assert aws.play(**AUTO).changed == 0
+
+
+def test_an_enis_mark_brings_its_table_rule_and_filter_and_goes_again(aws: Site) -> None:
+    """A client outside the VPC calls a pod of eth1; the CNI marks for the primary ENI, and leads the pod's reply there."""
+    node, pod = aws.node, aws.lab.pod("pod1")
+    mark_as_the_cni(node, "nft", "0x80")
+    node.ip([f"rule delete from {pod.address} lookup {ENI.table}"])
+    clean = node.snapshot()
+
+    def answer() -> Answer | None:
+        return aws.lab.client.fetch(pod.address, POD_PORT, timeout=0.5)
+
+    assert not answer()
+    given = {**AUTO, "interface_marks": [{"name": "eth1", "mark": "0x20"}]}
+    played = four_steps(aws, changed=1, **given)
+    assert "The table has marks of eth1 (0x20), too." in played.output
+    called = answer()
+    assert called and called.peer == aws.lab.client.address
+    assert "Added: " not in played.output
+    assert re.search("^1024:\tfrom all fwmark 0x20/0xa0 lookup 2 ", node.run(["ip", "rule"]).stdout, re.MULTILINE)
+    assert node.read("/proc/sys/net/ipv4/conf/eth1/rp_filter").strip() == "2"
+    kept = node.read("/etc/kubenode/policy-routes-75.json")
+    assert '"interface_marks": [{"name": "eth1", "mark": "0x20"}]' in kept, "for the next boot"
+    refused = aws.play(**{**AUTO, "interface_marks": [{"name": "eth7", "mark": "0x20"}]})
+    assert refused.failed and "eni_policy_routing_interface_marks[0].name must be an interface of this node" in refused.output
+    assert aws.play(**AUTO, interface_marks="[]").changed == 1, "text, as Packer gives it"
+    assert not has_table(node) and not answer()
+    added = aws.play(**given)
+    assert added.changed == 1 and "Added: ip rule 1024: from all fwmark 0x20/0xa0 lookup 2" in added.output
+    aws.play(state="absent", **AUTO)
+    assert node.snapshot() == clean
 
 
 def test_under_strict_the_roles_table_has_the_mark_of_the_cni(aws: Site) -> None:

@@ -196,7 +196,60 @@ def test_custom_takes_another_mark_and_other_priorities() -> None:
 def test_a_mark_is_its_own_mask_unless_one_is_given(layout: str, mark: object, bits: str, mask: str) -> None:
     desired = eni_layout.desired(layout, [GIVEN_PRIMARY], mark)
     assert (desired.rules[0]["fwmark"], desired.mark, desired.mask) == (f"{bits}/{mask}", bits, mask)
-    assert desired.bits == (int(bits, 0), int(mask, 0))
+    assert eni_layout.adapted(layout, mark, None).bits == (int(bits, 0), int(mask, 0))
+
+
+WAY: Entry = {"name": "eth1", "mark": "0x20"}
+ABSENT_WAY: Entry = {"name": "eth2", "mark": 0x40}
+
+
+@pytest.mark.parametrize(
+    ("layout", "enis", "rules"),
+    [
+        ("aws_vpc_cni", [PRIMARY, SECOND], [(1024, "ipv4", 2)]),
+        ("aws_vpc_cni", [DUAL_PRIMARY, DUAL_SECOND], [(1024, "ipv4", 2), (1024, "ipv6", 2)]),
+        ("cilium", [PRIMARY, SECOND], [(109, "ipv4", 11)]),
+        ("terway", [PRIMARY, SECOND], [(600, "ipv4", 1003)]),
+        ("terway", [PRIMARY, {**SECOND, "index": None}], []),
+        ("custom", [GIVEN_PRIMARY, {**GIVEN, "ipv4": ["10.0.1.10"]}], [(1200, "ipv4", 1101)]),
+        ("aws_vpc_cni", [PRIMARY], []),
+        ("aws_vpc_cni", [PRIMARY, ABSENT], []),
+    ],
+)
+def test_an_enis_mark_is_looked_up_in_its_table(layout: str, enis: list[Entry], rules: list[tuple[int, str, int]]) -> None:
+    plain, desired = (eni_layout.desired(layout, enis, "0x80", interface_marks=marks) for marks in (None, [WAY, ABSENT_WAY]))
+    added = [one for one in desired.rules if one not in plain.rules]
+    assert added == [{"priority": a, "fwmark": "0x20/0xe0", "table": c, "family": b} for a, b, c in rules]
+    assert [one for one in desired.rules if one not in added] == plain.rules and desired.routes == plain.routes
+    assert (desired.mark, desired.mask, plain.mask, plain.interfaces) == ("0x80", "0xe0", "0x80", [])
+    assert desired.interfaces == [WAY, {"name": "eth2", "mark": "0x40"}]
+
+
+@pytest.mark.parametrize(
+    ("marks", "told"),
+    [
+        ("eth1", "interface_marks must be a list of dictionaries with name and mark; 'eth1' was"),
+        (["eth1"], "interface_marks[0] must be a dictionary with name and mark; 'eth1' was"),
+        ([{"name": "eth1"}], "interface_marks[0] must be a dictionary with name and mark; {"),
+        ([{**WAY, "table": 2}], "interface_marks[0] must be a dictionary with name and mark; {"),
+        ([{**WAY, "name": "eth*"}], "interface_marks[0].name must be a link's name"),
+        (
+            [{**WAY, "name": "eth0"}],
+            "interface_marks must be of secondary ENIs; the option mark is that of the primary ENI; 'eth0'",
+        ),
+        ([WAY, {**WAY, "mark": 1}], "interface_marks[1].name must be another ENI than that of another entry; 'eth1' was"),
+        ([{**WAY, "mark": "0"}], "interface_marks[0].mark must be a number from 1 to 4294967295; '0' was"),
+        ([WAY, {**WAY, "name": "eth2"}], "interface_marks[1].mark must be another mark than that of another entry; '0x20' was"),
+        (
+            [{**WAY, "mark": "0xa0"}],
+            "interface_marks[0].mark must be a mark that the rule of the primary ENI, 0x80/0x80, does not",
+        ),
+    ],
+)
+def test_marks_of_enis_that_cannot_be_told_apart_are_named(marks: t.Any, told: str) -> None:
+    with pytest.raises(Invalid) as error:
+        eni_layout.desired("aws_vpc_cni", [PRIMARY, SECOND], interface_marks=marks)
+    assert str(error.value).startswith(told)
 
 
 def test_secondary_enis_that_are_plugged_in_have_their_first_ipv4_address_to_be_given() -> None:

@@ -36,7 +36,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.policy import Policy
 
 TABLES = {"main": 254}
-LEFT_OUT = {"manage": None, "mark": None, "priorities": None, "pod_interfaces": None, "cloud": "auto"}
+LEFT_OUT = {"manage": None, "mark": None, "priorities": None, "pod_interfaces": None, "interface_marks": None, "cloud": "auto"}
 AWS: dict[str, t.Any] = {"layout": "aws_vpc_cni", "cloud": "aws"}
 NICS = [
     Nic(f"02:00:00:00:00:0{number}", (f"10.0.{number}.10",), gateway=Gateway(f"10.0.{number}.1"), primary=number == 0,
@@ -120,6 +120,19 @@ def test_a_boot_asks_for_the_managed_part_only() -> None:
     found = discovery.found({**AWS, "manage": ["mark_rule"]}, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
     assert [rule["priority"] for rule in found.rules] == [1024]
     assert (found.routes, found.unfit, found.left_out) == ([], {}, {})
+
+
+def test_each_boot_makes_the_rules_of_the_enis_marks() -> None:
+    marks = [{"name": "eth1", "mark": "32"}]
+    enis = question(layout="aws_vpc_cni", interface_marks=marks)
+    assert enis["interface_marks"] == [{"name": "eth1", "mark": "0x20"}]
+    found = discovery.found(enis, NODE)
+    desired = eni_layout.desired("aws_vpc_cni", NODE, interface_marks=marks)
+    assert found.rules == desired.rules != discovery.found(AWS, NODE).rules
+    (rule,) = (one for one in found.rules if one.get("fwmark") == "0x20/0xa0")
+    assert rule["table"] == 2
+    alone = discovery.found({**enis, "manage": ["mark_rule"]}, NODE)
+    assert (alone.rules, alone.routes) == ([one for one in desired.rules if "fwmark" in one], [])
 
 
 def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None:

@@ -87,17 +87,19 @@ def listing() -> list[Body]:
         chain("output", "route"),
         chain("entering"),
         chain("leaving"),
+        chain("proxied"),
         rule("prerouting", link("eth0"), goto("entering")),
         rule("prerouting", marked(), goto("leaving")),
-        rule("output", marked(), unicast, marking(META_MARK)),
+        rule("output", marked(), goto("proxied")),
         rule("entering", marked(), ACCEPT),
         rule("entering", original(), local(), marking(CT_MARK)),
         rule("leaving", link("eni*"), marking(META_MARK), ACCEPT),
         rule("leaving", link("lo"), marking(META_MARK), ACCEPT),
+        rule("proxied", unicast, marking(META_MARK)),
     ]
 
 
-PRIMARY, MARKED_ALREADY, PROXY, KNOWN, REQUEST, POD, LO = range(6, 13)
+PRIMARY, MARKED_ALREADY, SENT, KNOWN, REQUEST, POD, LO, PROXY = range(7, 15)
 
 
 def expr(seen: list[Body], place: int) -> list[Body]:
@@ -109,7 +111,7 @@ Alter = t.Callable[[list[Body]], t.Any]
 SAME_MEANING: dict[str, Alter] = {
     "as it is": lambda seen: None,
     "other handles": lambda seen: seen[REQUEST]["rule"].update(handle=77),
-    "flags of fib in a list of one or bare (nft 1.1)": lambda seen: expr(seen, PROXY)[1]["match"]["left"]["fib"].update(
+    "flags of fib in a list of one or bare (nft 1.1)": lambda seen: expr(seen, PROXY)[0]["match"]["left"]["fib"].update(
         flags="saddr"
     ),
     "a comment": lambda seen: seen[POD]["rule"].update(comment="mine"),
@@ -130,7 +132,7 @@ OTHER_MEANING: dict[str, Alter] = {
     "another mark asked for": lambda seen: expr(seen, MARKED_ALREADY).__setitem__(0, marked(64)),
     "no mark asked for": lambda seen: expr(seen, MARKED_ALREADY).pop(0),
     "the mark restored whole": lambda seen: expr(seen, POD)[1]["mangle"].update(value=CT_MARK),
-    "the proxy's of any source": lambda seen: expr(seen, PROXY).pop(1),
+    "the proxy's of any source": lambda seen: expr(seen, PROXY).pop(0),
     "another chain": lambda seen: expr(seen, PRIMARY).__setitem__(1, goto("leaving")),
     "a chain that is called": lambda seen: expr(seen, PRIMARY).__setitem__(1, {"jump": {"target": "entering"}}),
     "a lookup for each packet": lambda seen: seen.pop(KNOWN),
@@ -222,9 +224,9 @@ def test_a_mask_of_leading_ones_is_recognised_as_a_prefix_too() -> None:
     """As nft before 1.1 lists it."""
     seen = listing()
     leading = equals(CT_MARK, {"prefix": {"addr": 0x80000000, "len": 1}})
-    for place in (MARKED_ALREADY, PROXY, KNOWN):
+    for place in (MARKED_ALREADY, SENT, KNOWN):
         expr(seen, place)[0] = leading
-    for place, index in ((POD, 1), (LO, 1), (PROXY, 2)):
+    for place, index in ((POD, 1), (LO, 1), (PROXY, 1)):
         expr(seen, place)[index] = {"mangle": {"key": META_MARK, "value": {"|": [META_MARK, 0x80000000]}}}
     expr(seen, REQUEST)[2] = {"mangle": {"key": CT_MARK, "value": {"|": [CT_MARK, 0x80000000]}}}
     assert nft_table.from_listing({"nftables": seen}) == desired(mark="0x80000000").table()
@@ -241,8 +243,7 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
         "\n"
         "\tchain output {\n"
         "\t\ttype route hook output priority mangle; policy accept;\n"
-        "\t\tct mark & 0x000000ff == 0x00000080 fib saddr type unicast"
-        " meta mark set meta mark & 0xffffff80 | 0x00000080\n"
+        "\t\tct mark & 0x000000ff == 0x00000080 goto proxied\n"
         "\t}\n"
         "\n"
         "\tchain entering {\n"
@@ -255,12 +256,136 @@ def test_the_text_is_laid_out_as_nft_lists_it() -> None:
         '\t\tiifname "eni*" meta mark set meta mark & 0xffffff80 | 0x00000080 accept\n'
         '\t\tiifname "lo" meta mark set meta mark & 0xffffff80 | 0x00000080 accept\n'
         "\t}\n"
+        "\n"
+        "\tchain proxied {\n"
+        "\t\tfib saddr type unicast meta mark set meta mark & 0xffffff80 | 0x00000080\n"
+        "\t}\n"
         "}\n"
     )
 
 
+WAYS: list[Body] = [{"name": "eth2", "mark": "0x300"}, {"name": "eth1", "mark": "0x100"}]
+
+
+def test_several_interfaces_are_looked_up_at_once() -> None:
+    assert desired(interfaces=WAYS).table().text() == (
+        "table inet kubenodeReturnPath {\n"
+        "\tchain prerouting {\n"
+        "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+        '\t\tiifname vmap { "eth0" : goto entering, "eth1" : goto entering_0x100, "eth2" : goto entering_0x300 }\n'
+        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto leaving, 0x00000100 : goto leaving_0x100,"
+        " 0x00000300 : goto leaving_0x300 }\n"
+        "\t}\n"
+        "\n"
+        "\tchain output {\n"
+        "\t\ttype route hook output priority mangle; policy accept;\n"
+        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto proxied, 0x00000100 : goto proxied_0x100,"
+        " 0x00000300 : goto proxied_0x300 }\n"
+        "\t}\n"
+        "\n"
+        "\tchain entering {\n"
+        "\t\tct mark & 0x00000380 == 0x00000080 accept\n"
+        "\t\tct direction original fib daddr . iif type local ct mark set ct mark & 0xfffffcff | 0x00000080\n"
+        "\t}\n"
+        + "".join(
+            f"\n\tchain {name} {{\n\t\tct direction original ct mark set ct mark & {kept} | {mark}\n\t}}\n"
+            for name, kept, mark in (
+                ("entering_0x100", "0xfffffd7f", "0x00000100"),
+                ("entering_0x300", "0xffffff7f", "0x00000300"),
+            )
+        )
+        + "".join(
+            f"\n\tchain leaving{place} {{\n"
+            + "".join(f'\t\tiifname "{link}" meta mark set meta mark & {kept} | {mark} accept\n' for link in ("eni*", "lo"))
+            + "\t}\n"
+            for place, kept, mark in EACH_MARK
+        )
+        + "".join(
+            f"\n\tchain proxied{place} {{\n\t\tfib saddr type unicast meta mark set meta mark & {kept} | {mark}\n\t}}\n"
+            for place, kept, mark in EACH_MARK
+        )
+        + "}\n"
+    )
+
+
+EACH_MARK = (
+    ("", "0xfffffcff", "0x00000080"),
+    ("_0x100", "0xfffffd7f", "0x00000100"),
+    ("_0x300", "0xffffff7f", "0x00000300"),
+)
+
+
+def vmap(key: Body, *elements: tuple[str | int, Body]) -> Body:
+    return {"vmap": {"key": key, "data": {"set": [list(element) for element in elements]}}}
+
+
+def map_of_links() -> Body:
+    """As nft lists it."""
+    return vmap({"meta": {"key": "iifname"}}, ("eth0", goto("entering")), ("eth1", goto("entering_0x100")))
+
+
+LISTED_MAPS: dict[str, Body] = {
+    "as it is": map_of_links(),
+    "another order": vmap({"meta": {"key": "iifname"}}, ("eth1", goto("entering_0x100")), ("eth0", goto("entering"))),
+}
+OTHER_MAPS: dict[str, Body] = {
+    "an entry less": vmap({"meta": {"key": "iifname"}}, ("eth0", goto("entering"))),
+    "an entry more": vmap(
+        {"meta": {"key": "iifname"}},
+        ("eth0", goto("entering")),
+        ("eth1", goto("entering_0x100")),
+        ("eth2", goto("entering")),
+    ),
+    "another link": vmap({"meta": {"key": "iifname"}}, ("eth0", goto("entering")), ("eth2", goto("entering_0x100"))),
+    "the chains swapped": vmap({"meta": {"key": "iifname"}}, ("eth1", goto("entering")), ("eth0", goto("entering_0x100"))),
+    "another key": vmap({"meta": {"key": "oifname"}}, ("eth0", goto("entering")), ("eth1", goto("entering_0x100"))),
+    "another verdict": vmap({"meta": {"key": "iifname"}}, ("eth0", goto("entering")), ("eth1", {"drop": None})),
+    "a verdict of another kind": vmap(
+        {"meta": {"key": "iifname"}}, ("eth0", goto("entering")), ("eth1", {"jump": {"target": "entering_0x100"}})
+    ),
+    "a named map": {"vmap": {"key": {"meta": {"key": "iifname"}}, "data": "@mine"}},
+}
+
+
+def with_map(of_links: Body) -> nft_table.Table:
+    of_marks = {
+        name: vmap({"&": [CT_MARK, 0x180]}, (0x100, goto(f"{name}_0x100")), (0x80, goto(name))) for name in ("leaving", "proxied")
+    }
+
+    def setting(key: Body, mark: int) -> Body:
+        return {"mangle": {"key": key, "value": {"|": [{"&": [key, 0xFFFFFE7F | mark]}, mark]}}}
+
+    seen = [one for one in listing() if "rule" not in one]
+    seen += [chain(f"{name}_0x100") for name in ("entering", "leaving", "proxied")]
+    seen += [rule("prerouting", of_links), rule("prerouting", of_marks["leaving"]), rule("output", of_marks["proxied"])]
+    seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT)]
+    seen += [rule("entering", original(), local(), setting(CT_MARK, 0x80))]
+    seen += [rule("entering_0x100", original(), setting(CT_MARK, 0x100))]
+    for place, mark in (("", 0x80), ("_0x100", 0x100)):
+        seen += [rule(f"leaving{place}", link(name), setting(META_MARK, mark), ACCEPT) for name in ("eni*", "lo")]
+        unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
+        seen += [rule(f"proxied{place}", unicast, setting(META_MARK, mark))]
+    return nft_table.from_listing({"nftables": seen})
+
+
+@pytest.mark.parametrize("listed", LISTED_MAPS.values(), ids=LISTED_MAPS.keys())
+def test_a_map_of_interfaces_is_recognised(listed: Body) -> None:
+    assert with_map(listed) == desired(interfaces=WAYS[1:]).table()
+
+
+@pytest.mark.parametrize("listed", OTHER_MAPS.values(), ids=OTHER_MAPS.keys())
+def test_another_map_is_not_equal(listed: Body) -> None:
+    assert with_map(listed) != desired(interfaces=WAYS[1:]).table()
+
+
+def test_each_mark_has_its_bits_and_the_primary_what_else_the_mask_has() -> None:
+    assert list(desired(interfaces=WAYS).bits()) == [(0x80, 0x80), (0x100, 0x100), (0x300, 0x300)]
+    assert next(desired(interfaces=WAYS, mask="0xfff").bits()) == (0x80, 0xCFF)
+
+
 def test_spellings_and_order_mean_nothing() -> None:
     assert desired(mark="128", mask="0X80") == desired()
+    assert desired(interfaces=WAYS) == desired(interfaces=[{"name": "eth1", "mark": 256}, WAYS[0]], mask="0x380")
     assert desired(pod_interfaces=["b", "a*", "b"]) == desired(pod_interfaces=["a*", "b"])
 
 
@@ -285,11 +410,21 @@ ROUTING: dict[str, tuple[list[Body], str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("fwmark", "mark", "is_found"),
+    [("0x80/0x80", 0x100, False), ("0x80/0x80", 0x180, True), ("0x100/0x180", 0x100, True), ("0x100/0x180", 0x180, False)],
+)
+def test_the_rule_of_an_interface_is_found_by_its_mark(fwmark: str, mark: int, is_found: bool) -> None:
+    ways = [{"name": "eth1", "mark": mark}]
+    parsed = [policy_rule.from_options("rules", {**MARKED, "fwmark": fwmark}, {"main": 254})]
+    assert (desired(interfaces=ways).routing(parsed, mark).marked is not None) == is_found
+
+
 @pytest.mark.parametrize(("rules", "found"), ROUTING.values(), ids=ROUTING.keys())
 def test_rules_by_which_marked_packets_are_routed(rules: list[Body], found: str) -> None:
     tables = {"main": 254, "1001": 1001, "101": 101}
     parsed = [policy_rule.from_options("rules", one, tables) for one in rules]
-    routing = desired().routing(parsed)
+    routing = desired().routing(parsed, 0x80)
     assert " ".join(name for name, one in routing._asdict().items() if one) == found
 
 
@@ -336,6 +471,15 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("service_addresses[0]", {"service_addresses": ["default"]}),
     ("service_addresses[0]", {"service_addresses": ["fe80::1%eth0"]}),
     ("service_addresses[0]", {"service_addresses": [""]}),
+    ("interfaces[0].name", {"interfaces": [{"name": "eth0", "mark": "1"}]}),
+    ("interfaces[0].name", {"interfaces": [{"name": "lo", "mark": "1"}]}),
+    ("interfaces[0].name", {"interfaces": [{"name": "eth*", "mark": "1"}]}),
+    ("interfaces[1].name", {"interfaces": [{"name": "eth1", "mark": "1"}, {"name": "eth1", "mark": "2"}]}),
+    ("interfaces[0].mark", {"interfaces": [{"name": "eth1", "mark": "0"}]}),
+    ("interfaces[0].mark", {"interfaces": [{"name": "eth1", "mark": "128"}]}),
+    ("interfaces[1].mark", {"interfaces": [{"name": "eth1", "mark": "1"}, {"name": "eth2", "mark": "0x1"}]}),
+    ("interfaces[0].mark", {"interfaces": [{"name": "eth1", "mark": "0x100"}], "mask": "0xff"}),
+    ("pod_interfaces[0]", {"interfaces": [{"name": "eni1", "mark": "0x100"}]}),
     ("mark", {"mark": "0"}),
     ("mark", {"mark": "0x0"}),
     ("mark", {"mark": "-1"}),
@@ -386,6 +530,18 @@ SENTENCES: list[tuple[dict[str, t.Any], str]] = [
     (
         {"pod_interfaces": ["eni+"]},
         "pod_interfaces[0] must be a name, or eni* for all names with that prefix; 'eni+' was given",
+    ),
+    (
+        {"interfaces": [{"name": "eth0", "mark": "1"}]},
+        "interfaces[0].name must be another link than that of primary_interface, whose mark is the option mark; 'eth0' was given",
+    ),
+    (
+        {"interfaces": [{"name": "eth1", "mark": "0x80"}]},
+        "interfaces[0].mark must be another mark than that of eth0; '0x80' was given",
+    ),
+    (
+        {"interfaces": [{"name": "eni1", "mark": "0x100"}]},
+        "pod_interfaces[0] must be a pattern that eni1, one of interfaces, does not match; 'eni*' was given",
     ),
     ({"pod_interfaces": ["lo"]}, "pod_interfaces[0] must be a link of pods; lo is always included; 'lo' was given"),
 ]
@@ -441,7 +597,7 @@ def test_a_mark_of_all_its_mask_clears_nothing_before() -> None:
 )
 def test_rules_by_which_pods_leave_elsewhere(entry: Body, is_for_pods: bool) -> None:
     parsed = [policy_rule.from_options("rules", {"priority": 1000, **entry}, {"101": 101, "local": 255})]
-    assert (desired(pod_interfaces=["eni*", "veth1"]).routing(parsed).pods is not None) == is_for_pods
+    assert (desired(pod_interfaces=["eni*", "veth1"]).routing(parsed, 0x80).pods is not None) == is_for_pods
 
 
 def test_the_first_of_several_rules_is_named() -> None:
@@ -452,7 +608,7 @@ def test_the_first_of_several_rules_is_named() -> None:
         {**MARKED, "priority": 2000},
     ]
     parsed = [policy_rule.from_options("rules", one, {"main": 254, "1001": 1001}) for one in entries]
-    assert desired().routing(parsed) == (parsed[2], parsed[0])
+    assert desired().routing(parsed, 0x80) == (parsed[2], parsed[0])
 
 
 def test_the_file_for_the_next_boot_is_named_after_the_table() -> None:
@@ -465,7 +621,7 @@ def test_a_rule_may_ask_for_some_of_the_bits() -> None:
     asked = {"0x80/0xc0": True, "0x40/0xc0": False, "0x80/0xff": True, "0x80/0x180": False}
     for mark, expected in asked.items():
         parsed = [policy_rule.from_options("rules", {**MARKED, "fwmark": mark}, {"main": 254})]
-        assert (desired(mark="0x80", mask="0xff").routing(parsed).marked is not None) == expected, mark
+        assert (desired(mark="0x80", mask="0xff").routing(parsed, 0x80).marked is not None) == expected, mark
 
 
 def test_strict_sets_valid_marks_to_1_on_the_primary_interface_alone() -> None:

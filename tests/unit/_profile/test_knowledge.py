@@ -22,7 +22,7 @@ SECOND: dict[str, t.Any] = {
     "gateway": {"ipv4": "10.0.1.1"},
     "device_number": 1,
 }
-LEFT_OUT = dict.fromkeys(("interfaces", "primary_interface", "pod_interfaces", "manage", "mark", "priorities"))
+LEFT_OUT = dict.fromkeys(("interfaces", "primary_interface", "pod_interfaces", "manage", "mark", "priorities", "interface_marks"))
 AWS: dict[str, t.Any] = {**LEFT_OUT, "layout": "aws_vpc_cni", "cloud": "auto"}
 
 
@@ -57,6 +57,17 @@ def test_the_cnis_mark_is_read_from_its_rules_and_each_boot_gets_it() -> None:
     assert values["rules"][0]["fwmark"] == "0x100/0x300"
     assert values["query"] == {"layout": "aws_vpc_cni", "cloud": "auto", "mark": "0x100/0x300"}
     assert values["marking"] == "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x100/0x300."
+
+
+def test_marks_of_enis_need_the_table_although_the_cni_marks_and_leave_its_own_mark_alone() -> None:
+    found = SeenMarks([Marks("amazon-vpc-cni", "table ip mangle (nft)", "ens5", 0x100, 0x100)])
+    option = {**AWS, "interface_marks": [{"name": "ens6", "mark": "0x20"}]}
+    values = knowledge.of_enis(option, False, [PRIMARY, SECOND], found)
+    assert (values["mark"], values["mask"], values["marks_itself"], values["lacks_marks"]) == ("0x100", "0x120", True, True)
+    assert [rule.get("fwmark") for rule in values["rules"]] == ["0x100/0x100", "0x20/0x120", None]
+    assert values["interfaces"] == option["interface_marks"] == values["query"]["interface_marks"]
+    assert values["request_interfaces"] == ["ens5", "ens6"]
+    assert knowledge.named_interfaces(option) == {"enis.interface_marks[0].name": "ens6"}
 
 
 def test_a_given_mark_goes_before_that_of_the_cnis_rules() -> None:
@@ -118,6 +129,7 @@ def test_an_image_knows_the_primary_interface_alone() -> None:
         ({"interfaces": "ens5"}, "enis.interfaces"),
         ({"interfaces": [PRIMARY], "mark": "0"}, "enis.mark"),
         ({"interfaces": [PRIMARY], "cloud": "azure"}, "enis.cloud"),
+        ({"interfaces": [PRIMARY], "interface_marks": [{"name": "ens6", "mark": "0"}]}, "enis.interface_marks[0].mark"),
         ({"interfaces": [PRIMARY], "primary_interface": "a/b"}, "enis.primary_interface"),
     ],
 )
