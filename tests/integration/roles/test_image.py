@@ -63,6 +63,7 @@ VARIABLES = {
     "eni_policy_routing_primary_interface": "eth0",
     "eni_policy_routing_pod_interfaces": '["veth-*"]',
     "eni_policy_routing_service_addresses": "[]",
+    "eni_policy_routing_interface_marks": "[]",
     "eni_policy_routing_mark": "0x80/0x80",
     "eni_policy_routing_priorities": '{"from_pod":1350}',
     "eni_policy_routing_connmark": "always",
