@@ -226,7 +226,7 @@ def test_whatever_was_altered_is_put_right(node: NamespaceNode, connmark: Steps,
     [
         ("priority mangle", "priority filter"),
         ("type route", "type filter"),
-        (" ct direction original", ""),
+        ("ct direction original ", ""),
         ("| 0x00000080", "| 0x00000081"),
         ('"veth-*"', '"veth-pod1"'),
     ],

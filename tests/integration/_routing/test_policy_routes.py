@@ -880,7 +880,10 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
         "enis.priorities must be left out: the layout terway has its own",
         {"enis": '{"layout": "terway", "priorities": {"mark": 5}}'},
     ),
-    ("enis.clod. Supported parameters include: cloud, layout, mark", {"enis": {"layout": "terway", "clod": "aws"}}),
+    (
+        "enis.clod. Supported parameters include: cloud, interface_marks, layout, manage, mark",
+        {"enis": {"layout": "terway", "clod": "aws"}},
+    ),
     ("enis.cloud must be one of auto, aws: the layout cilium", {"enis": {"layout": "cilium", "cloud": "azure"}}),
     (
         "routes must be given if enis and the other list are given: both follow from the ENIs",

@@ -98,7 +98,7 @@ def test_nothing_of_a_live_azure_vnet_is_certain(facts: Facts, why: str) -> None
 def test_the_chain_of_azure_cns_is_in_use_while_it_runs() -> None:
     rules = [(chain, Rule(NAT, "POSTROUTING", f"-j {chain}"), Rule(NAT, chain, DNS)) for chain in ("SWIFT", "SWIFT-POSTROUTING")]
     facts = Facts(
-        tuple(rule for _chain, *both in rules for rule in both), tuple((NAT, chain) for chain, *_ in rules), has_cns=True
+        tuple(rule for _chain, *both in rules for rule in both), tuple((NAT, chain) for chain, _jump, _dns in rules), has_cns=True
     )
     certain = {one.owner: one.is_certain for one in azure.find(facts)}
     assert certain == {"azure-vnet": True, "azure-cns": False}
