@@ -131,12 +131,18 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
             f"eni_policy_routing_layout must be one of {', '.join([*eni_layout.LAYOUTS][:-1])} and custom; nothing was given."
             " Nothing was changed. Set the layout of the node's CNI, or custom for a CNI that makes no rules"
         )
-    if remedy == "strict" and connmark == "never" and {"filters", "connmark"}.issubset(managed):
+    unmarked = "eni_policy_routing_connmark is never" if connmark == "never" else "eni_policy_routing_manage lacks connmark"
+    if remedy == "strict" and "filters" in managed and not is_marked:
         yield (
-            "eni_policy_routing_remedy is strict and eni_policy_routing_connmark is never: every reply to a pod that comes in"
-            " by the primary ENI would be dropped. Nothing was changed. Set eni_policy_routing_connmark to auto, or the remedy"
-            " to loose"
+            f"eni_policy_routing_remedy is strict and {unmarked}: every reply to a pod that comes in by the primary ENI would be"
+            " dropped. Nothing was changed. Set eni_policy_routing_connmark to auto and list connmark, or set the remedy to loose"
         )
+    for name in ("interface_marks", "service_addresses"):
+        if values[name] and connmark == "never":
+            yield (
+                f"eni_policy_routing_{name} needs the table that marks connections, and eni_policy_routing_connmark is never."
+                " Nothing was changed. Set eni_policy_routing_connmark to auto, or leave the former out"
+            )
     if is_image and enis is None and not primary:
         yield (
             "eni_policy_routing_primary_interface must be given for an image, and was not: reverse-path filtering and marks are"

@@ -257,6 +257,17 @@ PLACES: list[tuple[str, Result, list[str]]] = [
     ),
     ("eni_policy_routing", {}, ["layout must be one of aws_vpc_cni, cilium, terway and custom; nothing was given. Nothing"]),
     ("eni_policy_routing", {**AWS, "remedy": "strict", "connmark": "never"}, ["remedy is strict and connmark is never: every"]),
+    ("eni_policy_routing", {**AWS, "remedy": "strict", "manage": ["filters"]}, ["remedy is strict and manage lacks connmark"]),
+    (
+        "eni_policy_routing",
+        {**AWS, "interface_marks": [{"name": "eth1", "mark": "0x20"}], "connmark": "never"},
+        ["interface_marks needs the table that marks connections, and connmark is never"],
+    ),
+    (
+        "eni_policy_routing",
+        {**AWS, "service_addresses": ["203.0.113.0/24"], "connmark": "never"},
+        ["service_addresses needs the table that marks connections, and connmark is never"],
+    ),
     ("eni_policy_routing", {"layout": "custom"}, ["pod_interfaces must be given for the layout custom if connections are"]),
     ("eni_policy_routing", {**AWS, "mode": "image"}, ["primary_interface must be given for an image, and was not: reverse"]),
     ("eni_policy_routing", {**IMAGE, "remedy": "symmetric"}, ["remedy must be loose or strict for an image whose nodes"]),

@@ -191,7 +191,7 @@ def desired(
     if ways:
         mask = f"{functools.reduce(operator.or_, ways.values(), layout.bits[1]):#x}"
     is_marked, has_tables = MARK_RULE in parts, TABLES in parts
-    left_out = _without_table(layout, others if has_tables else [one for one in others if one.name in ways and is_marked])
+    left_out = _without_table(layout, others if has_tables or (is_marked and ways) else [])
     routed = [one for one in others if one.name not in left_out]
     marked = [one for one in routed if one.name in ways] if is_marked else []
     served = routed if has_tables else []
@@ -212,7 +212,7 @@ def desired(
         [{"name": name, "mark": f"{number:#x}"} for name, number in ways.items()],
         layout.marks_itself,
         [{"dev": one.name, "address": address} for one in others for address in one.addresses["ipv4"][:1]],
-        left_out,
+        left_out if has_tables else {name: first for name, first in left_out.items() if name in ways},
     )
 
 

@@ -58,9 +58,10 @@ class MarkRule:
             return
         # an opaque rule may have selectors that cannot be parsed
         current = [*(one for one, _protocol in Netlink().rules() if not one.opaque), *self._coming]
+        current.sort(key=lambda one: one.priority)
         families = {name: [one for one in current if one.family == family] for name, family in fields.FAMILIES.items()}
         used: dict[rule.Rule, Way] = {}
-        for way in self._desired.ways:
+        for way in self._ways():
             found = {name: self._desired.routing(rules, way.mark) for name, rules in families.items()}
             is_routed = any(routing.marked for routing in found.values())
             for name, routing in found.items():
@@ -79,13 +80,19 @@ class MarkRule:
                         f" {self._desired.mask:#x}."
                     )
 
+    def _ways(self) -> list[Way]:
+        """The primary interface and the others that exist. MissingLinks names the others, whose rules come with them."""
+        there = sysctl.Sysctl().links()
+        return [way for way in self._desired.ways if way.name == self._desired.primary_interface or way.name in there]
+
     def _missing(self, way: Way, family: str, pods: rule.Rule | None) -> str:
         """pods: a rule of the family for pods, which shows that this family needs a rule for the mark, too."""
         mark = f"{way.mark:#x}/{self._desired.mask:#x}"
         priority = min(PRIORITY, pods.priority - 1) if pods else PRIORITY
-        table = "main" if way.name == self._desired.primary_interface else f"the table with the default route by {way.name}"
+        is_primary = way.name == self._desired.primary_interface
+        table, which = ("main", "") if is_primary else ("TABLE", f", where TABLE is the one whose default route is by {way.name}")
         return (
             f"No {f'{family} ' if pods else ''}rule routes by mark {mark}, so the mark has no effect. Unless the node's CNI adds"
             " such a rule, add it with kubenode.datapath.policy_routes and rules:"
-            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: {table}}}]."
+            f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: {table}}}]{which}."
         )

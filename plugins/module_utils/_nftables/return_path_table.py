@@ -89,7 +89,7 @@ class ReturnPath(t.NamedTuple):
     def bits(self) -> t.Iterator[tuple[int, int]]:
         """Each mark with its bits. Those of the mask that no mark has are the primary's."""
         others = functools.reduce(operator.or_, (one.mark for one in self.interfaces), 0)
-        yield self.mark, self.mark | self.mask & ~others
+        yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
         yield from ((one.mark, one.mark) for one in self.interfaces)
 
     def table(self) -> Table:

@@ -318,6 +318,12 @@ def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site
     assert node.snapshot() == clean
 
 
+def test_the_marks_rule_that_a_run_adds_comes_before_the_cnis_rules_for_pods(aws: Site) -> None:
+    aws.node.ip(["rule add from 10.0.1.11 lookup 2 priority 1536"])
+    played = aws.play("--check", **AWS)
+    assert not played.failed and "comes after" not in played.output
+
+
 def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
     clean = aws.node.snapshot()
     aws.play(**AWS)

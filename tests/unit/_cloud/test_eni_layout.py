@@ -225,6 +225,16 @@ def test_an_enis_mark_is_looked_up_in_its_table(layout: str, enis: list[Entry], 
     assert desired.interfaces == [WAY, {"name": "eth2", "mark": "0x40"}]
 
 
+def test_a_mark_gives_no_eni_the_table_of_another_whatever_part_is_managed() -> None:
+    """Cilium numbers the ENIs of each network card alike: eth1 has table 11, and eth2 none."""
+    second_card = {**SECOND, "name": "eth2", "mac": "02:00:00:00:00:03", "ipv4": ["10.0.2.10"], "network_card": 1}
+    marks = [{"name": "eth2", "mark": "0x20"}]
+    for parts in (eni_layout.PARTS, ["mark_rule"]):
+        desired = eni_layout.desired("cilium", [PRIMARY, SECOND, second_card], parts=parts, interface_marks=marks)
+        assert [rule for rule in desired.rules if rule.get("fwmark", "").startswith("0x20")] == []
+        assert [*desired.left_out] == ["eth2"]
+
+
 @pytest.mark.parametrize(
     ("marks", "told"),
     [

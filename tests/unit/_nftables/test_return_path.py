@@ -381,6 +381,7 @@ def test_another_map_is_not_equal(listed: Body) -> None:
 def test_each_mark_has_its_bits_and_the_primary_what_else_the_mask_has() -> None:
     assert list(desired(interfaces=WAYS).bits()) == [(0x80, 0x80), (0x100, 0x100), (0x300, 0x300)]
     assert next(desired(interfaces=WAYS, mask="0xfff").bits()) == (0x80, 0xCFF)
+    assert next(desired(interfaces=WAYS, mask="0xffffffff").bits()) == (0x80, 0xFFFFFFFF), "told as the full mask"
 
 
 def test_spellings_and_order_mean_nothing() -> None:
