@@ -144,7 +144,7 @@ class VmNode(BootingNode):
             self._ssh.hang_up()
             waited = time.monotonic() - started
             if not pressed and waited > _STUCK_LIMIT and _RESTARTING in self._console.read_text(errors="replace"):
-                pressed = True
+                pressed, started = True, time.monotonic()
                 self._qmp.execute("system_reset")
             if waited > timeout:
                 raise LabError(f"{self.name} did not reboot within {timeout:g} s; see {self._console}")
