@@ -142,7 +142,7 @@ def mark_warnings(mark: int, mask: int, bits: int, table: int | None = None) -> 
         is_same = (mark, mask) == (other, its_mask) and its_table and table in (None, its_table)
         if bits & its_mask and not is_same:
             yield (
-                f"Mark {mark:#x}/{mask:#x} has bits of {other:#x}/{its_mask:#x}, which {owner} uses for {meaning}."
+                f"Mark {mark:#x}/{mask:#x} has bits of {other:#x}/{its_mask:#x}, the mark of {owner} for {meaning}."
                 " Choose other bits on nodes that run this software."
             )
     if mark == ISTIO:

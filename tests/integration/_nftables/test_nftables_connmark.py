@@ -496,16 +496,18 @@ def test_warns_of_each_other_interface_that_is_no_link_has_no_rule_or_shares_one
     """The options as text."""
     node.ip(["link add lan type veth peer name lan-peer", MARK_RULE, "rule add from 10.0.1.11 lookup 1001 priority 2048"])
     (missing,) = warnings(connmark.run(**MARKED))
-    assert missing.startswith("No ipv4 rule routes by mark 0x2/0x82, so") and "table: the table with the default" in missing
+    assert missing.startswith("No ipv4 rule routes by mark 0x2/0x82, so")
+    assert missing.endswith("where TABLE is the one whose default route is by eth0.")
     rule = {"priority": 1024, "fwmark": "0x2/0x82", "table": 1001}
     Steps(node, "policy_routes").run(rules=[rule])
     assert not warnings(connmark.run(**MARKED))
-    collision, no_link, shared = sorted(warnings(connmark.run(**{**MARKED, "interfaces": [{"name": "ens6", "mark": "0x82"}]})))
+    collision, no_link = sorted(warnings(connmark.run(**{**MARKED, "interfaces": [{"name": "ens6", "mark": "0x82"}]})))
     assert no_link.startswith("There is no link ens6, so no connection gets its mark")
+    assert collision.startswith("Mark 0x82/0x82 has bits of 0x80/0x80, the mark of amazon-vpc-cni and Cilium for")
+    shared = warnings(connmark.run(**{**MARKED, "interfaces": [{"name": "eth0", "mark": "0x82"}]}))[-1]
     assert shared.startswith(
-        "ip rule 1024: from all fwmark 0x80/0x80 lookup main routes by mark 0x82 of ens6 as by mark 0x80 of lan"
+        "ip rule 1024: from all fwmark 0x80/0x80 lookup main routes by mark 0x82 of eth0 as by mark 0x80 of lan"
     )
-    assert collision.startswith("Mark 0x82/0x82 has bits of 0x80/0x80, which amazon-vpc-cni and Cilium uses")
 
 
 def test_warns_of_a_line_that_wins_over_the_setting_at_the_next_boot(node: NamespaceNode, connmark: Steps) -> None:
