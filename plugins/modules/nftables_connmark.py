@@ -67,8 +67,8 @@ options:
   interfaces:
     description:
       - Other interfaces by which requests come in, each with a mark of its own, for example ENIs with public addresses, or ENIs
-        to whose addresses a load balancer sends. Replies of pods on this node are routed by the interface by which the last
-        request packet came in. Replies of pods on other nodes, and those of the node itself, are not.
+        to whose addresses a load balancer sends. Replies are routed by the interface by which the last request packet came in,
+        those of pods on this node and of the node itself always, and those of pods on other nodes without O(strict).
       - All connections that others open by such an interface are marked, to the node's own addresses and to those of pods.
       - By default only connections that come in by O(primary_interface) are marked.
       - Ignored with O(state=absent).

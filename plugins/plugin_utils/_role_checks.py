@@ -119,7 +119,7 @@ def _targets(option: str, given: t.Sequence[Values]) -> None:
 
 def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
     """What the variables of eni_policy_routing must be together."""
-    if values["state"] != "present":
+    if values["state"] != "present" or set(values["manage"]) == {"daemons"}:
         return
     layout, remedy, connmark, enis, primary, pods = (
         values[name] for name in ("layout", "remedy", "connmark", "enis", "primary_interface", "pod_interfaces")

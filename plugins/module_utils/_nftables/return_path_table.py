@@ -95,26 +95,31 @@ class ReturnPath(t.NamedTuple):
     def table(self) -> Table:
         """The desired table. One lookup finds the chain of a packet's interface or mark, however many interfaces there are."""
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
-        places = {way: "" if way.name == self.primary_interface else f"_{way.mark:#x}" for way in self.ways}
+        entering = {self.primary_interface: "entering", **{way.name: f"entering_{way.mark:#x}" for way in self.interfaces}}
+        replies = {way.mark: f"replies_{way.mark:#x}" for way in self.interfaces}
+        replied = (_chosen(connection, replies),) if replies else ()
+        marked = match(connection, self.mark)
         chains = [
-            *(Chain(f"leaving{place}", None, None, None, self._leaving(way.mark)) for way, place in places.items()),
-            *(Chain(f"proxied{place}", None, None, None, self._proxied(way.mark)) for way, place in places.items()),
-            *(Chain(f"entering{places[way]}", None, None, None, self._opened(way.mark)) for way in self.interfaces),
-            Chain("entering", None, None, None, self._entering(match(connection, self.mark))),
+            Chain("leaving", None, None, None, self._leaving()),
+            Chain("proxied", None, None, None, self._proxied()),
+            *(Chain(replies[way.mark], None, None, None, self._replies(way.mark)) for way in self.interfaces),
+            *(Chain(entering[way.name], None, None, None, (*self._opened(way.mark), *replied)) for way in self.interfaces),
+            Chain("entering", None, None, None, self._entering(marked, replied)),
         ]
-        sorting = (
-            _chosen("iifname", {way.name: f"entering{place}" for way, place in places.items()}),
-            _chosen(connection, {way.mark: f"leaving{place}" for way, place in places.items()}),
-        )
-        sent = (_chosen(connection, {way.mark: f"proxied{place}" for way, place in places.items()}),)
+        sorting = (_chosen("iifname", entering), _chosen(connection, {self.mark: "leaving", **replies}))
+        sent = (_chosen(connection, {self.mark: "proxied", **replies}),)
         chains += [
             Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
             Chain("output", "route", "output", PRIORITY, sent),
         ]
         return Table("inet", self.name, frozenset(chains))
 
-    def _entering(self, marked: Match) -> tuple[Rule, ...]:
-        """Packets that enter by the primary interface."""
+    def _entering(self, marked: Match, replied: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        """Packets that enter by the primary interface.
+
+        replied: sorts replies of pods on other nodes to requests that came in by another interface. With ``strict`` the mark of
+        that interface would make the reverse-path filter drop them.
+        """
         marking, accept = self._marking("meta mark", self.mark), Verdict("accept")
         services = [
             match(field, *found)
@@ -124,6 +129,7 @@ class ReturnPath(t.NamedTuple):
         # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
         return (
             (marked, marking, accept) if self.strict else (marked, accept),
+            *(() if self.strict else replied),
             *((*self._requested(service), accept) for service in services),
             self._requested(match("fib daddr . iif type", "local")),
         )
@@ -131,17 +137,26 @@ class ReturnPath(t.NamedTuple):
     def _opened(self, mark: int) -> tuple[Rule, ...]:
         """Packets that enter by another interface. Requests to pods enter by it under the pods' own addresses, too, so that the
         destination tells nothing. The kernel writes a mark only if it is another."""
-        return ((match("ct direction", "original"), self._marking("ct mark", mark)),)
+        return ((match("ct direction", "original"), self._marking("ct mark", mark), Verdict("accept")),)
 
-    def _leaving(self, mark: int) -> tuple[Rule, ...]:
+    def _replies(self, mark: int) -> tuple[Rule, ...]:
+        """All replies on a connection that came in by another interface: of pods here and on other nodes, and of the node
+        itself. No table but the link's own routes to a link-local address."""
+        accept = Verdict("accept")
+        return (
+            (match("ip6 daddr", "fe80::/10"), accept),
+            (match("ct direction", "reply"), self._marking("meta mark", mark)),
+        )
+
+    def _leaving(self) -> tuple[Rule, ...]:
         """Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739)."""
-        links = (*self.pod_interfaces, "lo")
-        return tuple((match("iifname", link), self._marking("meta mark", mark), Verdict("accept")) for link in links)
+        marking, links = self._marking("meta mark", self.mark), (*self.pod_interfaces, "lo")
+        return tuple((match("iifname", link), marking, Verdict("accept")) for link in links)
 
-    def _proxied(self, mark: int) -> tuple[Rule, ...]:
+    def _proxied(self) -> tuple[Rule, ...]:
         """Packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the node's own.
         Connection tracking restores the client's address in this hook (-100), so most of them never pass lo."""
-        return ((match("fib saddr type", "unicast"), self._marking("meta mark", mark)),)
+        return ((match("fib saddr type", "unicast"), self._marking("meta mark", self.mark)),)
 
     def validation(self) -> reverse_path.DesiredFilter | None:
         """The desired src_valid_mark, 1 on the primary interface, in the form that the rp_filter resources take."""

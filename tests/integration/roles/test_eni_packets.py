@@ -494,6 +494,40 @@ def test_enis_have_marks_beside_strict_filtering_of_the_primary(two: EniLab, pol
         assert answer and (answer.peer == two.client.address) == (policy == "Local")
 
 
+def call_server_by_eth1(lab: EniLab, timeout: float = 1.0) -> Answer | None:
+    return lab.client.fetch(TWO[0].address, SERVER_PORT, timeout)
+
+
+SERVER_PORT = 9000
+
+
+def test_a_pod_on_another_node_is_answered_for_by_the_eni_too(two: EniLab) -> None:
+    """kube-proxy masquerades the request to the primary interface's address, where the pod's reply comes back."""
+    node = two.node("node1")
+    node.service(NODE_PORT, [BACKEND], "Cluster", backend="iptables")
+    assert_unanswered(two, call_by_eth1, "source")
+    for one in steps_of(node):
+        one.run()
+    for call in (call_by_eth1, call_node_port):
+        assert call(two)
+    assert Prober(two.client).udp(TWO[0].address, NODE_PORT, timeout=1.0, tries=1)
+
+
+@EACH_STRICTNESS
+def test_a_server_of_the_node_itself_is_answered_for_by_the_eni_too(two: EniLab, strict: bool) -> None:
+    """A pod with hostNetwork, for example."""
+    node = two.node("node1")
+    node.serve(SERVER_PORT)
+    if strict:
+        node.filter_reverse_path(STRICT, eth1=LOOSE)
+    assert_unanswered(two, call_server_by_eth1, "source")
+    for one in steps_of(node, strict=strict):
+        one.run()
+    answer = call_server_by_eth1(two)
+    assert answer and answer.peer == two.client.address
+    assert two.client.fetch(PRIMARY.address, SERVER_PORT)
+
+
 def test_a_client_outside_the_vpc_is_answered_by_the_pods_own_eni(two: EniLab) -> None:
     """The CNI routes only what pods send to the VPC by their ENI, as Cilium does; the client calls the pod's own address."""
     node, pod = two.node("node1"), two.pod("pod1")

@@ -335,6 +335,15 @@ def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
     assert aws.node.snapshot() == clean
 
 
+def test_the_daemons_alone_need_no_layout_and_no_metadata(aws: Site) -> None:
+    """As for the AWS CNI on an image that lets networkd remove its rules."""
+    clean = aws.node.snapshot()
+    played = four_steps(aws, changed=1, manage=["daemons"])
+    assert "systemd-networkd" in played.output and "Connections that arrive" not in played.output
+    assert aws.play(manage=["daemons"], state="absent").changed == 1
+    assert aws.node.snapshot() == clean
+
+
 def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:
     """EKS on Amazon Linux 2023, an ENI that was attached at launch: nodeadm's number is 10001, and the CNI's is 2."""
     theirs = "from 10.0.1.10 lookup 10001"

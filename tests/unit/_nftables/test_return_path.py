@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
@@ -273,46 +274,50 @@ def test_several_interfaces_are_looked_up_at_once() -> None:
         "\tchain prerouting {\n"
         "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
         '\t\tiifname vmap { "eth0" : goto entering, "eth1" : goto entering_0x100, "eth2" : goto entering_0x300 }\n'
-        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto leaving, 0x00000100 : goto leaving_0x100,"
-        " 0x00000300 : goto leaving_0x300 }\n"
+        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto leaving, 0x00000100 : goto replies_0x100,"
+        " 0x00000300 : goto replies_0x300 }\n"
         "\t}\n"
         "\n"
         "\tchain output {\n"
         "\t\ttype route hook output priority mangle; policy accept;\n"
-        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto proxied, 0x00000100 : goto proxied_0x100,"
-        " 0x00000300 : goto proxied_0x300 }\n"
+        "\t\tct mark & 0x00000380 vmap { 0x00000080 : goto proxied, 0x00000100 : goto replies_0x100,"
+        " 0x00000300 : goto replies_0x300 }\n"
         "\t}\n"
         "\n"
         "\tchain entering {\n"
         "\t\tct mark & 0x00000380 == 0x00000080 accept\n"
+        "\t\tct mark & 0x00000380 vmap { 0x00000100 : goto replies_0x100, 0x00000300 : goto replies_0x300 }\n"
         "\t\tct direction original fib daddr . iif type local ct mark set ct mark & 0xfffffcff | 0x00000080\n"
         "\t}\n"
         + "".join(
-            f"\n\tchain {name} {{\n\t\tct direction original ct mark set ct mark & {kept} | {mark}\n\t}}\n"
-            for name, kept, mark in (
-                ("entering_0x100", "0xfffffd7f", "0x00000100"),
-                ("entering_0x300", "0xffffff7f", "0x00000300"),
-            )
+            f"\n\tchain entering_{mark} {{\n"
+            f"\t\tct direction original ct mark set ct mark & {kept} | 0x00000{mark[2:]} accept\n"
+            "\t\tct mark & 0x00000380 vmap { 0x00000100 : goto replies_0x100, 0x00000300 : goto replies_0x300 }\n"
+            "\t}\n"
+            for mark, kept in EACH_OTHER_MARK
         )
+        + "\n\tchain leaving {\n"
+        + "".join(f'\t\tiifname "{link}" meta mark set meta mark & 0xfffffcff | 0x00000080 accept\n' for link in ("eni*", "lo"))
+        + "\t}\n\n\tchain proxied {\n\t\tfib saddr type unicast meta mark set meta mark & 0xfffffcff | 0x00000080\n\t}\n"
         + "".join(
-            f"\n\tchain leaving{place} {{\n"
-            + "".join(f'\t\tiifname "{link}" meta mark set meta mark & {kept} | {mark} accept\n' for link in ("eni*", "lo"))
-            + "\t}\n"
-            for place, kept, mark in EACH_MARK
-        )
-        + "".join(
-            f"\n\tchain proxied{place} {{\n\t\tfib saddr type unicast meta mark set meta mark & {kept} | {mark}\n\t}}\n"
-            for place, kept, mark in EACH_MARK
+            f"\n\tchain replies_{mark} {{\n"
+            "\t\tip6 daddr fe80::/10 accept\n"
+            f"\t\tct direction reply meta mark set meta mark & {kept} | 0x00000{mark[2:]}\n"
+            "\t}\n"
+            for mark, kept in EACH_OTHER_MARK
         )
         + "}\n"
     )
 
 
-EACH_MARK = (
-    ("", "0xfffffcff", "0x00000080"),
-    ("_0x100", "0xfffffd7f", "0x00000100"),
-    ("_0x300", "0xffffff7f", "0x00000300"),
-)
+EACH_OTHER_MARK = (("0x100", "0xfffffd7f"), ("0x300", "0xffffff7f"))
+
+
+def test_strict_gives_no_reply_on_the_primary_interface_the_mark_of_another() -> None:
+    """The reverse-path filter of that interface would look up the source by it."""
+    text = desired(interfaces=WAYS, strict=True).table().text()
+    (entering,) = re.findall(r"\tchain entering \{.*?\}", text, re.DOTALL)
+    assert "replies_" not in entering
 
 
 def vmap(key: Body, *elements: tuple[str | int, Body]) -> Body:
@@ -348,23 +353,25 @@ OTHER_MAPS: dict[str, Body] = {
 
 
 def with_map(of_links: Body) -> nft_table.Table:
-    of_marks = {
-        name: vmap({"&": [CT_MARK, 0x180]}, (0x100, goto(f"{name}_0x100")), (0x80, goto(name))) for name in ("leaving", "proxied")
-    }
+    def of_marks(primary: str) -> Body:
+        return vmap({"&": [CT_MARK, 0x180]}, (0x100, goto("replies_0x100")), (0x80, goto(primary)))
 
     def setting(key: Body, mark: int) -> Body:
         return {"mangle": {"key": key, "value": {"|": [{"&": [key, 0xFFFFFE7F | mark]}, mark]}}}
 
+    replied = (equals({"&": [CT_MARK, 0x180]}, 0x100), goto("replies_0x100"))
     seen = [one for one in listing() if "rule" not in one]
-    seen += [chain(f"{name}_0x100") for name in ("entering", "leaving", "proxied")]
-    seen += [rule("prerouting", of_links), rule("prerouting", of_marks["leaving"]), rule("output", of_marks["proxied"])]
-    seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT)]
+    seen += [chain("entering_0x100"), chain("replies_0x100")]
+    seen += [rule("prerouting", of_links), rule("prerouting", of_marks("leaving")), rule("output", of_marks("proxied"))]
+    seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT), rule("entering", *replied)]
     seen += [rule("entering", original(), local(), setting(CT_MARK, 0x80))]
-    seen += [rule("entering_0x100", original(), setting(CT_MARK, 0x100))]
-    for place, mark in (("", 0x80), ("_0x100", 0x100)):
-        seen += [rule(f"leaving{place}", link(name), setting(META_MARK, mark), ACCEPT) for name in ("eni*", "lo")]
-        unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
-        seen += [rule(f"proxied{place}", unicast, setting(META_MARK, mark))]
+    seen += [rule("entering_0x100", original(), setting(CT_MARK, 0x100), ACCEPT), rule("entering_0x100", *replied)]
+    seen += [rule("leaving", link(name), setting(META_MARK, 0x80), ACCEPT) for name in ("eni*", "lo")]
+    unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
+    seen += [rule("proxied", unicast, setting(META_MARK, 0x80))]
+    link_local = equals({"payload": {"protocol": "ip6", "field": "daddr"}}, {"prefix": {"addr": "fe80::", "len": 10}})
+    reply = equals({"ct": {"key": "direction"}}, "reply")
+    seen += [rule("replies_0x100", link_local, ACCEPT), rule("replies_0x100", reply, setting(META_MARK, 0x100))]
     return nft_table.from_listing({"nftables": seen})
 
 
