@@ -97,14 +97,16 @@ class ReturnPath(t.NamedTuple):
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
         entering = {self.primary_interface: "entering", **{way.name: f"entering_{way.mark:#x}" for way in self.interfaces}}
         replies = {way.mark: f"replies_{way.mark:#x}" for way in self.interfaces}
+        # After the marking, because requests of a marked connection may come in by another interface than before.
         replied = (_chosen(connection, replies),) if replies else ()
-        marked = match(connection, self.mark)
+        # With strict the primary's reverse-path filter drops a reply of a pod on another node that has another interface's mark.
+        replied_by_primary = () if self.strict else replied
         chains = [
             Chain("leaving", None, None, None, self._leaving()),
             Chain("proxied", None, None, None, self._proxied()),
             *(Chain(replies[way.mark], None, None, None, self._replies(way.mark)) for way in self.interfaces),
             *(Chain(entering[way.name], None, None, None, (*self._opened(way.mark), *replied)) for way in self.interfaces),
-            Chain("entering", None, None, None, self._entering(marked, replied)),
+            Chain("entering", None, None, None, (*self._entering(match(connection, self.mark)), *replied_by_primary)),
         ]
         sorting = (_chosen("iifname", entering), _chosen(connection, {self.mark: "leaving", **replies}))
         sent = (_chosen(connection, {self.mark: "proxied", **replies}),)
@@ -114,12 +116,8 @@ class ReturnPath(t.NamedTuple):
         ]
         return Table("inet", self.name, frozenset(chains))
 
-    def _entering(self, marked: Match, replied: tuple[Rule, ...]) -> tuple[Rule, ...]:
-        """Packets that enter by the primary interface.
-
-        replied: sorts replies of pods on other nodes to requests that came in by another interface. With ``strict`` the mark of
-        that interface would make the reverse-path filter drop them.
-        """
+    def _entering(self, marked: Match) -> tuple[Rule, ...]:
+        """Packets that enter by the primary interface."""
         marking, accept = self._marking("meta mark", self.mark), Verdict("accept")
         services = [
             match(field, *found)
@@ -129,7 +127,6 @@ class ReturnPath(t.NamedTuple):
         # A route lookup (fib) costs most, so it comes last, and not for connections that are marked already.
         return (
             (marked, marking, accept) if self.strict else (marked, accept),
-            *(() if self.strict else replied),
             *((*self._requested(service), accept) for service in services),
             self._requested(match("fib daddr . iif type", "local")),
         )
@@ -142,9 +139,8 @@ class ReturnPath(t.NamedTuple):
     def _replies(self, mark: int) -> tuple[Rule, ...]:
         """All replies on a connection that came in by another interface: of pods here and on other nodes, and of the node
         itself. No table but the link's own routes to a link-local address."""
-        accept = Verdict("accept")
         return (
-            (match("ip6 daddr", "fe80::/10"), accept),
+            (match("ip6 daddr", "fe80::/10"), Verdict("accept")),
             (match("ct direction", "reply"), self._marking("meta mark", mark)),
         )
 

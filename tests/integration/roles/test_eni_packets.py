@@ -24,6 +24,7 @@ from lab.steps import Steps
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
+SERVER_PORT = 9000  # of a server of the node itself
 OFF, STRICT, LOOSE = 0, 1, 2
 POD_LINKS = "veth-*"
 FROM_OUTSIDE = 'iifname "eth0" fib daddr . iif type local'
@@ -374,11 +375,11 @@ def test_a_pod_on_another_eni_gets_its_requests_as_well(strict: bool) -> None:
 @EACH_STRICTNESS
 def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, strict: bool) -> None:
     node = lab.node("node1")
-    node.serve(9000)
+    node.serve(SERVER_PORT)
     filter_for(node, strict)
-    assert lab.client.fetch(PRIMARY.address, 9000)
+    assert lab.client.fetch(PRIMARY.address, SERVER_PORT)
     run(node, strict=strict)
-    assert lab.client.fetch(PRIMARY.address, 9000)
+    assert lab.client.fetch(PRIMARY.address, SERVER_PORT)
 
 
 @EACH_STRICTNESS
@@ -498,9 +499,6 @@ def call_server_by_eth1(lab: EniLab, timeout: float = 1.0) -> Answer | None:
     return lab.client.fetch(TWO[0].address, SERVER_PORT, timeout)
 
 
-SERVER_PORT = 9000
-
-
 def test_a_pod_on_another_node_is_answered_for_by_the_eni_too(two: EniLab) -> None:
     """kube-proxy masquerades the request to the primary interface's address, where the pod's reply comes back."""
     node = two.node("node1")
@@ -526,6 +524,27 @@ def test_a_server_of_the_node_itself_is_answered_for_by_the_eni_too(two: EniLab,
     answer = call_server_by_eth1(two)
     assert answer and answer.peer == two.client.address
     assert two.client.fetch(PRIMARY.address, SERVER_PORT)
+
+
+DATAGRAM = f"""
+import socket
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind(("", 4000))
+datagrams.sendto(b"again", ("{LOAD_BALANCER}", 80))
+"""
+
+
+@EACH_STRICTNESS
+def test_replies_follow_the_last_request_of_a_connection_that_changes_its_way_in(two: EniLab, strict: bool) -> None:
+    node = two.node("node1")
+    node.service(NODE_PORT, [two.pod("pod2").address], "Local", backend="iptables", load_balancer_ip=LOAD_BALANCER)
+    for one in steps_of(node, strict=strict, service_addresses=[LOAD_BALANCER]):
+        one.run()
+    for address, mark in ((TWO[0].address, 0x100), (PRIMARY.address, 0x80), (TWO[0].address, 0x100)):
+        two.router.ip([f"route replace {LOAD_BALANCER} via {address}"])
+        two.client.run(["python3", "-c", DATAGRAM])
+        (connection,) = node.tracked()
+        assert f"mark={mark} " in connection
 
 
 def test_a_client_outside_the_vpc_is_answered_by_the_pods_own_eni(two: EniLab) -> None:

@@ -286,8 +286,8 @@ def test_several_interfaces_are_looked_up_at_once() -> None:
         "\n"
         "\tchain entering {\n"
         "\t\tct mark & 0x00000380 == 0x00000080 accept\n"
-        "\t\tct mark & 0x00000380 vmap { 0x00000100 : goto replies_0x100, 0x00000300 : goto replies_0x300 }\n"
         "\t\tct direction original fib daddr . iif type local ct mark set ct mark & 0xfffffcff | 0x00000080\n"
+        "\t\tct mark & 0x00000380 vmap { 0x00000100 : goto replies_0x100, 0x00000300 : goto replies_0x300 }\n"
         "\t}\n"
         + "".join(
             f"\n\tchain entering_{mark} {{\n"
@@ -363,8 +363,8 @@ def with_map(of_links: Body) -> nft_table.Table:
     seen = [one for one in listing() if "rule" not in one]
     seen += [chain("entering_0x100"), chain("replies_0x100")]
     seen += [rule("prerouting", of_links), rule("prerouting", of_marks("leaving")), rule("output", of_marks("proxied"))]
-    seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT), rule("entering", *replied)]
-    seen += [rule("entering", original(), local(), setting(CT_MARK, 0x80))]
+    seen += [rule("entering", equals({"&": [CT_MARK, 0x180]}, 0x80), ACCEPT)]
+    seen += [rule("entering", original(), local(), setting(CT_MARK, 0x80)), rule("entering", *replied)]
     seen += [rule("entering_0x100", original(), setting(CT_MARK, 0x100), ACCEPT), rule("entering_0x100", *replied)]
     seen += [rule("leaving", link(name), setting(META_MARK, 0x80), ACCEPT) for name in ("eni*", "lo")]
     unicast = equals({"fib": {"result": "type", "flags": ["saddr"]}}, "unicast")
