@@ -36,6 +36,7 @@ SUBJECTS = {
     "_ebtables": (),
     "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_routing"),
     "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
+    "_migration": ("_azure_vnet", "_cni", "_interfaces"),
     "_profile": ("_cloud", "_cni", "_discovery"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),

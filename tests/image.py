@@ -22,7 +22,7 @@ from typing import Any
 import installation
 from demo import expect, play, probe, say
 
-from lab import Lab, Node, azure_vnet, collection, disk, kubelet, packer, snapshot
+from lab import Lab, Node, azure_vnet, cilium, collection, disk, kubelet, packer, snapshot
 from lab.disk import Disk, DiskFiles
 from lab.metadata_replies import Aws, Azure, Nic, Reply, Request
 from lab.this_machine import ThisMachine
@@ -175,7 +175,7 @@ def plug_eni(lab: Lab, node: VmNode) -> None:
 def start_cilium(node: VmNode) -> None:
     """What Cilium's agent brings, which comes when the node has joined its cluster."""
     node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
-    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    cilium.start(node)
 
 
 if __name__ == "__main__":

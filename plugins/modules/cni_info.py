@@ -14,6 +14,8 @@ author:
 description:
   - Reads CNI configurations, the node's links, the names of its chains and its rules that mark connections. The module
     recognises owners by names and comments alone, except for RV(leftovers), which it judges by evidence.
+  - If the node has the link C(cilium_host), asks the Cilium agent on the node whether it is healthy, as kubelet does, and waits up
+    to 5 seconds for the answer.
   - Rules of ebtables, neighbours and routes that azure-vnet leaves are not among RV(leftovers);
     M(kubenode.datapath.ebtables_cleanup) shows them in check mode, and removes them.
   - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
@@ -83,6 +85,43 @@ bridge_ports:
   type: list
   elements: str
   sample: [eth0]
+azure_vnet:
+  description: What a migration from azure-vnet must know of the node.
+  returned: success
+  type: dict
+  contains:
+    mode:
+      description: >-
+        The mode in the first configuration with azure-vnet, also in one that runtimes do not read. V("") if there is none, or if
+        it does not give the mode, which is transparent in versions since 1.1.9.
+      type: str
+    pods:
+      description: >-
+        azure-vnet's live pods; C(link) is the node's end of the pod's link, C(addresses) are those of the pod's end, and
+        V([]) if that was not found.
+      type: list
+      elements: dict
+    cns:
+      description: >-
+        The running azure-cns; V({}) if there is none. If C(manages_endpoint_state) is V(false), azure-cns reads the addresses in
+        use from azure-vnet's state file when it starts; if it is V(null), C(configuration) was not read.
+      type: dict
+  sample:
+    mode: bridge
+    pods: [{link: azv0123456789a, addresses: [10.240.0.7]}]
+    cns: {configuration: /etc/azure-cns/cns_config.json, manages_endpoint_state: false}
+cilium_agent:
+  description: Whether the node's Cilium agent is healthy, as it says itself.
+  returned: success
+  type: dict
+  contains:
+    trouble:
+      description: Why it does not count as healthy, as the end of a sentence that begins with the agent; V("") if it is healthy.
+      type: str
+    not_ready_taint:
+      description: The key of the taint that the node has in Kubernetes until the agent is ready.
+      type: str
+  sample: {trouble: "", not_ready_taint: node.cilium.io/agent-not-ready}
 others:
   description: Chains and links of CNIs and agents that are neither azure-vnet nor Cilium, by owner.
   returned: success
@@ -159,14 +198,21 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
     chains_backend,
     cilium,
+    cilium_backend,
     cni_backend,
     marks_backend,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium as former
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import leftovers_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._migration import (
+    azure_cns_backend,
+    azure_pods,
+    cilium_health_backend,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
@@ -178,8 +224,8 @@ def main() -> None:
         names = [link.name for link in links]
         configurations = cni_backend.plugins()
         first = next((plugins for plugins in configurations.values() if plugins), ())
-        configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
-        bridge = bridges.bridge_of(links, None, configured)
+        contents = [found.content for found in cni_backend.configurations().values()]
+        bridge = bridges.bridge_of(links, None, {content.bridge for content in contents} - {""})
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
         neighbours = Netlink().neighbours()
         permanent = [one for one in neighbours if one.is_permanent and not (bridge and one.link == bridge.name)]
@@ -192,6 +238,8 @@ def main() -> None:
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
+        cns = azure_cns_backend.find()
+        agent = cilium_backend.find()
         result.update(
             changed=False,
             plugins=list(first),
@@ -200,6 +248,17 @@ def main() -> None:
             pods=model.pods_by_owner(names),
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
+            azure_vnet={
+                "mode": next((content.mode for content in contents if content.is_there), ""),
+                "pods": [pod.report() for pod in azure_pods.live_pods(interfaces_backend.read().found)],
+                "cns": cns.report() if cns else {},
+            },
+            cilium_agent={
+                "trouble": cilium_health_backend.trouble(agent.health_port)
+                if agent
+                else f"has not created its link {cilium.LINK}",
+                "not_ready_taint": (agent or cilium.Agent()).taint,
+            },
             others=model.others(chains, names),
             kube_proxy_leftovers=of_kube_proxy,
             leftovers=[one.report() for one in (*leftovers, *former.of_kube_proxy(of_kube_proxy))],

@@ -24,7 +24,8 @@ description:
     is right and is kept.
   - The state files and the CNI configuration of azure-vnet are moved into O(backup) before any rule is removed, because
     azure-vnet would restore the rules from them. Later runs read these files in the backup, so the evidence outlives the
-    clean-up and a reboot.
+    clean-up and a reboot. While a pod of azure-vnet is live, the files stay, because azure-vnet needs them to delete the pod, and
+    azure-cns to know its address. An empty file stays, too.
   - Everything that a run removes is kept in O(backup) until O(state=restored) restores it.
 requirements:
   - C(ebtables-nft-save) for rules of the nft backend (package iptables), C(ebtables-legacy) and C(ebtables-legacy-restore) for
@@ -186,6 +187,26 @@ routes:
   type: list
   elements: str
   sample: ["ip route 10.240.0.32 dev azure0 table main scope link"]
+files:
+  description: Paths of files that were moved into the backup, or with O(state=restored) from it.
+  returned: success
+  type: list
+  elements: str
+  sample: [/run/azure-vnet.json, /etc/cni/net.d/10-azure.conflist]
+kept_files:
+  description: azure-vnet's files that were not moved. With O(state=restored), an empty list.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path:
+      description: The file.
+      type: str
+      returned: success
+    reason:
+      description: Why it stays.
+      type: str
+      returned: success
 backup_file:
   description: The path of the backup. The file exists after a run that removed something.
   returned: success

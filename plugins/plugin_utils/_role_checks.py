@@ -247,6 +247,7 @@ ROLES = {
             "bridge_checkpoint": _seconds,
             "kubectl": lambda given, _is_applied: _command("kubectl", given),
             "grace": within("grace", 0, 86400),
+            "restart_timeout": within("restart_timeout", 1, 86400),
             "verify": lambda given, _is_applied: _targets("verify", given),
         },
     ),

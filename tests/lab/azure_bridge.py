@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lab import azure_vnet
+from lab import azure_vnet, cilium
 from lab.azure_vnet import BRIDGE, NODE_ADDRESS, AzurePod
 from lab.machine import Machine
 from lab.node import ClusterNode
+from lab.server import Server
 
 
 def enslave(node: Machine, nic: str = "eth0", bridge: str = BRIDGE) -> None:
@@ -50,18 +51,18 @@ def _global_addresses(node: Machine, link: str) -> list[str]:
     return [f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"] if one]
 
 
-def served(node: ClusterNode, pods: Sequence[AzurePod]) -> None:
-    """azure-vnet served the node, and these pods have gone; Cilium has taken over."""
+def served(node: ClusterNode, pods: Sequence[AzurePod]) -> Server:
+    """azure-vnet served the node, and these pods have gone; Cilium has taken over. Answers the agent's health port."""
     mac = node.place.mac()
     enslave(node)
     node.ip(
         [
             f"address add {NODE_ADDRESS}/16 dev {BRIDGE}",
             *(f"neighbour add {pod.address} lladdr {pod.mac} nud permanent dev {BRIDGE}" for pod in pods),
-            "link add cilium_host type veth peer name cilium_net",
         ]
     )
     azure_vnet.restore(node, [*azure_vnet.node_rules(mac), *(rule for pod in pods for rule in pod.rules)])
     node.write(azure_vnet.STATE, azure_vnet.state_text(mac, pods), 0o600)
     node.write(azure_vnet.CONFLIST, azure_vnet.conflist("azure-vnet", "portmap"), 0o600)
     node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
+    return cilium.start(node)

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from lab import background
-from lab.node import NamespaceNode
+from lab.node import ClusterNode, NamespaceNode
+from lab.server import Server
 
+HEALTH_PORT = 9879
 STATE = "/var/run/cilium/state/agent-runtime-config.json"
 # The folder of the options is on a mount that only the process has, as in a container.
 AGENT = """
@@ -36,8 +38,14 @@ exit 1
 """
 
 
-def create_links(node: NamespaceNode) -> None:
+def create_links(node: ClusterNode) -> None:
     node.ip(["link add cilium_host type veth peer name cilium_net"])
+
+
+def start(node: ClusterNode) -> Server:
+    """The agent's links and its answer to kubelet, until the node reboots. The result's ``status`` may be set."""
+    create_links(node)
+    return node.serve(HEALTH_PORT)
 
 
 def store_state(node: NamespaceNode, **fields: Any) -> None:

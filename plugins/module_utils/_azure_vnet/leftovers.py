@@ -283,12 +283,16 @@ class Evidence(t.NamedTuple):
     @property
     def has_trace(self) -> bool:
         """Whether azure-vnet has ever been on the node. If not, rules of its shapes belong to other programs."""
-        links = (one.link for one in self.interfaces if not one.namespace)
         return (
-            bool(self.states or self.former or self.traces or self.bridges)
+            bool(self.states or self.former or self.traces or self.bridges or self.pod_links)
             or any(one.is_there for one in self.configurations)
-            or any(link == NAT_BRIDGE or HOST_LINK.fullmatch(link) for link in links)
+            or any(one.link == NAT_BRIDGE for one in self.interfaces if not one.namespace)
         )
+
+    @property
+    def pod_links(self) -> list[Interface]:
+        """The node's ends of the links of azure-vnet's live pods."""
+        return [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
 
     @property
     def hidden(self) -> str:
@@ -298,8 +302,8 @@ class Evidence(t.NamedTuple):
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
         ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
-        own = [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
-        named = [*self.unread, *(f"that of the other end of {one.link}" for one in own if (one.peer, one.number) not in ends)]
+        unseen = [one.link for one in self.pod_links if (one.peer, one.number) not in ends]
+        named = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""
 

@@ -75,12 +75,17 @@ class Judged(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """rules: all that have a shape of azure-vnet's. neighbours, routes: only those to remove. troubles: as observed."""
+    """rules: all that have a shape of azure-vnet's. neighbours, routes: only those to remove. troubles: as observed.
+
+    moved: paths of files to move into the backup. unmoved: path -> why the file stays.
+    """
 
     rules: tuple[Judged, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[tuple[Route, int], ...] = ()
     troubles: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    unmoved: t.Mapping[str, str] = {}
 
 
 def look(backends: LeftoverBackends, kept: backup_resource.Observed, desired: Selection) -> Observed:
@@ -161,7 +166,7 @@ class AzureVnetLeftovers:
 
     def observe(self) -> Observed:
         found = look(self._backends, self._backup.observe(), self._desired)
-        for path in found.irregular:
+        for path in () if found.evidence.pod_links else found.irregular:
             raise Refusal(
                 f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
                 " from it. Nothing was changed. Remove it, or replace a symbolic link by the file that it points to"
@@ -174,11 +179,14 @@ class AzureVnetLeftovers:
         removed = tuple(_removed(judged, observed.chains))
         neighbours = tuple(self._stale_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
         routes = tuple(self._stale_routes(judge, observed)) if self._desired.routes else ()
-        moved = tuple(backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items())
+        unmoved = _unmoved(observed)
+        moved = tuple(
+            backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items() if path not in unmoved
+        )
         if not (removed or moved or routes or any(one.mac for one in neighbours)):
             neighbours = ()  # any packet to the address of a former pod brings back a failed one, which diverts nothing
         run = Run(removed, moved, neighbours, routes, observed.boot)
-        findings = Findings(judged, neighbours, routes, observed.troubles)
+        findings = Findings(judged, neighbours, routes, observed.troubles, tuple(one.path for one in moved), unmoved)
         if run.is_empty:
             return Plan(report=findings)
         node = observed.backup.here._replace(macs=judge.macs)
@@ -202,8 +210,9 @@ class AzureVnetLeftovers:
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         yield from self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
-        for path, content in observed.files.items():
-            yield Step(f"move {path} into {self._backup.path}", files.Remove(path), files.Put(path, content))
+        for one in run.files:
+            content = observed.files[one.path]
+            yield Step(f"move {one.path} into {self._backup.path}", files.Remove(one.path), files.Put(one.path, content))
         for backend in self._desired.backends:
             of_backend = tuple(one for one in run.removed if one.place.backend == backend)
             if of_backend:
@@ -217,6 +226,20 @@ class AzureVnetLeftovers:
     @property
     def backends(self) -> t.Sequence[Backend]:
         return self._backends.all()
+
+
+def _unmoved(observed: Observed) -> dict[str, str]:
+    """Path -> why azure-vnet's file stays where it is.
+
+    azure-vnet needs both to delete its pods. An azure-cns that does not keep the addresses in use itself reads them from the
+    state file; its DaemonSet mounts that file, and kubelet creates an empty one for the mount.
+    """
+    live = [one.link for one in observed.evidence.pod_links]
+    if live:
+        named = f"{live[0]}{f' and {len(live) - 1} more' if len(live) > 1 else ''}"
+        reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {named}"
+        return dict.fromkeys((*observed.files, *observed.irregular), reason)
+    return {path: "it is empty" for path, one in observed.files.items() if not one.text.strip()}
 
 
 def netlink_changes(

@@ -18,7 +18,8 @@ LINK = "cilium_host"  # the first link that the agent creates
 CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
 REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
 CLUSTER = "cluster-id"
-OPTIONS = (REPLACEMENT, NODE_PORT, IPV6, CLUSTER)
+HEALTH_PORT, TAINT = "agent-health-port", "agent-not-ready-taint-key"
+OPTIONS = (REPLACEMENT, NODE_PORT, IPV6, CLUSTER, HEALTH_PORT, TAINT)
 # Values with which the agent takes over node ports: true, and in versions before 1.14 strict and probe.
 REPLACING = ("true", "strict", "probe")
 # The same options in the agent's state (DaemonConfig.StoreInFile). Versions with pkg/kpr do not store the first two.
@@ -34,18 +35,27 @@ class Agent(t.NamedTuple):
     source: where its options were read, for messages; empty if they were not found.
     serves_ipv6_node_ports: whether its BPF programs translate IPv6 node ports; None if its options were not found.
     cluster: the ID of its cluster, 1 to 255, or more with max-connected-clusters; 0 if it has none, or if it was not found.
+    health_port: where it answers whether it is healthy. taint: the key of the taint that a node has until its agent is ready.
     """
 
     source: str = ""
     serves_ipv6_node_ports: bool | None = None
     cluster: int = 0
+    health_port: int = 9879
+    taint: str = "node.cilium.io/agent-not-ready"
 
 
 def agent(source: str, options: t.Mapping[str, str]) -> Agent:
     """The agent with these options. Those that are missing have the agent's defaults."""
     replaces = options.get(REPLACEMENT) in REPLACING or options.get(NODE_PORT) == "true"
-    cluster = options.get(CLUSTER, "")
-    return Agent(source, replaces and options.get(IPV6, "true") == "true", int(cluster) if cluster.isdecimal() else 0)
+    cluster, port = options.get(CLUSTER, ""), options.get(HEALTH_PORT, "")
+    return Agent(
+        source,
+        replaces and options.get(IPV6, "true") == "true",
+        int(cluster) if cluster.isdecimal() else Agent().cluster,
+        int(port) if port.isdecimal() else Agent().health_port,
+        options.get(TAINT) or Agent().taint,
+    )
 
 
 def arguments(words: t.Sequence[str]) -> dict[str, str]:

@@ -62,20 +62,23 @@ class AzureVnet(t.NamedTuple):
     """azure-vnet in a CNI configuration. is_there: whether it is among the plugins.
 
     bridge: the name of its bridge, empty for the default. hosts: addresses in its ipsToRouteViaHost.
+    mode: such as bridge or transparent, empty for the default.
     """
 
     is_there: bool = False
     bridge: str = ""
     hosts: frozenset[str] = frozenset()
+    mode: str = ""
 
 
 def azure_vnet_in(text: str) -> AzureVnet:
     """Parses the text of a CNI configuration; an unreadable one has no azure-vnet."""
     for plugin in _plugins(text):
         if plugin.get("type") == "azure-vnet":
-            hosts, bridge = plugin.get("ipsToRouteViaHost"), plugin.get("bridge")
+            hosts = plugin.get("ipsToRouteViaHost")
             addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
-            return AzureVnet(True, bridge if isinstance(bridge, str) else "", frozenset(addresses - {""}))
+            bridge, mode = (word if isinstance(word, str) else "" for word in (plugin.get("bridge"), plugin.get("mode")))
+            return AzureVnet(True, bridge, frozenset(addresses - {""}), mode)
     return AzureVnet()
 
 

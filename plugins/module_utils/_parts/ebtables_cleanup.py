@@ -69,6 +69,8 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) 
             "kept": [one.report() for one in findings.rules if not one.verdict.is_leftover],
             "neighbors": [str(one) for one in findings.neighbours],
             "routes": [str(route) for route, _protocol in findings.routes],
+            "files": [*findings.moved],
+            "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
             "backup_file": kept.path,
         }
 
@@ -103,6 +105,8 @@ def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) ->
             "differences": [*back.differences],
             "neighbors": [str(one) for one in back.neighbours],
             "routes": [str(route) for route, _protocol in back.routes],
+            "files": [file.path for file in back.files],
+            "kept_files": [],
             "backup_file": kept.path,
         }
 

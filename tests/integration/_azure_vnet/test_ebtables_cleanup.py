@@ -72,6 +72,10 @@ def steps(node: NamespaceNode) -> Steps:
     return Steps(node, MODULE)
 
 
+def end_living(node: NamespaceNode) -> None:
+    node.ip([f"link delete {LIVING.host_link}"])
+
+
 def neighbours(node: NamespaceNode) -> list[str]:
     return sorted(node.run_from_host(["ip", "neighbour", "show", "dev", BRIDGE, "nud", "permanent"]).splitlines())
 
@@ -97,7 +101,6 @@ def test_leftovers_go_further_ones_go_too_and_all_comes_back(node: NamespaceNode
     done = steps.four()
     assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE)]
     assert (len(done["removed"]), len(done["neighbors"]), done["backup_file"]) == (6, 3, BACKUP)
-    assert not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
     assert node.run(["stat", "-c", "%a %u", BACKUP]).stdout == "600 0\n"
 
     after = state(node)
@@ -105,7 +108,7 @@ def test_leftovers_go_further_ones_go_too_and_all_comes_back(node: NamespaceNode
     node.write(STATE, azure_vnet.state_text(node.place.mac(), [LIVING, *GONE]), 0o600)
     done = steps.four()
     assert (len(done["removed"]), done["neighbors"]) == (2, [])
-    assert {**state(node), "files": 0} == {**after, "files": 0} and not node.exists(STATE)
+    assert {**state(node), "files": 0} == {**after, "files": 0}
 
     done = steps.four(state="restored")
     assert len(done["restored"]) == 6 and done["differences"] == []
@@ -137,10 +140,24 @@ def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: Names
     steps.run()
     lab.pod("pod1").ip(["link delete eth1"])
     done = steps.four()
-    assert len(done["removed"]) == 6
+    assert len(done["removed"]) == 6 and not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
+    assert (done["files"], done["kept_files"]) == ([STATE, CONFLIST], [])
     expected = [line for line in listed if not is_about(line, [LIVING, *GONE]) and azure_vnet.NODE_ADDRESS not in line]
     ours = ("--arp-op Reply -j dnat", f"--to-src {node.place.mac()}", "neighbour-solicitation")
     assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in ours)]
+
+
+def test_files_stay_while_a_pod_of_azure_vnet_lives_and_an_empty_one_for_good(node: NamespaceNode, steps: Steps) -> None:
+    """azure-vnet could not delete the pod, and azure-cns would give its address again."""
+    done = steps.four()
+    assert node.exists(STATE) and node.exists(CONFLIST) and done["files"] == []
+    assert {one["path"]: one["reason"].rpartition(": ")[2] for one in done["kept_files"]} == dict.fromkeys(
+        (STATE, CONFLIST), LIVING.host_link
+    )
+    end_living(node)
+    node.write(STATE, "")  # kubelet creates one for azure-cns
+    done = steps.four()
+    assert (done["files"], done["kept_files"]) == ([CONFLIST], [{"path": STATE, "reason": "it is empty"}])
 
 
 def test_the_drop_of_vlan_frames_goes_if_azure_vnets_nat_bridge_is_there(lab: Lab, node: NamespaceNode, steps: Steps) -> None:
@@ -501,7 +518,8 @@ def test_a_neighbour_that_failed_is_no_reason_for_a_run(node: NamespaceNode, ste
 
 
 def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: Steps) -> None:
-    steps.run()
+    end_living(node)
+    removed = steps.run()["removed"]
     azure_vnet.ebtables(node, [FOREIGN[0].replace("10.99.0.1", "10.99.0.2"), GONE[1].rules[0]])
     node.write(STATE, "{}")
     node.ip([f"link delete {BRIDGE}"])
@@ -510,7 +528,7 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
     assert "nft nat PREROUTING: other rules were added, removed or moved since" in said
     assert f"{GONE[1].address} -j arpreply --arpreply-mac {GONE[1].mac} exists already" in said
     assert f"{STATE}: something else exists there now, and is left" in said and f"there is no link {BRIDGE}" in said
-    assert len(done["restored"]) == 5 and node.read(STATE) == "{}"
+    assert len(done["restored"]) == len(removed) - 1 and node.read(STATE) == "{}"
     assert node.exists(BACKUP) and not steps.run(state="restored")["changed"]
     node.remove(STATE)
     node.ip([f"link add {BRIDGE} type bridge"])
@@ -587,7 +605,8 @@ def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: S
 
 
 def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, steps: Steps) -> None:
-    steps.run()
+    end_living(node)
+    removed = steps.run()["removed"]
     whole = node.read(BACKUP)
     for text, message in (
         (whole[:100], "cannot be read"),
@@ -598,7 +617,7 @@ def test_a_backup_that_cannot_be_read_is_not_overwritten(node: NamespaceNode, st
         node.write(BACKUP, text, 0o600)
         assert message in steps.refused() and message in steps.refused(state="restored")
     node.write(BACKUP, whole, 0o600)
-    assert len(steps.run(state="restored")["restored"]) == 6
+    assert len(steps.run(state="restored")["restored"]) == len(removed)
 
 
 BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
@@ -630,6 +649,7 @@ def test_another_root_is_refused(node: NamespaceNode) -> None:
 
 
 def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps: Steps) -> None:
+    end_living(node)
     before = state(node)
     with node.read_only("/etc/cni/net.d"):
         failed = steps.call()
@@ -714,6 +734,8 @@ def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) 
 @pytest.mark.parametrize("path", [STATE, CONFLIST])
 def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: NamespaceNode, steps: Steps, path: str) -> None:
     node.run(["sh", "-ec", f"mv {path} /etc/elsewhere && ln -s /etc/elsewhere {path}"])
+    assert path in [one["path"] for one in steps.run(check=True)["kept_files"]], "while a pod of azure-vnet lives"
+    end_living(node)
     assert f"{path} is not a regular file" in steps.refused()
 
 

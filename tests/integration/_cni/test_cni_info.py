@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, azure_vnet, background, cilium
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
+from lab.waiting import eventually
 
 CONFIGURATIONS = "/etc/cni/net.d"
 
@@ -70,6 +71,48 @@ def test_a_bare_node(node: NamespaceNode) -> None:
     assert (found["plugins"], found["configurations"], found["is_cilium"]) == ([], [], False)
     assert (found["bridge"], found["bridge_ports"], found["others"], found["neighbors"]) == ("", [], {}, [])
     assert found["marks"] == []
+    assert found["azure_vnet"] == {"mode": "", "pods": [], "cns": {}}
+    assert found["cilium_agent"] == {
+        "trouble": "has not created its link cilium_host", "not_ready_taint": "node.cilium.io/agent-not-ready"
+    }  # fmt: skip
+
+
+def test_the_agent_is_asked_whether_it_is_healthy(node: NamespaceNode) -> None:
+    def trouble() -> str:
+        said: str = look(node)["cilium_agent"]["trouble"]
+        return said
+
+    cilium.create_links(node)
+    refused = trouble()
+    assert refused.startswith("does not answer GET /healthz at port 9879 (127.0.0.1: ") and "; ::1: " in refused
+    agent = node.serve(cilium.HEALTH_PORT)
+    assert trouble() == ""
+    agent.status = 503
+    assert trouble() == "answers GET /healthz at port 9879 of 127.0.0.1 with the status 503"
+
+
+def test_the_agents_own_options_name_its_port_and_its_taint(node: NamespaceNode) -> None:
+    cilium.create_links(node)
+    node.serve(9999)
+    options = {"kube-proxy-replacement": "false", "agent-health-port": "9999", "agent-not-ready-taint-key": "example.com/wait"}
+    with cilium.agent(node, options):
+        assert look(node)["cilium_agent"] == {"trouble": "", "not_ready_taint": "example.com/wait"}
+
+
+def test_azure_vnets_mode_its_pods_and_azure_cns(lab: Lab, node: NamespaceNode) -> None:
+    node.write(f"{CONFIGURATIONS}/10-azure.conflist.cilium_bak", azure_vnet.conflist("azure-vnet"))
+    pod = azure_vnet.AzurePod(41)
+    node.ip([f"link add {pod.host_link} type veth peer name eth1 netns {lab.pod('pod1').pid}"])
+    lab.pod("pod1").ip([f"address add {pod.address}/16 dev eth1"])
+    found = look(node)["azure_vnet"]
+    assert found == {"mode": "bridge", "pods": [{"link": pod.host_link, "addresses": [pod.address]}], "cns": {}}
+    node.run(["sh", "-ec", "mkdir /run/cns && cp /bin/sleep /run/cns/azure-cns"])
+    for configured, told in (("", None), ("{}", False), ('{"ManageEndpointState": true}', True)):
+        node.write("/run/cns/cns_config.json", configured)
+        with background.shell(node, "exec /run/cns/azure-cns 60"):
+            assert eventually(lambda: look(node)["azure_vnet"]["cns"])
+            cns = look(node)["azure_vnet"]["cns"]
+        assert cns == {"configuration": "/run/cns/cns_config.json", "manages_endpoint_state": told}
 
 
 def test_the_first_configuration_decides_and_cilium_must_have_been_there(node: NamespaceNode) -> None:

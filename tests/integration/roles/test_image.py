@@ -17,7 +17,7 @@ import installation
 import pytest
 import yaml
 
-from lab import Lab, Node, apt, azure_vnet, collection, images, kubelet, playbook, snapshot
+from lab import Lab, Node, apt, azure_vnet, cilium, collection, images, kubelet, playbook, snapshot
 from lab.booting import BootingNode
 from lab.build import Build
 from lab.container import SystemdNode
@@ -269,7 +269,8 @@ def plug_in(lab: Lab) -> None:
     """The ENI, and the link that Cilium makes."""
     node: SystemdNode = lab.node("node1")
     lab.load_balancer.ip([f"link add eni1 type veth peer name eth1 netns {node.pid}", "link set eni1 up"])
-    node.ip(["link add cilium_host type veth peer name cilium_net", "address add 10.0.1.10/24 dev eth1", "link set eth1 up"])
+    node.ip(["address add 10.0.1.10/24 dev eth1", "link set eth1 up"])
+    cilium.start(node)
 
 
 def test_the_first_boot_brings_it_all_before_kubelet_and_a_run_on_the_node_finds_it(booted: Lab, tmp_path: Path) -> None:

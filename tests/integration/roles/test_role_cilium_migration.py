@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,22 @@ from lab.azure_bridge import served
 from lab.azure_vnet import AzurePod
 from lab.node import NamespaceNode
 from lab.playbook import Played
+from lab.server import Server
 
 PLAYBOOK = "kubenode.datapath.cilium_migration"
 DEAD = [AzurePod(1), AzurePod(2)]
-# Writes down what it is told; a file beside it says what fails, and which nodes are cordoned.
-KUBECTL = """#!/bin/sh
+# Writes down what it is told. Files beside it say what fails, what the node is ("true" if it is cordoned, annotation, label of AKS,
+# taints), and which pods it has; a pod that is deleted gives way to another that is ready.
+KUBECTL = r"""#!/bin/sh
 folder=$(dirname "$0")
-echo "$@" >> "$folder/calls"
-case $1 in
-  get) test -e "$folder/cordoned" && printf true || true;;
-  *) test "$(cat "$folder/fails" 2> /dev/null)" != "$1" || { echo "$1: refused by the test" >&2; exit 1; };;
+printf '%s\n' "$*" >> "$folder/calls"
+test "$(cat "$folder/fails" 2> /dev/null)" != "$1" || { echo "$1: refused by the test" >&2; exit 1; }
+case "$*" in
+  *--dry-run=server*) ;;
+  "get node"*) cat "$folder/node" 2> /dev/null || printf '|||';;
+  "get pods"*) cat "$folder/pods" 2> /dev/null || true;;
+  "delete pod"*) sed -i "s/|$3|/|$3-new|/" "$folder/pods"; sh -c "$(cat "$folder/deleted")";;
+  drain*) sh -c "$(cat "$folder/drained" 2> /dev/null)";;
 esac
 """
 
@@ -34,8 +41,9 @@ esac
 class Pool:
     """Two nodes and a kubectl; the playbook takes them one by one."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, lab: Lab, folder: Path, agent: Server) -> None:
         self.lab = lab
+        self.agent = agent
         self.folder = folder
         self.node: NamespaceNode = lab.node("node1")
         self.other: NamespaceNode = lab.node("node2")
@@ -56,6 +64,20 @@ class Pool:
         told: dict[str, Any] = json.loads((self.folder / "report.json").read_text())["nodes"]["node1"]["stats"]
         return dict(told["cilium_migration"])
 
+    def say(self, **texts: str) -> None:
+        """What kubectl answers, by the name of its file."""
+        for name, text in texts.items():
+            (self.folder / name).write_text(text)
+
+    def attach(self, pod: AzurePod) -> None:
+        """A live pod of azure-vnet; its other end is eth1 of pod1."""
+        azure_vnet.attach(self.node, pod, self.lab.pod("pod1").pid)
+        self.lab.pod("pod1").ip([f"address add {pod.address}/16 dev eth1"])
+
+    def ends(self, pod: AzurePod) -> str:
+        """The command that ends the pod."""
+        return shlex.join(self.node.command(["ip", "link", "delete", pod.host_link]))
+
     def calls(self) -> list[str]:
         """What kubectl was told since it was asked last."""
         path = self.folder / "calls"
@@ -67,9 +89,10 @@ class Pool:
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Pool]:
     with Lab("migration", nodes=[Node("node1", pods=["pod1"]), Node("node2")]) as lab:
+        agents: list[Server] = []
         for node in lab.nodes:
-            served(node, DEAD)
-        yield Pool(lab, tmp_path)
+            agents.append(served(node, DEAD))
+        yield Pool(lab, tmp_path, agents[0])
 
 
 def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
@@ -93,20 +116,160 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert pool.calls() == []
 
 
+ANNOTATE = "annotate node node1 --overwrite kubenode.datapath/cordoned=true"
+RELEASE = ["uncordon node1", "annotate node node1 kubenode.datapath/cordoned-"]
+DRAIN = "drain node1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"
+
+
 def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) -> None:
-    options: dict[str, Any] = {"drain": True, "kubectl": [str(pool.kubectl)], "node_name": "aks-1"}
-    pool.play(**options).well()
-    get = "get node aks-1 --output=jsonpath={.spec.unschedulable}"
-    drain = "drain aks-1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"
-    assert pool.calls() == [get, "cordon aks-1", drain, "uncordon aks-1"]
-    pool.play(**options).well()
-    assert pool.calls() == []
+    options: dict[str, Any] = {"drain": True, "kubectl": [str(pool.kubectl)]}
+    predicted = pool.play("--check", **options).well()
+    assert [call for call in pool.calls() if not call.endswith("--dry-run=server")][1:] == []
+    done = pool.play(**options).well()
+    get, *calls = pool.calls()
+    assert get.startswith("get node node1 --output=jsonpath={.spec.unschedulable}|")
+    assert calls == [ANNOTATE, "cordon node1", DRAIN, *RELEASE] and done.changed == predicted.changed == 4
+    assert pool.play(**options).well().changed == 0
+    assert [call.split()[0] for call in pool.calls()] == ["get"]
 
 
 def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
-    (pool.folder / "cordoned").touch()
-    pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
+    pool.say(node="true|||node.kubernetes.io/unschedulable")
+    done = pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
+    assert "the node was cordoned before the run, and stays cordoned" in done.output
     assert [call.split()[0] for call in pool.calls()] == ["get"]
+
+
+def test_a_node_that_a_killed_run_cordoned_is_uncordoned(pool: Pool) -> None:
+    pool.play().well()
+    pool.say(node="true|true||")
+    assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
+    assert pool.calls()[1:] == RELEASE
+
+
+LIVING = AzurePod(44)
+
+
+def pods(kind: str) -> str:
+    """The node's pods as kubectl prints them: one with the node's address, one of Cilium's, and the one of azure-vnet's."""
+    lines = ("kube-system|proxy|DaemonSet|proxy|True|10.1.0.1", "default|new|ReplicaSet|web|True|10.240.9.9 fd00::9")
+    return "\n".join([*lines, f"default|old|{kind}|{kind and 'agent'}|True|{LIVING.address}", ""])
+
+
+def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_moved(pool: Pool) -> None:
+    pool.play().well()
+    pool.attach(LIVING)
+    for path, text in ((azure_vnet.STATE, azure_vnet.state_text(pool.node.place.mac(), [LIVING])), (azure_vnet.CONFLIST, "")):
+        pool.node.write(path, text or azure_vnet.conflist("azure-vnet"))
+    options: dict[str, Any] = {"kubectl": [str(pool.kubectl)]}
+    pool.say(pods=pods("ReplicaSet"), drained=pool.ends(LIVING))
+    left = pool.play(cordon=True, **options).well()
+    assert left.changed == 0 and f"kept {azure_vnet.STATE}: azure-vnet needs it" in left.output
+    assert "pod default/old of azure-vnet lives: drain the node, or set cilium_migration_drain" in left.output
+    pool.calls()
+    foretold = pool.play("--check", drain=True, **options).well()
+    assert "pod default/old of azure-vnet lives: the run evicts it" in foretold.output and foretold.changed == 3
+    pool.calls()
+    done = pool.play(drain=True, **options).well()
+    assert pool.calls()[2:] == [ANNOTATE, "cordon node1", DRAIN, *RELEASE]
+    assert "pod default/old of azure-vnet has ended" in done.output
+    assert f"moved {azure_vnet.STATE} into /var/lib/kubenode/backup/azure_vnet.json" in done.output
+    report = pool.report()
+    assert report["done"]["files"] == [azure_vnet.STATE, azure_vnet.CONFLIST] and report["done"]["kept_files"] == []
+    assert pool.play(drain=True, **options).well().changed == 0
+
+
+def test_pods_of_daemonsets_are_named_and_restarted_on_request_and_do_not_drain_the_node(pool: Pool) -> None:
+    pool.play().well()
+    pool.attach(LIVING)
+    pool.say(pods=pods("DaemonSet"), deleted=pool.ends(LIVING))
+    options: dict[str, Any] = {"kubectl": [str(pool.kubectl)], "drain": True}
+    left = pool.play(**options).well()
+    assert left.changed == 0 and [call.split()[:2] for call in pool.calls()] == [["get", "node"], ["get", "pods"]]
+    assert "kubectl drain does not evict it, as it is of the DaemonSet default/agent" in left.output
+    options = {"kubectl": [str(pool.kubectl)], "restart_daemonset_pods": "true", "restart_timeout": 2}
+    pool.say(fails="delete")
+    failed = pool.play(**options)
+    assert failed.failed and "delete: refused by the test" in failed.output and "node1 stays cordoned" in failed.output
+    (pool.folder / "fails").unlink()
+    pool.calls()
+    done = pool.play(**options).well()
+    delete = "delete pod old --namespace=default --timeout=2s"
+    assert [call for call in pool.calls() if not call.startswith("get")] == [ANNOTATE, "cordon node1", delete, *RELEASE]
+    assert "pod default/old of azure-vnet has ended" in done.output
+
+
+def test_a_daemonset_without_a_ready_pod_is_named_and_the_node_stays_cordoned(pool: Pool) -> None:
+    pool.play().well()
+    pool.attach(LIVING)
+    pool.say(
+        pods=pods("DaemonSet"),
+        deleted=f"sed -i 's/old-new|DaemonSet|agent|True/old-new|DaemonSet|agent|False/' {pool.folder}/pods",
+    )
+    failed = pool.play(kubectl=[str(pool.kubectl)], restart_daemonset_pods=True, restart_timeout=2)
+    assert failed.failed and "each DaemonSet has a ready pod on the node: DaemonSet default/agent" in " ".join(
+        failed.output.split()
+    )
+    assert "node1 stays cordoned" in failed.output
+
+
+def test_a_static_pod_and_a_link_without_a_pod_are_named_and_do_not_drain_the_node(pool: Pool) -> None:
+    pool.play().well()
+    pool.attach(LIVING)
+    pool.node.ip(["link add azv0123456789b type veth peer name p"])
+    pool.say(pods=pods("Node"), node="|||")
+    done = pool.play(kubectl=[str(pool.kubectl)], drain=True).well()
+    assert done.changed == 0 and "pod default/old of azure-vnet lives: it is a static pod" in done.output
+    assert "link azv0123456789b of azure-vnet: no pod of this node in Kubernetes has its address" in done.output
+
+
+def test_a_query_that_fails_is_no_fact(pool: Pool) -> None:
+    pool.attach(LIVING)
+    before = pool.node.snapshot()
+    pool.say(fails="get")
+    failed = pool.play(kubectl=[str(pool.kubectl)], drain=True)
+    assert failed.failed and "get: refused by the test" in failed.output
+    assert pool.node.snapshot() == before and [call.split()[0] for call in pool.calls()] == ["get"]
+
+
+def test_an_agent_that_is_not_healthy_or_not_ready_in_kubernetes_stops_the_run_before_any_change(pool: Pool) -> None:
+    before = pool.node.snapshot()
+    pool.agent.status = 503
+    failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
+    assert failed.failed and "answers GET /healthz at port 9879 of 127.0.0.1 with the status 503" in failed.output
+    assert pool.calls() == []
+    pool.agent.status = 200
+    pool.say(node="|||node.kubernetes.io/not-ready node.cilium.io/agent-not-ready")
+    failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
+    assert failed.failed and "node1 has the taint node.cilium.io/agent-not-ready" in failed.output
+    assert pool.node.snapshot() == before and [call.split()[0] for call in pool.calls()] == ["get"]
+
+
+def test_a_node_of_aks_is_told(pool: Pool) -> None:
+    pool.say(node="||MC_group_cluster_region|")
+    assert (
+        "AKS manages this node (label kubernetes.azure.com/cluster=MC_group_cluster_region)"
+        in pool.play(cordon=True, kubectl=[str(pool.kubectl)]).output
+    )
+
+
+def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) -> None:
+    node = pool.node
+    pool.play(bridge=True, bridge_checkpoint_command="true").well()
+    node.run(["rm", "-rf", "/var/lib/kubenode"])
+    node.write(azure_vnet.CONFLIST, azure_vnet.conflist("azure-vnet").replace("bridge", "transparent"))
+    node.write(azure_vnet.STATE, azure_vnet.state_text(node.place.mac(), []).replace('"bridge"', '"transparent"'))
+    for line in ("-N SWIFT", "-A POSTROUTING -j SWIFT"):
+        node.run(["iptables-nft", "-t", "nat", *line.split()])
+    pool.attach(LIVING)
+    node.ip([f"link set {LIVING.host_link} nomaster", f"route add {LIVING.address} dev {LIVING.host_link}"])
+    done = pool.play().well()
+    assert done.changed == 0 and "azure-vnet is configured for the mode transparent" in done.output
+    node.ip([f"link delete {LIVING.host_link}"])
+    assert pool.play().well().changed == 1
+    done = pool.play().well()
+    assert done.changed == 0 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
+    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in done.output
 
 
 @pytest.mark.parametrize("trouble", ["drain", "clean-up", "command"])
@@ -124,7 +287,7 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
     other = pool.other.snapshot()
     done = pool.play(target="nodes", **options)
     assert done.failed and [*done.nodes] == ["node1"], done.output
-    assert "node1 stays cordoned. Repair the node, then run: kubectl uncordon node1" in done.output
+    assert "node1 stays cordoned. Repair the node, then run the role again, or: kubectl uncordon node1" in done.output
     said = {
         "command": "no pod answers",
         "drain": "refused by the test",
@@ -133,17 +296,15 @@ def test_an_unwell_canary_stays_cordoned_and_says_so_and_the_next_node_is_not_to
     }[trouble]
     report = pool.report()
     assert said in report["trouble"] and report["cordoned"]
-    assert [call.split()[0] for call in pool.calls()] == ["get", "cordon", "drain"]
+    assert [call.split()[0] for call in pool.calls()] == ["get", "annotate", "cordon", "drain"]
     assert pool.other.snapshot() == other
 
 
 def test_all_nodes_one_after_the_other(pool: Pool) -> None:
     done = pool.play("-e", "batches=1", target="nodes", kubectl=[str(pool.kubectl)], cordon=True).well()
     assert done.nodes["node1"].changed == done.nodes["node2"].changed > 1
-    calls = [call.split()[:3] for call in pool.calls()]
-    assert [" ".join(call).replace("get node", "get") for call in calls] == [
-        "get node1", "cordon node1", "uncordon node1", "get node2", "cordon node2", "uncordon node2",
-    ]  # fmt: skip
+    calls = [" ".join(call.split()[:2]) for call in pool.calls() if not call.startswith("annotate")]
+    assert calls == ["get node", "cordon node1", "uncordon node1", "get node", "cordon node2", "uncordon node2"]
 
 
 def test_where_cilium_does_not_serve_nothing_is_changed(pool: Pool) -> None:

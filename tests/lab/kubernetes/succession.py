@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab import azure_vnet
+from lab import azure_vnet, cilium
 from lab.azure_bridge import enslave
 from lab.azure_vnet import BRIDGE, CILIUM, CONFLIST, STATE
 from lab.kubernetes.pod_network import PLUGINS
@@ -147,7 +147,7 @@ def serve_by_azure_vnet(node: ClusterNode) -> None:
 
 def serve_by_cilium(node: ClusterNode) -> None:
     """From now on Cilium connects the node's pods; those of azure-vnet live on."""
-    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    cilium.start(node)
     _install(node, "cilium-cni", CILIUM, {})
 
 

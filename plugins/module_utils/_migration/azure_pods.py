@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""azure-vnet's live pods on a node, and what azure-cns knows of their addresses.
+
+From the sources of Azure/azure-container-networking: network/endpoint.go, cns/configuration/configuration.go, cns/service/main.go.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._azure_vnet.leftovers import HOST_LINK
+from .._interfaces.interface import Interface
+
+CNS = "azure-cns"
+CNS_FILE = "cns_config.json"  # beside the executable, unless an argument or the environment names another
+CNS_VARIABLE = "CNS_CONFIGURATION_PATH"
+_CNS_OPTIONS = ("config-path", "cp")
+
+
+class LivePod(t.NamedTuple):
+    """A pod whose link azure-vnet created. link: the node's end. addresses: of the pod's end; empty if it was not found."""
+
+    link: str
+    addresses: tuple[str, ...]
+
+    def report(self) -> dict[str, t.Any]:
+        return {"link": self.link, "addresses": [*self.addresses]}
+
+
+class Cns(t.NamedTuple):
+    """A running azure-cns. configuration: the path of its file in its own root.
+
+    manages_state: whether it keeps the pods' addresses itself; otherwise it reads them from azure-vnet's state file when it
+    starts. None if its configuration was not read.
+    """
+
+    configuration: str
+    manages_state: bool | None
+
+    def report(self) -> dict[str, t.Any]:
+        return {"configuration": self.configuration, "manages_endpoint_state": self.manages_state}
+
+
+def live_pods(interfaces: t.Iterable[Interface]) -> list[LivePod]:
+    """azure-vnet's pods, by the name of their links. interfaces: those of all network namespaces."""
+    listed = [*interfaces]
+    ends = {(one.peer, one.number): one for one in listed if one.namespace}
+    found = []
+    for link in sorted((one for one in listed if not one.namespace and HOST_LINK.fullmatch(one.link)), key=lambda one: one.link):
+        end = ends.get((link.number, link.peer))
+        found.append(LivePod(link.link, tuple(sorted(end.addresses)) if end else ()))
+    return found
+
+
+def configuration_of(arguments: t.Sequence[str], environment: t.Mapping[str, str], executable: str) -> str:
+    """The path of the configuration that an azure-cns with these arguments reads. arguments: without the program's name."""
+    for number, word in enumerate(arguments):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name in _CNS_OPTIONS:
+            return value if equals else (*arguments, "")[number + 1]
+    return environment.get(CNS_VARIABLE) or f"{executable.rpartition('/')[0]}/{CNS_FILE}"
+
+
+def manages_state(text: str) -> bool | None:
+    """ManageEndpointState in the text of azure-cns's configuration, false by default; None if the text is unreadable.
+
+    Go reads a key in upper or lower case.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return any(str(key).lower() == "manageendpointstate" and value is True for key, value in found.items())
