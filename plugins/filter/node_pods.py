@@ -15,8 +15,9 @@ description:
 options:
   _input:
     description:
-      - One line for each pod, as C(kubectl get pods) prints it. Its fields are separated by C(|), in this order - the namespace, the
-        name, the controller's kind, the controller's name, C(True) if the pod is ready, and its addresses, separated by blanks.
+      - One line for each pod, as C(kubectl get pods) prints it. Its fields are separated by C(|), in this order - the namespace,
+        the name, the controller's kind, the controller's name, C(True) if the pod is ready, and its addresses, separated by
+        blanks.
     type: str
     required: true
   links:
@@ -27,9 +28,9 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show azure-vnet's pods that kubectl drain does not evict
+- name: Show azure-vnet's pods
   ansible.builtin.debug:
-    msg: "{{ listed.stdout | kubenode.datapath.node_pods(cni.azure_vnet.pods) | selectattr('link') | selectattr('kind', 'eq', 'DaemonSet') }}"
+    msg: "{{ listed.stdout | kubenode.datapath.node_pods(cni.azure_vnet.pods) | selectattr('link') }}"
 """
 
 RETURN = r"""
@@ -45,7 +46,7 @@ _value:
       description: Its name.
       type: str
     kind:
-      description: The kind of its controller, such as V(DaemonSet); V(Node) for a static pod, V("") for a pod without a controller.
+      description: The kind of its controller, such as V(DaemonSet); V(Node) for a static pod, V("") if there is none.
       type: str
     owner:
       description: Kind, namespace and name of its controller.

@@ -84,13 +84,6 @@ class Site:
         self.cluster.wait_for_rollout(f"deployment/{WEB}", SLOW)
         assert eventually(lambda: len(self._pods(WEB)) == REPLICAS, SLOW)
 
-    def restart_agent(self) -> None:
-        """Let the DaemonSet replace its pod of node1."""
-        (former,) = self._pods(AGENT)
-        self.cluster.kubectl("delete", "pod", former.name, timeout=SLOW)
-        assert eventually(lambda: [pod.name for pod in self._pods(AGENT)] not in ([], [former.name]), SLOW)
-        self.cluster.wait_for_rollout(f"daemonset/{AGENT}", SLOW)
-
     def seen(self) -> dict[str, Any]:
         """What cni_info answers."""
         found: dict[str, Any] = self.node.module("cni_info", {})
@@ -156,14 +149,19 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
 
     # The role, by way of the API.
     rules = site.azure_rules()
-    assert site.play("--check", drain=True).changed > 0
+    foretold = site.play("--check", drain=True)
     assert site.azure_rules() == rules and not site.is_cordoned()
     assert site.reached(stolen) == site.all_addresses() - stolen
     before = {pod.name for pod in site.cluster.pods_of(f"app={WEB}")}
     with none_lost(site, agent):
         done = site.play(drain=True, verify=[{"address": agent, "port": SERVER_PORT}], verify_from="node2")
-    assert done.changed > 2, "cordoned, drained, cleaned up and uncordoned"
-    assert not site.is_cordoned()
+    assert done.changed == foretold.changed == 4, "cordoned, drained, cleaned up and uncordoned"
+    assert (
+        not site.is_cordoned()
+        and "kubenode.datapath/cordoned" not in site.cluster.get("node", "node1")["metadata"]["annotations"]
+    )
+    assert "of azure-vnet lives: kubectl drain does not evict it, as it is of the DaemonSet default/agent" in done.output
+    assert site.node.exists(azure_vnet.STATE), "azure-vnet needs it to delete the pod of the DaemonSet"
     site.wait_for_web()
     assert not before & {pod.name for pod in site.cluster.pods_of(f"app={WEB}")}, "all were drained"
     reused = site.addresses(WEB) & former
@@ -180,9 +178,11 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
 
     # The pod of the DaemonSet was azure-vnet's until now.
     assert {agent} == site.addresses(AGENT) and any(agent in rule for rule in site.azure_rules())
-    site.restart_agent()
-    assert site.play(bridge=True).changed == 2
-    assert site.azure_rules() == []
+    (former,) = site.cluster.pods_of(f"app={AGENT}")
+    done = site.play(bridge=True, restart_daemonset_pods=True)
+    assert done.changed == 5, "cordoned, restarted, cleaned up, the bridge dissolved, uncordoned"
+    assert f"pod default/{former.name} of azure-vnet has ended" in done.output and not site.is_cordoned()
+    assert site.azure_rules() == [] and not site.node.exists(azure_vnet.STATE)
     assert site.seen()["bridge"] == "" and site.seen()["pods"]["azure_vnet"] == []
     site.restart_web()
     assert site.reached() == site.all_addresses()

@@ -225,6 +225,7 @@ PLACES: list[tuple[str, Result, list[str]]] = [
     ("cilium_migration", {"addresses": ["10.0.0.1", "10.0.0.1/8"]}, ["addresses[1] must be an address, or a prefix without"]),
     ("cilium_migration", {"verify": [{"address": "192.0.2.1"}]}, ["verify[0].port must be given; None was given"]),
     ("cilium_migration", {"verify": [{"address": "a", "port": "web"}]}, ["verify[0].port must be an integer; 'web' was"]),
+    ("cilium_migration", {"restart_timeout": 0}, ["restart_timeout must be a number from 1 to 86400;"]),
     ("cilium_migration", {"verify": [{"address": "a", "port": 70000}]}, ["verify[0].port must be a number from 1 to 65535;"]),
     ("eni_policy_routing", {**CUSTOM, "enis": [{"name": "eth0"}]}, ["enis[].primary must be true for exactly one ENI"]),
     ("eni_policy_routing", {**CUSTOM, "enis": ENIS[:1] + [{**ENIS[1], "gateway": {}}]}, ["enis[1].gateway.ipv4 must be given"]),

@@ -5,7 +5,7 @@
 
 """azure-vnet's live pods on a node, and what azure-cns knows of their addresses.
 
-From the sources of Azure/azure-container-networking: network/endpoint.go, cns/configuration/configuration.go, cns/service/main.go.
+From the sources of Azure/azure-container-networking: network/endpoint.go, cns/configuration, cns/service/main.go.
 """
 
 from __future__ import annotations

@@ -90,6 +90,8 @@ VARIABLES = {
     "cilium_migration_cordon": "false",
     "cilium_migration_drain": "false",
     "cilium_migration_drain_options": '["--ignore-daemonsets"]',
+    "cilium_migration_restart_daemonset_pods": "false",
+    "cilium_migration_restart_timeout": "60",
     "cilium_migration_kubectl": '["kubectl","--context","pool"]',
     "cilium_migration_node_name": "node1",
     "cilium_migration_grace": "1",
