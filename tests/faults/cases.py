@@ -151,15 +151,12 @@ def _aks_image(_lab: Lab, node: NamespaceNode) -> None:
 
 GONE = [AzurePod(number) for number in range(1, 4)]
 MOVED = AzurePod(9)  # nothing tells that it is gone
-LIVING = AzurePod(0)
 
 
-def _azure_past(lab: Lab, node: NamespaceNode) -> None:
-    azure_vnet.past(node, node.place.mac(), [LIVING, *GONE])
+def _azure_past(_lab: Lab, node: NamespaceNode) -> None:
+    """No pod of azure-vnet is live, so that its files are moved as well."""
+    azure_vnet.past(node, node.place.mac(), GONE)
     azure_vnet.ebtables(node, azure_vnet.pod_rules("10.99.0.1", MOVED.mac))
-    azure_vnet.attach(node, LIVING, lab.pod("pod1").pid)
-    node.ip([f"link set {LIVING.host_link} address {node.place.mac(32)}"])  # the same on each node that is built
-    lab.pod("pod1").ip(["link set eth1 up", f"address add {LIVING.address}/16 dev eth1"])
     node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
 
 
