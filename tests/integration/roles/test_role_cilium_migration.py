@@ -29,7 +29,7 @@ folder=$(dirname "$0")
 printf '%s\n' "$*" >> "$folder/calls"
 test "$(cat "$folder/fails" 2> /dev/null)" != "$1" || { echo "$1: refused by the test" >&2; exit 1; }
 case "$*" in
-  *--dry-run=server*) ;;
+  *--dry-run=client*) ;;
   "get node"*) cat "$folder/node" 2> /dev/null || printf '|||';;
   "get pods"*) cat "$folder/pods" 2> /dev/null || true;;
   "delete pod"*) sed -i "s/|$3|/|$3-new|/" "$folder/pods"; sh -c "$(cat "$folder/deleted")";;
@@ -124,7 +124,7 @@ DRAIN = "drain node1 --ignore-daemonsets --delete-emptydir-data --timeout=300s"
 def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) -> None:
     options: dict[str, Any] = {"drain": True, "kubectl": [str(pool.kubectl)]}
     predicted = pool.play("--check", **options).well()
-    assert [call for call in pool.calls() if not call.endswith("--dry-run=server")][1:] == []
+    assert [call for call in pool.calls() if not call.endswith("--dry-run=client")][1:] == []
     done = pool.play(**options).well()
     get, *calls = pool.calls()
     assert get.startswith("get node node1 --output=jsonpath={.spec.unschedulable}|")
