@@ -60,10 +60,15 @@ def play(
     *arguments: str,
     variables: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
+    killed_after: float = 0,
 ) -> Played:
-    """Run a playbook, a file or a collection's, on an inventory. ``variables`` keep their types, as in JSON."""
+    """Run a playbook, a file or a collection's, on an inventory. ``variables`` keep their types, as in JSON.
+
+    ``killed_after``: seconds after which the controller's processes get SIGKILL, 0 for never.
+    """
+    killer = ["timeout", "--signal=KILL", str(killed_after)] if killed_after else []
     extra = ["--extra-vars", json.dumps(variables)] if variables else []
-    return run([PROGRAM, "--inventory", os.fspath(hosts), os.fspath(playbook), *extra, *arguments], environment)
+    return run([*killer, PROGRAM, "--inventory", os.fspath(hosts), os.fspath(playbook), *extra, *arguments], environment)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Played:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from lab.node import NamespaceNode
 from lab.playbook import Played
 from lab.server import Server
 
+KILLS = int(os.environ.get("KUBENODE_MIGRATION_KILLS", "3"))
 PLAYBOOK = "kubenode.datapath.cilium_migration"
 DEAD = [AzurePod(1), AzurePod(2)]
 # Writes down what it is told. Files beside it say what fails, what the node is ("true" if it is cordoned, the annotation, AKS's
@@ -30,7 +33,11 @@ printf '%s\n' "$*" >> "$folder/calls"
 test "$(cat "$folder/fails" 2> /dev/null)" != "$1" || { echo "$1: refused by the test" >&2; exit 1; }
 case "$*" in
   *--dry-run=client*) ;;
-  "get node"*) cat "$folder/node" 2> /dev/null || printf '|||';;
+  "get node"*) cat "$folder/node";;
+  cordon*) sed -i 's/^[^|]*/true/' "$folder/node";;
+  uncordon*) sed -i 's/^[^|]*//' "$folder/node";;
+  annotate*-) sed -i 's/|[^|]*/|/' "$folder/node";;
+  annotate*) sed -i 's/|[^|]*/|true/' "$folder/node";;
   "get pods"*) cat "$folder/pods" 2> /dev/null || true;;
   "delete pod"*) sed -i "s/|$3|/|$3-new|/" "$folder/pods"; sh -c "$(cat "$folder/deleted")";;
   drain*) sh -c "$(cat "$folder/drained" 2> /dev/null)";;
@@ -50,14 +57,17 @@ class Pool:
         self.kubectl = folder / "kubectl"
         self.kubectl.write_text(KUBECTL)
         self.kubectl.chmod(0o755)
+        self.say(node="|||")
         self._inventory = lab.write_inventory(folder / "inventory.json")
 
-    def play(self, *arguments: str, target: str = "node1", **variables: Any) -> Played:
-        """Run it; a namespace node has no systemd of its own and would be taken for an image."""
+    def play(self, *arguments: str, target: str = "node1", killed_after: float = 0, **variables: Any) -> Played:
+        """Run it; a namespace node has no systemd of its own and would be taken for an image. killed_after: seconds."""
         named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
         given = {"target": target, "report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
-        return playbook.play(self._inventory, PLAYBOOK, *arguments, variables=given, environment=callback)
+        return playbook.play(
+            self._inventory, PLAYBOOK, *arguments, variables=given, environment=callback, killed_after=killed_after
+        )
 
     def report(self) -> dict[str, Any]:
         """What the role told of the first node."""
@@ -145,6 +155,22 @@ def test_a_node_that_a_killed_run_cordoned_is_uncordoned(pool: Pool) -> None:
     pool.say(node="true|true||")
     assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
     assert pool.calls()[1:] == RELEASE
+
+
+def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool) -> None:
+    before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)
+    options: dict[str, Any] = {"kubectl": [str(pool.kubectl)], "drain": True, "verify_command": ["true"]}
+    began = time.monotonic()
+    pool.play(**options).well()
+    lasts, after = time.monotonic() - began, azure_vnet.listing(pool.node)
+    for kill in range(KILLS):
+        pool.play(state="restored").well()
+        assert azure_vnet.listing(pool.node) == rules and pool.node.snapshot() == before
+        pool.play(killed_after=lasts * (kill + 0.5) / KILLS, **options)
+        pool.play(**options).well()
+        assert azure_vnet.listing(pool.node) == after and not pool.node.exists(azure_vnet.STATE)
+        assert (pool.folder / "node").read_text() == "|||"
+        assert pool.play(**options).well().changed == 0
 
 
 LIVING = AzurePod(44)
