@@ -15,7 +15,7 @@ description:
   - Reads CNI configurations, the node's links, the names of its chains and its rules that mark connections. The module
     recognises owners by names and comments alone, except for RV(leftovers), which it judges by evidence.
   - If the node has the link C(cilium_host), asks the Cilium agent on the node whether it is healthy, as kubelet does, and waits
-    up to 5 seconds for the answer.
+    up to 10 seconds for the answer.
   - Rules of ebtables, neighbours and routes that azure-vnet leaves are not among RV(leftovers);
     M(kubenode.datapath.ebtables_cleanup) shows them in check mode, and removes them.
   - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
