@@ -178,10 +178,10 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
 
     # The pod of the DaemonSet was azure-vnet's until now.
     assert {agent} == site.addresses(AGENT) and any(agent in rule for rule in site.azure_rules())
-    (former,) = site.cluster.pods_of(f"app={AGENT}")
+    (last,) = site.cluster.pods_of(f"app={AGENT}")
     done = site.play(bridge=True, restart_daemonset_pods=True)
     assert done.changed == 5, "cordoned, restarted, cleaned up, the bridge dissolved, uncordoned"
-    assert f"pod default/{former.name} of azure-vnet has ended" in done.output and not site.is_cordoned()
+    assert f"pod default/{last.name} of azure-vnet has ended" in done.output and not site.is_cordoned()
     assert site.azure_rules() == [] and not site.node.exists(azure_vnet.STATE)
     assert site.seen()["bridge"] == "" and site.seen()["pods"]["azure_vnet"] == []
     site.restart_web()

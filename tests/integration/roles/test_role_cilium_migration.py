@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,15 @@ class Pool:
         self.say(node="|||")
         self._inventory = lab.write_inventory(folder / "inventory.json")
 
-    def play(self, *arguments: str, target: str = "node1", killed_after: float = 0, **variables: Any) -> Played:
-        """Run it; a namespace node has no systemd of its own and would be taken for an image. killed_after: seconds."""
+    def play(self, *arguments: str, target: str = "node1", **variables: Any) -> Played:
+        return self._play(0, arguments, target, variables)
+
+    def kill(self, after: float, **variables: Any) -> None:
+        """Run it, and kill the controller's processes after so many seconds."""
+        self._play(after, (), "node1", variables)
+
+    def _play(self, killed_after: float, arguments: Sequence[str], target: str, variables: Mapping[str, Any]) -> Played:
+        """A namespace node has no systemd of its own and would be taken for an image, so the mode is given."""
         named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
         given = {"target": target, "report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
@@ -166,7 +173,7 @@ def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool) -> None:
     for kill in range(KILLS):
         pool.play(state="restored").well()
         assert azure_vnet.listing(pool.node) == rules and pool.node.snapshot() == before
-        pool.play(killed_after=lasts * (kill + 0.5) / KILLS, **options)
+        pool.kill(lasts * (kill + 0.5) / KILLS, **options)
         pool.play(**options).well()
         assert azure_vnet.listing(pool.node) == after and not pool.node.exists(azure_vnet.STATE)
         assert (pool.folder / "node").read_text() == "|||"
