@@ -126,7 +126,8 @@ EXAMPLES = r"""
 RETURN = r"""
 interfaces:
   description:
-    - The interfaces that O(interfaces) names or matches, by name; with O(state=absent) those that were in the set.
+    - The interfaces that O(interfaces) names or matches, by name, and those that it no longer does and whose former value is
+      restored; with O(state=absent) those that were in the set.
     - In check mode RV(interfaces.after) is what a run would lead to. Without O(immediate) it is the current state.
   returned: success
   type: dict

@@ -75,6 +75,17 @@ def call(lab: EniLab, port: str) -> bool:
     return lab.client.fetch(PRIMARY.address, int(port)) is not None
 
 
+def call_server(lab: EniLab, interface: str) -> bool:
+    """whether a client from outside is answered by a server of the node itself at the interface's address"""
+    node = lab.node("node1")
+    address = next(eni.address for eni in node.enis if eni.name == interface)
+    server = node.serve(POD_PORT)
+    try:
+        return lab.client.fetch(address, POD_PORT) is not None
+    finally:
+        node.stop_serving(server)
+
+
 def reach(lab: EniLab, pod: str) -> bool:
     """whether the pod gets through to a machine outside, under its own address"""
     answer = lab.fetch_from(pod, BACKEND, POD_PORT)
@@ -105,6 +116,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
         plug,
         serve,
         call,
+        call_server,
         reach,
         azure_vnet,
         ping,

@@ -151,9 +151,10 @@ class EniSystemdNode(EniNode, SystemdNode):
     def place_networks(self) -> None:
         """The files of networkd; it is started by the next boot."""
         self.networkd = True
-        address = f"Address={PRIMARY.address}/24\nGateway={PRIMARY.gateway}\n"
         for eni in (PRIMARY, *self.enis):
-            network = f"[Network]\nLinkLocalAddressing=no\n{address if eni is PRIMARY else ''}"
+            gateway = f"Gateway={eni.gateway}\n" if eni is PRIMARY else ""
+            address = f"Address={eni.address}/{24 if eni is PRIMARY else 32}\n" if eni.has_address else ""
+            network = f"[Network]\nLinkLocalAddressing=no\n{address}{gateway}"
             match = f"[Match]\nMACAddress={self.place.mac(eni.number)}\n"
             self.write(f"/etc/systemd/network/10-{eni.name}.network", match + network)
         self.run(["systemctl", "enable", "--quiet", "systemd-networkd"])

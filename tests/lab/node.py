@@ -173,6 +173,9 @@ class ClusterNode(Machine, abc.ABC):
         """Serve a port of the node itself, TCP and UDP. It listens when this returns; ``status`` can be set later."""
         return self._servers.start(self, port, status)
 
+    def stop_serving(self, server: Server) -> None:
+        self._servers.stop(server)
+
     def service(
         self,
         node_port: int,

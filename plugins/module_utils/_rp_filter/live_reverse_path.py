@@ -103,10 +103,11 @@ class LiveReversePath:
         return self._desired is not None and (self._desired.raise_all or self._desired.covers(link))
 
     def report(self, before: Settings, after: Settings) -> Interfaces:
-        """The links concerned, as they are and as they will be. Pure: reads and plans nothing."""
+        """The links concerned, and those that get a former value back, as they are and as they will be. Pure."""
         current = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
-        links = (link for link in before.links if (self._desired.covers(link) if self._desired else link in current))
-        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links)}
+        named = {link for link in before.links if (self._desired.covers(link) if self._desired else link in current)}
+        restored = {link for link in current.intersection(before.links) if before.shown(link) != after.shown(link)}
+        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(named | restored)}
 
     def plan(self, observed: Observed) -> Plan:
         settings = observed.settings

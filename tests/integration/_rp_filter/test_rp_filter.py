@@ -67,7 +67,11 @@ def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
         "net.ipv4.conf.eth0.rp_filter = 2  # effective 2\nnet.ipv4.conf.eth0/100.rp_filter = 2  # effective 2\n"
     )
     assert f"\n-net/ipv4/conf/{VLAN}*/rp_filter = 2\nnet/ipv4/conf/eth0/rp_filter = 2\n" in node.read(PATH)
-    four_steps(node, interfaces=[VLAN, "eth1"], mode="strict")
+    changed = four_steps(node, interfaces=[VLAN, "eth1"], mode="strict")
+    one = {"value": 1, "all": 0, "effective": 1}
+    assert changed["interfaces"] == {  # eth0 has its former value back
+        "eth0": {"before": two, "after": zero}, VLAN: {"before": two, "after": one}, "eth1": {"before": zero, "after": one}
+    }  # fmt: skip
     assert [value(node, name) for name in ("eth0", VLAN, "eth1")] == [0, 1, 1]
     four_steps(node, state="absent")
     assert node.snapshot() == clean
