@@ -159,9 +159,10 @@ def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
 
 def test_a_node_that_a_killed_run_cordoned_is_uncordoned(pool: Pool) -> None:
     pool.play().well()
-    pool.say(node="true|true||")
-    assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
-    assert pool.calls()[1:] == RELEASE
+    for state in ("true|true||", "|true||"):  # killed after the node was cordoned, and before
+        pool.say(node=state)
+        assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
+        assert pool.calls()[1:] == RELEASE and (pool.folder / "node").read_text() == "|||"
 
 
 def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool) -> None:
@@ -275,6 +276,13 @@ def test_an_agent_that_is_not_healthy_or_not_ready_in_kubernetes_stops_the_run_b
     failed = pool.play(drain=True, kubectl=[str(pool.kubectl)])
     assert failed.failed and "node1 has the taint node.cilium.io/agent-not-ready" in failed.output
     assert pool.node.snapshot() == before and [call.split()[0] for call in pool.calls()] == ["get"]
+
+
+def test_what_was_not_asked_is_not_said(pool: Pool) -> None:
+    pool.play().well()
+    pool.attach(LIVING)
+    done = pool.play(state="restored", cordon=True, kubectl=[str(pool.kubectl)]).well()
+    assert "no pod of this node" not in done.output and not [call for call in pool.calls() if call.startswith("get pods")]
 
 
 def test_a_node_of_aks_is_told(pool: Pool) -> None:
