@@ -117,7 +117,9 @@ options:
       - Whether to support strict reverse-path filtering on O(primary_interface), and on no other link. If true, packets are
         marked as they enter, and C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that their source is looked up
         with the mark's rule.
-      - O(state=absent) restores the former value of C(src_valid_mark), and so does a run with V(false).
+      - O(state=absent) restores the former value of C(src_valid_mark), and so does a run with V(false). Neither changes the
+        filter. If it stays strict, replies to pods that come in by the interface are dropped again, so undo
+        M(kubenode.datapath.rp_filter) as well.
     type: bool
     default: false
   path:
