@@ -173,9 +173,15 @@ def plug_eni(lab: Lab, node: VmNode) -> None:
 
 
 def start_cilium(node: VmNode) -> None:
-    """What Cilium's agent brings, which comes when the node has joined its cluster."""
+    """What Cilium's agent brings, which comes when the node has joined its cluster. The answer to kubelet is a file's."""
     node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
-    cilium.start(node)
+    cilium.create_links(node)
+    node.write("/run/agent/healthz", "ok\n")
+    server = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", "/run/agent", str(cilium.HEALTH_PORT)]
+    node.run(["systemd-run", "--quiet", *server])
+    asking = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{cilium.HEALTH_PORT}/healthz')"
+    came = eventually(lambda: node.run(["python3", "-c", asking], check=False).returncode == 0, PATIENCE)
+    expect("the agent was to answer", came)
 
 
 if __name__ == "__main__":
