@@ -244,7 +244,7 @@ def main() -> None:
             changed=False,
             plugins=list(first),
             configurations=list(configurations),
-            is_cilium=model.CILIUM_PLUGIN in first and cilium.LINK in names,
+            is_cilium=model.CILIUM_PLUGIN in first and cilium_backend.LINK in names,
             pods=model.pods_by_owner(names),
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
@@ -256,7 +256,7 @@ def main() -> None:
             cilium_agent={
                 "trouble": cilium_health_backend.trouble(agent.health_port)
                 if agent
-                else f"has not created its link {cilium.LINK}",
+                else f"has not created its link {cilium_backend.LINK}",
                 "not_ready_taint": (agent or cilium.Agent()).taint,
             },
             others=model.others(chains, names),

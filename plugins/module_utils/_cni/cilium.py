@@ -14,7 +14,6 @@ import json
 import re
 import typing as t
 
-LINK = "cilium_host"  # the first link that the agent creates
 CONFIG_DIR = "config-dir"  # the option that names the folder with one file for each key of the ConfigMap cilium-config
 REPLACEMENT, NODE_PORT, IPV6 = "kube-proxy-replacement", "enable-node-port", "enable-ipv6"
 CLUSTER = "cluster-id"

@@ -11,11 +11,16 @@ is that of the last agent that started, for a node whose agent does not run at t
 
 from __future__ import annotations
 
+import typing as t
+
 from .._files import files
 from .._netlink import rtnetlink
 from .._platform import processes
-from .cilium import CONFIG_DIR, LINK, OPTIONS, REPLACEMENT, Agent, agent, arguments, state
 
+if t.TYPE_CHECKING:
+    from .cilium import Agent
+
+LINK = "cilium_host"  # the first link that the agent creates
 PROCESS = "cilium-agent"
 STATE = "/var/run/cilium/state/agent-runtime-config.json"
 
@@ -24,18 +29,22 @@ def find() -> Agent | None:
     """The agent that serves this network namespace; None if it has created no link here."""
     if not rtnetlink.index_of(LINK):
         return None
+    from . import cilium  # most nodes have no Cilium
+
     for pid in processes.in_this_network((PROCESS,)):
         options = _options(pid)
-        if REPLACEMENT in options:
-            return agent(f"the configuration of the process {PROCESS} ({pid})", options)
-    options = state(_text(STATE))
-    return agent(STATE, options) if options else Agent()
+        if cilium.REPLACEMENT in options:
+            return cilium.agent(f"the configuration of the process {PROCESS} ({pid})", options)
+    options = cilium.state(_text(STATE))
+    return cilium.agent(STATE, options) if options else cilium.Agent()
 
 
 def _options(pid: str) -> dict[str, str]:
-    given = arguments(_text(f"/proc/{pid}/cmdline").split("\0"))
-    folder = f"/proc/{pid}/root{given[CONFIG_DIR]}" if CONFIG_DIR in given else ""
-    stored = {option: _text(f"{folder}/{option}").strip() for option in OPTIONS} if folder else {}
+    from . import cilium
+
+    given = cilium.arguments(_text(f"/proc/{pid}/cmdline").split("\0"))
+    folder = f"/proc/{pid}/root{given[cilium.CONFIG_DIR]}" if cilium.CONFIG_DIR in given else ""
+    stored = {option: _text(f"{folder}/{option}").strip() for option in cilium.OPTIONS} if folder else {}
     return {option: value for option, value in {**stored, **given}.items() if value}
 
 

@@ -11,6 +11,7 @@ Python's own importer compiles a module in order to tell the name of its file, a
 
 from __future__ import annotations
 
+import gc
 import sys
 import zipimport
 
@@ -26,3 +27,6 @@ class Importer(zipimport.zipimporter):
 sys.path_hooks.insert(0, Importer)
 for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimport.zipimporter)]:
     del sys.path_importer_cache[path]
+
+# By default Python looks for garbage after each few hundred new objects. Imports make thousands, and all of them stay.
+gc.set_threshold(50_000)

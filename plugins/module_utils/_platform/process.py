@@ -105,7 +105,7 @@ def run(
 def mark(pid: int) -> str:
     """A text that identifies a process, even if its pid is reused or exists in another namespace; empty if it has ended."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             started = file.read().rpartition(")")[2].split()[19]  # proc_pid_stat(5): 22
         return f"{pid} {started} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

@@ -27,13 +27,13 @@ def find(pid: int) -> Process:
 def named(names: t.Collection[str], proc: str = "/proc") -> dict[str, str]:
     """The processes with these names, of which the kernel keeps 15 bytes (TASK_COMM_LEN), by pid.
 
-    A node runs hundreds of processes, so pathlib would double the work of a run that changes nothing.
+    A node runs hundreds of processes. Buffered text files would take nearly twice the time, and pathlib still more.
     """
     found = {}
     with contextlib.suppress(OSError):
         for pid in filter(str.isdigit, os.listdir(proc)):
-            with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", errors="replace") as file:
-                name = file.read().rstrip("\n")
+            with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", "rb", buffering=0) as file:
+                name = file.read().decode(errors="replace").rstrip("\n")
                 if name in names:
                     found[pid] = name
     return found

@@ -11,7 +11,7 @@ import functools
 import os
 import typing as t
 
-from .._cni import cilium, cilium_backend
+from .._cni import cilium_backend
 from .._core.errors import Failure, Refusal
 from .._kubelet import kubelet_backend
 from .._netlink import rtnetlink
@@ -54,6 +54,7 @@ class OtherTranslators:
         agent = cilium_backend.find() if kernel.is_own_root() else None
         if agent is None:
             return None
+        from .._cni import cilium  # most nodes have no Cilium
         from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
 
         programs = tuple(f"{one.hook} {one.name}" for one in bpf.at_ingress(self.link) if cilium.is_program(one.name))
