@@ -37,6 +37,7 @@ SUBJECTS = {
     "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_routing"),
     "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
     "_profile": ("_cloud", "_cni", "_discovery"),
+    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }
