@@ -75,7 +75,7 @@ def ipsets(run: process.Runner, note: Notes) -> list[dict[str, str]]:
     """All sets as ``ipset save`` prints them. Raises Failure."""
     names = nfnetlink.ipsets() if kernel.is_ready("ip_set") else []
     try:
-        return saved.sets(_printed(run, "ipset", "save")) if names else []
+        return saved.sets(_printed(run, "ipset", "save"), names) if names else []
     except Failure as failure:
         for name in names:
             note(name, str(failure))

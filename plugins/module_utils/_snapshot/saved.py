@@ -44,12 +44,13 @@ def without(ruleset: t.Iterable[Entry], tables: t.Collection[tuple[str, str]]) -
     ]
 
 
-def sets(text: str) -> list[dict[str, str]]:
-    """The sets in what ``ipset save`` prints, each with its lines."""
+def sets(text: str, names: t.Iterable[str]) -> list[dict[str, str]]:
+    """The sets in what ``ipset save`` prints, each with its lines. names: of all sets, as a name may contain blanks."""
     found: list[dict[str, str]] = []
     for line in text.splitlines(keepends=True):
         if line.startswith("create "):
-            found.append({"name": line.split()[1], "save": line})
+            name = max((name for name in names if line.startswith(f"create {name} ")), key=len, default="")
+            found.append({"name": name, "save": line})
         elif found:
             found[-1]["save"] += line
     return found

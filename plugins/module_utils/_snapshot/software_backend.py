@@ -28,14 +28,14 @@ PROGRAMS = ("nft", "iptables", "ebtables", "ipset")
 
 def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
     """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
-    found = []
-    for link, attached in bpf.of_links(dict(socket.if_nameindex())).items():
-        for one in attached:
-            if one.kind == rtnetlink.BPF:
-                found.append({"link": link, "hook": one.hook, "direction": one.direction, "name": one.name})
-            else:
-                note(f"{link} tc {one.direction}", f"Filters of kind {one.kind} are not read. List them with: tc filter show")
-    return found
+    attached = [(link, one) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for one in those]
+    for link, direction, kind in sorted({(link, one.direction, one.kind) for link, one in attached if one.kind != rtnetlink.BPF}):
+        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
+    return [
+        {"link": link, "hook": one.hook, "direction": one.direction, "name": one.name}
+        for link, one in attached
+        if one.kind == rtnetlink.BPF
+    ]
 
 
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
