@@ -17,7 +17,7 @@ from .._core.errors import Failure
 from .._netlink import bpf, rtnetlink
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
-from .._platform import process
+from .._platform import kernel, process
 from .._systemd.units import Units
 from .snapshot import Notes
 
@@ -77,14 +77,19 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
-    """The versions as the programs tell them; None for a program that is not installed."""
+    """The versions as the programs tell them; None for a program that is not installed.
+
+    Even to tell its version, a program of nf_tables opens a socket for which the kernel loads nfnetlink.
+    """
     found: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
+    is_ready = kernel.is_ready("nfnetlink")
     for program in PROGRAMS:
-        path = process.find(program)
-        found[program] = None
-        if path:
+        path, found[program] = process.find(program), None
+        if path and is_ready:
             done = run([path, "--version"], None)
             found[program] = done.stdout.strip() or None
-            if done.rc or not done.stdout.strip():
+            if done.rc or not found[program]:
                 note(program, f"{program} --version failed: {done.stderr.strip() or done.rc}")
+        elif path:
+            note(program, "It was not asked for its version, because that would load the kernel module nfnetlink.")
     return found

@@ -36,7 +36,7 @@ def look(node: NamespaceNode, *subsets: str) -> dict[str, Any]:
     return found
 
 
-def by(key: str, entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def by(key: str, entries: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
     return {entry[key]: entry for entry in entries}
 
 
@@ -235,8 +235,8 @@ def test_programs_of_links_are_named_and_other_filters_too(node: NamespaceNode) 
     hooks: tuple[tuple[bpf.Hook, str], ...] = (("XDP", "eth0"), ("tcx", "eth0"), ("ingress", "veth1"), ("egress", "veth1"))
     for hook, link in hooks:
         bpf.attach(node, hook, f"p_{hook}", link)
-    node.run(["tc", "qdisc", "add", "dev", "veth2", "ingress"])
-    node.run("tc filter add dev veth2 ingress protocol all prio 1 u32 match u32 0 0 classid 1:1".split())
+    u32 = "tc filter add dev veth2 ingress protocol all prio 1 u32 match u32 0 0 classid 1:1"
+    node.run(["sh", "-ec", f"tc qdisc add dev veth2 ingress; {u32}"])
     found = look(node, "bpf")
     assert [tuple(one.values()) for one in found["bpf"]] == [
         ("eth0", "XDP", "ingress", "p_XDP"),
