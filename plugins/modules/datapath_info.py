@@ -23,8 +23,8 @@ notes:
   - Reads the network namespace in which it runs, and of other namespaces only the ends of veth links.
   - The subsets are read one after the other. Another program may change the node meanwhile.
   - Reads nf_tables, ipset and IPVS only if the kernel has them loaded or built in. Reads legacy tables only if they are in use.
-  - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of IPsec,
-    and the state of connections.
+  - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of
+    IPsec, and the state of connections.
   - A node with 10,000 rules takes about a second, with 9,000 of iptables and 500 links as well.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
@@ -293,8 +293,7 @@ snapshot:
     versions:
       description:
         - The versions of C(collection) and C(kernel), and of the programs C(nft), C(iptables), C(ebtables) and C(ipset) as each
-          prints its own; null for a program that is not installed, and while the kernel module nfnetlink is not loaded, because
-          asking would load it.
+          prints its own; null for a program that is not installed, or that would load a kernel module to tell its version.
       type: dict
       sample:
         collection: 0.1.0

@@ -23,7 +23,8 @@ from .snapshot import Notes
 
 IFUPDOWN = "networking.service"
 OWN_UNITS = "kubenode-*"
-PROGRAMS = ("nft", "iptables", "ebtables", "ipset")
+# By program, the kernel module that it would load, even to tell its version.
+PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink", "ipset": "ip_set"}
 
 
 def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
@@ -77,19 +78,15 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
-    """The versions as the programs tell them; None for a program that is not installed.
-
-    Even to tell its version, a program of nf_tables opens a socket for which the kernel loads nfnetlink.
-    """
+    """The versions as the programs tell them; None for a program that is not installed, or not asked."""
     found: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
-    is_ready = kernel.is_ready("nfnetlink")
-    for program in PROGRAMS:
+    for program, module in PROGRAMS.items():
         path, found[program] = process.find(program), None
-        if path and is_ready:
+        if path and kernel.is_ready(module):
             done = run([path, "--version"], None)
             found[program] = done.stdout.strip() or None
             if done.rc or not found[program]:
                 note(program, f"{program} --version failed: {done.stderr.strip() or done.rc}")
         elif path:
-            note(program, "It was not asked for its version, because that would load the kernel module nfnetlink.")
+            note(program, f"It was not asked for its version, because that would load the kernel module {module}.")
     return found
