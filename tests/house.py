@@ -38,6 +38,7 @@ SUBJECTS = {
     "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
     "_migration": ("_azure_vnet", "_cni", "_interfaces"),
     "_profile": ("_cloud", "_cni", "_discovery"),
+    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }

@@ -25,7 +25,7 @@ from pathlib import Path
 
 # Debian packages, by what they are for.
 PYTHON = ["git", "python3-venv"]
-KERNEL = ["nftables", "iptables", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
+KERNEL = ["nftables", "iptables", "ipset", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
 NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
 SSH = ["openssh-client", "openssh-server"]  # nodes reached over their own network
 VMS = ["qemu-system-x86", "e2fsprogs"]  # nodes that are VMs

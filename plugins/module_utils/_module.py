@@ -88,8 +88,7 @@ class Module(AnsibleModule):
 
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
-        if os.geteuid() != 0:
-            raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
+        require_root()
         guards = [OwnRoot(), *own.guards] if self.params.get("immediate") else own.guards
         if under and self.params["checkpoint"]:
             from ._checkpoint import checkpoint
@@ -148,6 +147,12 @@ class Module(AnsibleModule):
         # The controller is asked whether it could bring it.
         lacking = {"missing_library": self._lacking[0]} if self._lacking else {}
         return {"changed": outcome.changed, **diff, **waits, **lacking}
+
+
+def require_root() -> None:
+    """Raises Refusal if the user is not root."""
+    if os.geteuid() != 0:
+        raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
 
 
 def _checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:

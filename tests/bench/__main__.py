@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged, ebtables, fleet, policy_routes, return_path, roles
+from bench import boot, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles
 from bench.measure import MISSED
 
 BENCHES = {
@@ -23,6 +23,7 @@ BENCHES = {
     "return_path": return_path.main,
     "ebtables": ebtables.main,
     "fleet": fleet.main,
+    "datapath_info": datapath_info.main,
 }
 
 

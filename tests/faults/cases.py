@@ -215,6 +215,7 @@ _SYMMETRIC = [
 CASES = (
     Case("azure_vnet_bridge", absent=None, prepare=_azure_bridge),
     Case("cni_info", prepare=_azure_past, is_reader=True),
+    Case("datapath_info", prepare=_azure_past, is_reader=True),
     Case(
         "ebtables_cleanup",
         changes={

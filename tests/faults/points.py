@@ -76,8 +76,10 @@ _CONTINUE = 1
 _LISTENER = "anon_inode:seccomp notify"
 
 _NETLINK_HEADER = struct.Struct("=IHH")  # length, type, flags
-_NETLINK_NETFILTER, _NFTABLES = 12, 10
-_NFTABLES_QUERIES = frozenset({1, 4, 7, 10, 13, 16, 19, 23})  # NFT_MSG_GET* of linux/netfilter/nf_tables.h
+_NETLINK_NETFILTER = 12
+# Messages that only ask, by subsystem: NFT_MSG_GET* of linux/netfilter/nf_tables.h; IPSET_CMD_PROTOCOL, LIST, SAVE, HEADER and
+# TYPE of linux/netfilter/ipset/ip_set.h.
+_NETFILTER_QUERIES = {10: frozenset({1, 4, 7, 10, 13, 16, 19, 23}), 6: frozenset({1, 7, 8, 12, 13})}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -234,9 +236,9 @@ def _request(pid: int, call: str, arguments: t.Sequence[int]) -> str:
     _length, kind, _flags = _NETLINK_HEADER.unpack(_memory(pid, place, _NETLINK_HEADER.size))
     if protocol == socket.NETLINK_ROUTE and kind & 3 == 2:
         return ""
-    if protocol == _NETLINK_NETFILTER and kind >> 8 == _NFTABLES and kind & 0xFF in _NFTABLES_QUERIES:
+    if protocol == _NETLINK_NETFILTER and kind & 0xFF in _NETFILTER_QUERIES.get(kind >> 8, ()):
         return ""
-    if protocol == _NETLINK_NETFILTER and kind >> 8 > _NFTABLES:  # nft_compat, which is only ever asked
+    if protocol == _NETLINK_NETFILTER and kind >> 8 > max(_NETFILTER_QUERIES):  # nft_compat, which is only ever asked
         return ""
     return f"netlink {protocol} type {kind}"
 

@@ -87,16 +87,25 @@ def plugins_in(text: str) -> tuple[str, ...]:
     return tuple(str(plugin["type"]) for plugin in _plugins(text) if "type" in plugin)
 
 
+def name_in(text: str) -> str:
+    """The name of the network in the text of a CNI configuration; empty if it has none."""
+    return str(_parsed(text).get("name", ""))
+
+
 def _plugins(text: str) -> list[dict[str, t.Any]]:
     """The plugins of a configuration or of a configuration list; none if the text is unreadable."""
+    found = _parsed(text)
+    listed = found.get("plugins")
+    return [plugin for plugin in (listed if isinstance(listed, list) else [found]) if isinstance(plugin, dict)]
+
+
+def _parsed(text: str) -> dict[str, t.Any]:
+    """A configuration; empty if the text is unreadable."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return []
-    if not isinstance(found, dict):
-        return []
-    listed = found.get("plugins")
-    return [plugin for plugin in (listed if isinstance(listed, list) else [found]) if isinstance(plugin, dict)]
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _address(value: object) -> str:

@@ -21,10 +21,15 @@ KUBE_PROXIES = ("kube-proxy", "hyperkube", "k3s-server", "k3s-agent", "kubelite"
 
 
 class Found(t.NamedTuple):
-    """A CNI configuration. is_inert: whether runtimes ignore it, such as one that Cilium has renamed to NAME.cilium_bak."""
+    """A CNI configuration. is_inert: whether runtimes ignore it, such as one that Cilium has renamed to NAME.cilium_bak.
+
+    name: of its network. plugins: the types of its plugins, in order.
+    """
 
     content: model.AzureVnet
     is_inert: bool
+    name: str
+    plugins: tuple[str, ...]
 
 
 def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
@@ -37,14 +42,15 @@ def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
     for name in names:
         path = f"{folder}/{name}"
         if os.path.isfile(path):
-            content = model.azure_vnet_in(_text(path))
-            found[path] = Found(content, not name.endswith(SUFFIXES))
+            text = _text(path)
+            is_inert = not name.endswith(SUFFIXES)
+            found[path] = Found(model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text))
     return found
 
 
 def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
     """Types of the plugins in each configuration that a runtime reads, by path, sorted by name. A runtime uses the first."""
-    return {path: model.plugins_in(_text(path)) for path in configurations(folder) if path.endswith(SUFFIXES)}
+    return {path: found.plugins for path, found in configurations(folder).items() if not found.is_inert}
 
 
 def has_azure_vnet() -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Versions as upstream counts them: numbers with dots, without what a distribution adds."""
+"""Versions as upstream counts them: numbers with dots, without what a distribution adds. The version of this collection."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 
 from .errors import Invalid
+
+COLLECTION = "0.1.0"  # as in galaxy.yml, which is not on a node
 
 _NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9})*"
 _WANTED = re.compile(_NUMBERS)

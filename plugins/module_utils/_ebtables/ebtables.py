@@ -83,6 +83,8 @@ _WORD = re.compile(r'"[^"]*"|\S+')
 _MAC = re.compile(r"[0-9a-f]{1,2}(:[0-9a-f]{1,2}){5}")
 _LISTED_COUNTERS = re.compile(r"\s*, pcnt = (\d+) -- bcnt = (\d+)\s*$")
 _SAVED_COUNTERS = re.compile(r"^\[(\d+):(\d+)\] ")
+# The line that begins a table, or a chain with its policy, of ebtables-save and of ebtables -L.
+_HEADING = re.compile(r"^(?:(?:\*|Bridge table: )(\S+)|(?::|Bridge chain: )([^\s,]+)(?:, entries: \d+, policy:)? (\S+))", re.M)
 _OPTION_COUNTERS = re.compile(r"\s*-c (\d+) (\d+)\s*$")  # glued to the target by ebtables-legacy
 
 
@@ -106,6 +108,17 @@ def from_save(backend: str, text: str) -> dict[Place, tuple[Rule, ...]]:
         elif table and chain and line.strip() and not line.startswith("#"):
             chains[Place(backend, table, chain)].append(_rule(line))
     return {place: tuple(rules) for place, rules in chains.items()}
+
+
+def policies(backend: str, text: str) -> dict[Place, str]:
+    """The policies of all chains in a text as from_save() parses it."""
+    found = {}
+    table = ""
+    for next_table, chain, policy in _HEADING.findall(text):
+        table = next_table or table
+        if chain:
+            found[Place(backend, table, chain)] = policy
+    return found
 
 
 def _appended(line: str) -> tuple[str, Rule]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -29,6 +30,9 @@ LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, link's index
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER = 1, 3, 5, 10
 IFA_ADDRESS, IFA_LOCAL = 1, 2
+# include/uapi/linux/rtnetlink.h, net_namespace.h
+GETNSID = 90
+NETNSA_NSID, NETNSA_FD = 1, 3
 
 
 class Interfaces(t.NamedTuple):
@@ -56,6 +60,18 @@ def read() -> Interfaces:
             if not (isinstance(error, OSError) and error.errno == errno.EINVAL):  # a namespace, but not of a network
                 unread.append(name)
     return Interfaces(tuple(found), tuple(unread))
+
+
+def numbers() -> dict[int, str]:
+    """The names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
+    found = {}
+    for path, name in _namespaces():
+        with contextlib.suppress(OSError, Failure), open(path, "rb") as namespace, wire.connected() as netlink:
+            given = attributes.pack({NETNSA_FD: struct.pack("=I", namespace.fileno())})
+            answer = next(wire.answers(netlink, attributes.message(GETNSID, 0, bytes(4) + given)))
+            if answer.kind == GETNSID - 2:  # RTM_NEWNSID
+                found[attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID)] = name
+    return found
 
 
 def _namespaces() -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The BPF programs that the kernel runs on a packet that a link receives, before netfilter. It only reads.
+"""The BPF programs that the kernel runs on the packets of a link, outside netfilter. It only reads.
 
 Traffic control's filters and XDP are in netlink's answers. Programs attached by tcx (Linux 6.6) are not: bpf(2) alone tells them,
 and the names of XDP programs.
@@ -24,7 +24,11 @@ from . import rtnetlink
 SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 # include/uapi/linux/bpf.h
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
-TCX_INGRESS = 46
+INGRESS, EGRESS = "ingress", "egress"
+TCX = {INGRESS: 46, EGRESS: 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
+# The directions of traffic control whose filters a link has, by the kind of its qdisc.
+CLSACT = {INGRESS: rtnetlink.CLSACT_INGRESS, EGRESS: rtnetlink.CLSACT_EGRESS}
+FILTERED = {"clsact": (INGRESS, EGRESS), "ingress": (INGRESS,)}
 MOST_PROGRAMS = 64  # BPF_MPROG_MAX
 QUERY = struct.Struct("=IIIIQIIQQQQ")  # link's index, type of attachment, flags, flags, address of IDs, their number, ...
 INFO = struct.Struct("=64x16s")  # bpf_prog_info: ..., name
@@ -33,10 +37,17 @@ UNSUPPORTED = (errno.EINVAL, errno.ENOSYS)
 
 
 class Program(t.NamedTuple):
-    """hook: "XDP", "tcx" or "tc", in the order in which a packet meets them. name: as its loader gave it."""
+    """A program or filter of a link.
+
+    hook: "XDP", "tcx" or "tc", in the order in which a received packet meets them.
+    name: as its loader gave it; empty if it has none.
+    kind: BPF, or the kind of another filter of traffic control, such as "flower".
+    """
 
     hook: str
     name: str
+    direction: str = INGRESS
+    kind: str = rtnetlink.BPF
 
 
 def at_ingress(link: str) -> list[Program]:
@@ -47,22 +58,41 @@ def at_ingress(link: str) -> list[Program]:
     index = rtnetlink.index_of(link)
     if not index:
         return []
+    by_number = list(_by_number(link, index, (INGRESS,)))
+    return by_number + [Program("tc", name) for name in sorted(rtnetlink.bpf_filters(link, (rtnetlink.CLSACT_INGRESS,)))]
+
+
+def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
+    """All programs and filters by link. links: names by index. Raises Failure if the kernel refuses to tell."""
+    directions = {index: FILTERED[kind] for index, kind in rtnetlink.qdiscs() if kind in FILTERED}
+    found = {}
+    for index, link in links.items():
+        found[link] = list(_by_number(link, index, (INGRESS, EGRESS)))
+        for direction in directions.get(index, ()):
+            filters = rtnetlink.filters(index, CLSACT[direction])
+            found[link] += [Program("tc", one.name, direction, one.kind) for one in filters]
+    return found
+
+
+def _by_number(link: str, index: int, directions: t.Sequence[str]) -> t.Iterator[Program]:
+    """The programs that the kernel lists by number."""
     try:
-        by_id = [("XDP", rtnetlink.xdp_programs(index)), ("tcx", _tcx_programs(index))]
-        found = [Program(hook, _name(number)) for hook, numbers in by_id for number in sorted(numbers)]
+        by_number = [("XDP", INGRESS, rtnetlink.xdp_programs(index))]
+        by_number += [("tcx", direction, _tcx_programs(index, TCX[direction])) for direction in directions]
+        for hook, direction, numbers in by_number:
+            yield from (Program(hook, _name(number), direction) for number in sorted(numbers))
     except OSError as error:
         raise Failure(f"the kernel refused to list the BPF programs of {link}: {error.strerror}") from error
-    return found + [Program("tc", name) for name in sorted(rtnetlink.bpf_filters(link, (rtnetlink.CLSACT_INGRESS,)))]
 
 
-def _tcx_programs(index: int) -> set[int]:
+def _tcx_programs(index: int, attachment: int) -> set[int]:
     numbers = (ctypes.c_uint32 * MOST_PROGRAMS)()
-    query = QUERY.pack(index, TCX_INGRESS, 0, 0, ctypes.addressof(numbers), MOST_PROGRAMS, 0, 0, 0, 0, 0)
+    query = QUERY.pack(index, attachment, 0, 0, ctypes.addressof(numbers), MOST_PROGRAMS, 0, 0, 0, 0, 0)
     attributes = ctypes.create_string_buffer(query, QUERY.size)
     try:
         _bpf(PROG_QUERY, attributes)
     except OSError as error:
-        if error.errno in UNSUPPORTED:
+        if error.errno in (*UNSUPPORTED, errno.ENODEV):  # or the link has gone since
             return set()
         raise
     return set(numbers[: QUERY.unpack(attributes.raw)[5]])

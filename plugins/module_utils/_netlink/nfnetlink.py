@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads and deletes nftables objects without the program nft.
+"""Reads and deletes nftables objects without the program nft, and tells the names of ipsets.
 
 Looks for a table and deletes it: for a node where nft was removed or is broken and the table remains. Lists and deletes a
 table's rules by handle: nft's own listing omits the contents of ebtables extensions, and takes longer than the rest of a run.
@@ -29,6 +29,11 @@ GET_TABLE, DELETE_TABLE = NFTABLES << 8 | 1, NFTABLES << 8 | 2
 GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
 TABLE_NAME = 1  # NFTA_TABLE_NAME
+# include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
+LIST_SETS = 6 << 8 | 7
+SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
+OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
+NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
 CHAIN_TABLE, CHAIN_NAME = 1, 3
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
@@ -65,6 +70,12 @@ def chains(family: str) -> list[tuple[str, str]]:
     bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
     found = (attributes(body, 4) for body in bodies)
     return [(text(one, CHAIN_TABLE), text(one, CHAIN_NAME)) for one in found]
+
+
+def ipsets() -> list[str]:
+    """The names of all ipsets. The kernel must have loaded ip_set, as for has_table()."""
+    question = NFGENMSG.pack(socket.AF_INET, 0, 0) + pack({SET_PROTOCOL: OLDEST_PROTOCOL, SET_FLAGS: NAMES_ONLY})
+    return [text(attributes(body, 4), SET_NAME) for body in wire.dump(LIST_SETS, question, "the ipsets", _open)]
 
 
 class Rule(t.NamedTuple):

@@ -20,14 +20,15 @@ from . import wire
 from .attributes import ATTRIBUTE, attributes, message, text, u32
 
 # include/uapi/linux/netlink.h, rtnetlink.h, if_link.h, pkt_sched.h, pkt_cls.h
-RTM_GETLINK, RTM_GETROUTE, RTM_GETTFILTER = 18, 26, 46
+RTM_GETLINK, RTM_GETROUTE, RTM_GETQDISC, RTM_GETTFILTER = 18, 26, 38, 46
 RTA_DST, RTA_OIF = 1, 4
 IFLA_XDP = 43
 IFLA_XDP_PROG_IDS = (4, 5, 6, 7)  # the only program's, or those in the driver, in the generic path and in the hardware
-TCA_OPTIONS, TCA_BPF_NAME = 2, 7
+TCA_KIND, TCA_OPTIONS, TCA_BPF_NAME = 1, 2, 7
 CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+BPF = "bpf"  # the kind of a filter
 LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
-FILTER = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
+TRAFFIC = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, parent, info
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
 
 
@@ -44,12 +45,31 @@ def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_
     index = index_of(link)
     if not index:
         return set()
-    names = set()
-    for parent in parents:
-        for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, FILTER.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
-            options = attributes(answer, FILTER.size).get(TCA_OPTIONS, b"")
-            names.add(text(attributes(options), TCA_BPF_NAME))
-    return names - {""}
+    return {one.name for parent in parents for one in filters(index, parent) if one.kind == BPF} - {""}
+
+
+class Filter(t.NamedTuple):
+    """A filter of traffic control. kind: "bpf", "flower"... name: the one of its BPF program; empty if it has none."""
+
+    kind: str
+    name: str
+
+
+def filters(index: int, parent: int) -> list[Filter]:
+    """The filters on the clsact qdisc of the link with this index. parent: the direction."""
+    found = []
+    for answer in _ask(message(RTM_GETTFILTER, wire.DUMP, TRAFFIC.pack(socket.AF_UNSPEC, index, 0, parent, 0))):
+        of_filter = attributes(answer, TRAFFIC.size)
+        if TCA_OPTIONS in of_filter:  # before its filters the kernel lists each priority, which has none
+            kind = text(of_filter, TCA_KIND)
+            found.append(Filter(kind, text(attributes(of_filter[TCA_OPTIONS]), TCA_BPF_NAME) if kind == BPF else ""))
+    return found
+
+
+def qdiscs() -> list[tuple[int, str]]:
+    """The index of the link, and the kind, of each qdisc."""
+    answers = wire.dump(RTM_GETQDISC, TRAFFIC.pack(socket.AF_UNSPEC, 0, 0, 0, 0), "the qdiscs of this node")
+    return [(TRAFFIC.unpack_from(answer)[1], text(attributes(answer, TRAFFIC.size), TCA_KIND)) for answer in answers]
 
 
 def xdp_programs(index: int) -> set[int]:

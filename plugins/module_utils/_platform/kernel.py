@@ -19,13 +19,18 @@ def is_ready(module: str) -> bool:
     A built-in module is neither in /proc/modules nor in modules.dep. In a chroot, the kernel's modules are in the root of
     process 1.
     """
-    if module in (line.split(" ", 1)[0] for line in _lines("/proc/modules")):
+    if is_loaded(module):
         return True
     root = "" if is_own_root() else "/proc/1/root"
     if root and not os.path.isdir("/proc/self"):
         return False
     dependencies = _lines(f"{root}/lib/modules/{os.uname().release}/modules.dep")
     return not any(f"/{module}.ko" in line.split(":", 1)[0] for line in dependencies)
+
+
+def is_loaded(module: str) -> bool:
+    """Whether ``module`` is a loadable module that is loaded. False if it is built in."""
+    return module in (line.split(" ", 1)[0] for line in _lines("/proc/modules"))
 
 
 def is_used(module: str) -> bool:

@@ -46,6 +46,7 @@ METRICS = {
 }  # fmt: skip
 # Unread attributes that do not decide where a packet goes. The kernel lists the next hops of a nexthop object with its number.
 HARMLESS = frozenset((UNREAD[30], UNREAD[RTA_EXPIRES], *METRICS.values()))
+UNREAD_TYPE = "its type"
 OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
 IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
 HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
@@ -156,11 +157,11 @@ class Route(t.NamedTuple):
         is_single = len(self.hops) == 1
         words = [
             f"ip{' -6' if self.family == IPV6 else ''} route",
-            _TYPE_NAMES.get(self.type, OTHER_TYPES.get(self.type, f"type {self.type}")) if self.type != UNICAST else "",
+            self._type if self.type != UNICAST else "",
             fields.show_prefix(self.dst, "default"),
             self.hops[0].words() if is_single else "",
             f"table {rt_names.table(self.table)}",
-            f"scope {_SCOPE_NAMES.get(self.scope, self.scope)}" if self.scope != GLOBAL else "",
+            f"scope {self._scope}" if self.scope != GLOBAL else "",
             f"src {fields.show(self.src)}" if self.src else "",
             f"metric {self.metric}" if self.metric else "",
             f"mtu {self.mtu}" if self.mtu else "",
@@ -177,17 +178,25 @@ class Route(t.NamedTuple):
             "table": str(self.table),
             "family": "ipv6" if self.family == IPV6 else "ipv4",
             "to": fields.show_prefix(self.dst, "default"),
-            "type": _TYPE_NAMES[self.type] if self.type != UNICAST else "",
+            "type": self._type if self.type != UNICAST else "",
             "via": fields.show(hop.via) if hop.via else "",
             "dev": hop.dev,
             "onlink": hop.onlink,
-            "scope": _SCOPE_NAMES[self.scope] if self.family == IPV4 else "",
+            "scope": self._scope if self.family == IPV4 else "",
             "src": fields.show(self.src) if self.src else "",
             "metric": self.metric,
             "mtu": self.mtu,
             "nexthops": [] if is_single else [_hop_options(one) for one in self.hops],
         }
         return {name: value for name, value in shown.items() if value}
+
+    @property
+    def _type(self) -> str:
+        return _TYPE_NAMES.get(self.type) or OTHER_TYPES.get(self.type, f"type {self.type}")
+
+    @property
+    def _scope(self) -> str:
+        return _SCOPE_NAMES.get(self.scope, str(self.scope))
 
 
 KEY = Route._fields.index("metric") + 1
@@ -237,7 +246,7 @@ def from_message(body: bytes, links: t.Mapping[int, str]) -> tuple[Route, int] |
 def _unread(found: t.Mapping[int, bytes], kind: int) -> t.Iterator[str]:
     """Names of the attributes in a message that this module cannot read."""
     if kind not in _TYPE_NAMES:
-        yield "its type"
+        yield UNREAD_TYPE
     for number in found.keys() - KNOWN:
         yield UNREAD.get(number, f"attribute {number}")
     if any(found.get(RTA_PREF, b"")):

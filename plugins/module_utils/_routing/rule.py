@@ -103,24 +103,25 @@ class Rule(t.NamedTuple):
             f"dport {fields.show_range(self.dport)}" if self.dport else "",
             self._verdict(),
             f"suppress_prefixlength {self.suppress_prefixlength}" if self.suppress_prefixlength != UNSET else "",
-            self._unread(),
+            f"with attributes that this collection cannot read: {', '.join(self.unread)}" if self.opaque else "",
         ]
         return " ".join(filter(None, words))
 
-    def _unread(self) -> str:
+    @property
+    def unread(self) -> tuple[str, ...]:
         """The names of the attributes of an opaque rule that this module cannot read."""
-        if not self.opaque:
-            return ""
-        kinds = _unknown(attributes(self.opaque, HEADER.size))
-        names = (UNREAD.get(kind, f"attribute {kind}") for kind in kinds)
-        return f"with attributes that this collection cannot read: {', '.join(names)}"
+        kinds = _unknown(attributes(self.opaque, HEADER.size)) if self.opaque else []
+        return tuple(UNREAD.get(kind, f"attribute {kind}") for kind in kinds)
 
     def _verdict(self) -> str:
         if self.action == GOTO:
             return f"goto {self.goto}"
         if self.action != LOOKUP:
-            return ("l3mdev " if self.l3mdev else "") + _ACTION_NAMES.get(self.action, str(self.action))
+            return ("l3mdev " if self.l3mdev else "") + self._action()
         return "lookup [l3mdev-table]" if self.l3mdev else f"lookup {rt_names.table(self.table)}"
+
+    def _action(self) -> str:
+        return _ACTION_NAMES.get(self.action, str(self.action))
 
     def options(self) -> dict[str, t.Any]:
         """The options that give this rule, without defaults, as a file keeps them."""
@@ -147,7 +148,7 @@ class Rule(t.NamedTuple):
             "ipproto": str(self.ipproto or ""),
             "sport": fields.show_range(self.sport) if self.sport else "",
             "dport": fields.show_range(self.dport) if self.dport else "",
-            "action": "" if self.action == LOOKUP else _ACTION_NAMES[self.action],
+            "action": "" if self.action == LOOKUP else self._action(),
             "goto": self.goto,
         }
         yield from ((name, value) for name, value in rare.items() if value)

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Rules, routes and neighbours as plain data, under the names that the options of policy_routes have."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._netlink.attributes import attributes
+from .._routing import rt_names
+from .._routing.neighbour import HEADER, NDA_DST, STATES, Neighbour
+from .._routing.route import UNREAD_TYPE, Route
+from .._routing.rule import Rule
+
+
+def rule(current: Rule, protocol: int) -> dict[str, t.Any]:
+    return {**current.options(), "protocol": rt_names.protocol(protocol), **_unread(current.unread)}
+
+
+def route(current: Route, protocol: int) -> dict[str, t.Any]:
+    tos, source, length = current.beside
+    beside = {"tos": tos, "from": fields.show_prefix((source, length), "") if source else ""}
+    shown = {name: value for name, value in beside.items() if value}
+    return {**current.options(), "protocol": rt_names.protocol(protocol), **shown, **_unread(unread(current))}
+
+
+def unread(current: Route) -> list[str]:
+    """The names of the attributes that an entry lacks. It has the type of each route."""
+    return [name for name in current.unread if name != UNREAD_TYPE]
+
+
+def neighbour(current: Neighbour) -> dict[str, t.Any]:
+    state = STATES.get(current.state, str(current.state))
+    return {"address": current.address, "dev": current.link, "mac": current.mac, "state": state}
+
+
+def proxy(body: bytes, links: t.Mapping[int, str]) -> dict[str, t.Any]:
+    """An address for which the node answers on a link. links: names by index."""
+    found = attributes(body, HEADER.size)
+    dev = links.get(HEADER.unpack_from(body)[1], "")
+    return {"address": fields.show(found[NDA_DST]), "dev": dev, "mac": "", "state": "PROXY"}
+
+
+def _unread(names: t.Sequence[str]) -> dict[str, t.Any]:
+    return {"unread": list(names)} if names else {}

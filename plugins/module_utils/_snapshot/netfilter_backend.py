@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reads what nft, iptables, ipset and ebtables have loaded, and IPVS. Loads no kernel module, and registers no table."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._cni.chains_backend import LEGACY, legacy_tables
+from .._core.errors import Failure
+from .._ebtables import ebtables, ebtables_backend
+from .._files import files
+from .._leftovers.iptables import PROGRAMS
+from .._netlink import nfnetlink
+from .._platform import kernel, process
+from . import saved
+from .snapshot import Notes
+
+ARP_TABLES = "/proc/net/arp_tables_names"
+IPVS = "/proc/net/ip_vs"  # only while IPVS is loaded
+NOT_INSTALLED = "{} is not installed. Install it and run again."
+
+
+def nftables(run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
+    """The ruleset in nft's JSON, without the first object, which tells the version of nft. Raises Failure."""
+    if not kernel.is_ready("nf_tables"):
+        return []
+    text = _printed(run, "nft", "-j", "list", "ruleset")
+    try:
+        return [one for one in json.loads(text, strict=False)["nftables"] if "metainfo" not in one]
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise Failure(f"nft printed no JSON of a ruleset ({error}). Read it with: nft list ruleset") from error
+
+
+def iptables(run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """The tables of both backends and families as iptables-save prints them."""
+    found = []
+    for family, program in PROGRAMS.items():
+        for backend, names in (("nft", _nft_tables(family)), ("legacy", set(legacy_tables(LEGACY[family][0])))):
+            texts = _saved(run, note, f"{program}-{backend}-save", f"{family} {{}} ({backend})", names) if names else {}
+            found += [{"family": family, "backend": backend, "table": name, "save": text} for name, text in texts.items()]
+    for name in legacy_tables(ARP_TABLES):
+        note(f"arp {name} (legacy)", "Legacy tables of arptables are not read. List them with: arptables-legacy -L")
+    return found
+
+
+def _nft_tables(family: str) -> set[str]:
+    chains = nfnetlink.chains(family) if kernel.is_ready("nf_tables") else []
+    return {table for table, _chain in chains} & set(saved.TABLES)
+
+
+def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, str]:
+    """The text of each table. place: with the name of a table, what a note calls it."""
+    try:
+        text = _printed(run, tool)
+    except Failure as failure:
+        for name in sorted(names):
+            note(place.format(name), str(failure))
+        return {}
+    texts = saved.tables(text)
+    for name in sorted({*names} - texts.keys()):
+        is_nfts = name in saved.incompatible(text)
+        note(
+            place.format(name),
+            f"{tool} cannot print it, because it has rules of nft." if is_nfts else f"{tool} did not print it.",
+        )
+    return texts
+
+
+def ipsets(run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """All sets as ``ipset save`` prints them. Raises Failure."""
+    names = nfnetlink.ipsets() if kernel.is_ready("ip_set") else []
+    try:
+        return saved.sets(_printed(run, "ipset", "save"), names) if names else []
+    except Failure as failure:
+        for name in names:
+            note(name, str(failure))
+        return []
+
+
+def ebtables_rules(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """The chains of both backends with their policies and rules. Raises Failure."""
+    backend = ebtables_backend.Ebtables(run, lambda sentence: note("", sentence))
+    chains = backend.read(ebtables.BACKENDS)
+    for module in (f"ebtable_{table}" for table in ebtables.TABLES):
+        if kernel.is_loaded(module) and not kernel.is_used(module):
+            note(module, "The legacy table has no rules. Its policies were not read, because reading could register the table.")
+    return [
+        {**place._asdict(), "policy": backend.policies[place], "rules": [rule.text for rule in rules]}
+        for place, rules in chains.items()
+    ]
+
+
+def ipvs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
+    """The virtual servers; none if IPVS is not loaded."""
+    try:
+        return saved.virtual_servers(files.text(IPVS))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Failure(f"{IPVS}: {error.strerror}") from error
+
+
+def _printed(run: process.Runner, program: str, *arguments: str) -> str:
+    """What a program prints. Raises Failure if it is not installed or fails."""
+    path = process.find(program)
+    if path is None:
+        raise Failure(NOT_INSTALLED.format(program))
+    done = run([path, *arguments], None)
+    if done.rc:
+        raise Failure(f"{' '.join((program, *arguments))} failed: {done.stderr.strip() or done.rc}")
+    return done.stdout

@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What iptables-save, ipset save and /proc/net/ip_vs print, divided into tables, sets and virtual servers."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core import fields
+
+Entry = t.Mapping[str, t.Any]
+
+TABLES = ("raw", "mangle", "nat", "filter", "security")  # of iptables
+_TABLE = re.compile(r"^\*(\S+)\n(?:.*\n)*?COMMIT\n", re.MULTILINE)
+_INCOMPATIBLE = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
+_SERVER = re.compile(r"(TCP|UDP|SCTP|FWM) +(\S+) (.*)")
+_DESTINATION = re.compile(r" +-> (\S+) +(\S+) +(\d+) ")
+
+
+def tables(text: str) -> dict[str, str]:
+    """The text of each table, from its name to COMMIT. Remarks around them have dates, and are left out."""
+    return {found[1]: found[0] for found in _TABLE.finditer(text)}
+
+
+def incompatible(text: str) -> list[str]:
+    """Tables that iptables-nft-save does not print, because they have rules of nft that it does not know."""
+    return _INCOMPATIBLE.findall(text)
+
+
+def printed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry]) -> set[tuple[str, str]]:
+    """Family and name of the tables in nf_tables of which iptables and ebtables print the rules."""
+    of_iptables = {(one["family"], one["table"]) for one in iptables if one["backend"] == "nft"}
+    return of_iptables | {("bridge", one["table"]) for one in ebtables if one["backend"] == "nft"}
+
+
+def without(ruleset: t.Iterable[Entry], tables: t.Collection[tuple[str, str]]) -> list[Entry]:
+    """The objects of nft's JSON that are not in ``tables``. An object is a dictionary with its kind as the only key."""
+    return [
+        one for one in ruleset for found in one.values() if (found["family"], found.get("table") or found["name"]) not in tables
+    ]
+
+
+def sets(text: str, names: t.Iterable[str]) -> list[dict[str, str]]:
+    """The sets in what ``ipset save`` prints, each with its lines. names: of all sets, as a name may contain blanks."""
+    found: list[dict[str, str]] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("create "):
+            name = max((name for name in names if line.startswith(f"create {name} ")), key=len, default="")
+            found.append({"name": name, "save": line})
+        elif found:
+            found[-1]["save"] += line
+    return found
+
+
+def virtual_servers(text: str) -> list[dict[str, t.Any]]:
+    """The virtual servers in /proc/net/ip_vs (net/netfilter/ipvs/ip_vs_ctl.c, ip_vs_info_seq_show)."""
+    found: list[dict[str, t.Any]] = []
+    for line in text.splitlines():
+        server, destination = _SERVER.match(line), _DESTINATION.match(line)
+        if server:
+            protocol, place, words = server.groups()
+            scheduler, *flags = words.split()
+            where = {"fwmark": f"0x{int(place, 16):x}"} if protocol == "FWM" else _endpoint(place)
+            found.append(
+                {"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": " ".join(flags), "destinations": []}
+            )
+        elif destination and found:
+            place, method, weight = destination.groups()
+            found[-1]["destinations"].append({**_endpoint(place), "method": method, "weight": int(weight)})
+    return found
+
+
+def _endpoint(place: str) -> dict[str, t.Any]:
+    """An address and a port, both in hexadecimal digits; an IPv6 address is in brackets and has colons."""
+    address, _colon, port = place.rpartition(":")
+    return {"address": fields.show(bytes.fromhex(re.sub(r"[\[\]:]", "", address))), "port": int(port, 16)}

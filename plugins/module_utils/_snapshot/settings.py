@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Settings under /proc/sys/net that decide what happens to a packet."""
+
+from __future__ import annotations
+
+import typing as t
+
+ALL, DEFAULT = "all", "default"
+FAMILIES = ("ipv4", "ipv6")
+By = t.Mapping[str, t.Mapping[str, int]]  # settings by link, with ALL and DEFAULT
+
+# Of the whole node.
+NODE = (
+    *(f"net/ipv4/{name}" for name in (
+        "fib_multipath_hash_fields", "fib_multipath_hash_policy", "fib_multipath_use_neigh", "fwmark_reflect",
+        "icmp_echo_ignore_all", "icmp_echo_ignore_broadcasts", "icmp_errors_use_inbound_ifaddr", "ip_default_ttl",
+        "ip_early_demux", "ip_forward", "ip_forward_use_pmtu", "ip_no_pmtu_disc", "ip_nonlocal_bind", "neigh/default/gc_thresh3",
+        "raw_l3mdev_accept", "tcp_early_demux", "tcp_fwmark_accept", "tcp_l3mdev_accept", "udp_early_demux", "udp_l3mdev_accept",
+    )),
+    *(f"net/ipv6/{name}" for name in (
+        "fib_multipath_hash_fields", "fib_multipath_hash_policy", "fwmark_reflect", "icmp/echo_ignore_all", "ip_nonlocal_bind",
+        "neigh/default/gc_thresh3", "route/max_size",
+    )),
+    *(f"net/bridge/bridge-nf-{name}" for name in (
+        "call-arptables", "call-ip6tables", "call-iptables", "filter-pppoe-tagged", "filter-vlan-tagged", "pass-vlan-input-dev",
+    )),
+    *(f"net/netfilter/{name}" for name in (
+        "nf_conntrack_checksum", "nf_conntrack_max", "nf_conntrack_tcp_be_liberal", "nf_conntrack_tcp_ignore_invalid_rst",
+        "nf_conntrack_tcp_loose", "nf_hooks_lwtunnel",
+    )),
+    *(f"net/ipv4/vs/{name}" for name in (
+        "conn_reuse_mode", "conntrack", "expire_nodest_conn", "expire_quiescent_template", "nat_icmp_send", "snat_reroute",
+    )),
+)  # fmt: skip
+# Of each link, of all and of default.
+LINK = {
+    "ipv4": (
+        "accept_local", "accept_redirects", "accept_source_route", "arp_accept", "arp_announce", "arp_filter", "arp_ignore",
+        "bc_forwarding", "disable_policy", "disable_xfrm", "drop_gratuitous_arp", "drop_unicast_in_l2_multicast", "forwarding",
+        "ignore_routes_with_linkdown", "mc_forwarding", "medium_id", "proxy_arp", "proxy_arp_pvlan", "route_localnet",
+        "rp_filter", "secure_redirects", "send_redirects", "shared_media", "src_valid_mark",
+    ),
+    "ipv6": (
+        "accept_dad", "accept_ra", "accept_ra_defrtr", "accept_ra_pinfo", "accept_ra_rt_info_max_plen",
+        "accept_ra_rt_info_min_plen", "accept_redirects", "accept_source_route", "accept_untracked_na", "addr_gen_mode",
+        "autoconf", "disable_ipv6", "disable_policy", "drop_unicast_in_l2_multicast", "drop_unsolicited_na", "force_forwarding",
+        "forwarding", "hop_limit", "ignore_routes_with_linkdown", "keep_addr_on_down", "mc_forwarding", "mtu", "proxy_ndp",
+        "rpl_seg_enabled", "seg6_enabled", "use_oif_addrs_only",
+    ),
+}  # fmt: skip
+# Settings of which the larger one of conf/all and of the link counts (include/linux/inetdevice.h, net/ipv6/ndisc.c, route.c).
+LARGER = {
+    "ipv4": (
+        "accept_local", "arp_accept", "arp_announce", "arp_filter", "arp_ignore", "drop_gratuitous_arp",
+        "drop_unicast_in_l2_multicast", "proxy_arp", "route_localnet", "rp_filter", "secure_redirects", "send_redirects",
+        "shared_media", "src_valid_mark",
+    ),
+    "ipv6": ("disable_policy", "proxy_ndp"),
+}  # fmt: skip
+# Settings of which the smaller one counts (include/linux/inetdevice.h, net/ipv6/exthdrs.c).
+SMALLER = {
+    "ipv4": ("accept_source_route", "bc_forwarding", "mc_forwarding"),
+    "ipv6": ("accept_source_route", "rpl_seg_enabled", "seg6_enabled"),
+}
+
+
+def effective(family: str, found: By) -> dict[str, dict[str, int]]:
+    """By link, the settings that also depend on others, as they take effect.
+
+    found: settings of a family by link, with ALL; empty if the kernel lacks the family.
+    """
+    return {name: _of_link(family, found[ALL], own) for name, own in found.items() if name not in (ALL, DEFAULT)}
+
+
+def _of_link(family: str, every: t.Mapping[str, int], own: t.Mapping[str, int]) -> dict[str, int]:
+    shown = {name: max(every[name], own[name]) for name in LARGER[family] if name in own and name in every}
+    shown.update((name, min(every[name], own[name])) for name in SMALLER[family] if name in own and name in every)
+    if family == "ipv6":
+        shown.update(_of_router(every, own))
+    return shown
+
+
+def _of_router(every: t.Mapping[str, int], own: t.Mapping[str, int]) -> dict[str, int]:
+    """Packets are forwarded as conf/all says, or force_forwarding of the link by which they come in (ip6_forward).
+
+    A link that forwards accepts router advertisements only if accept_ra is 2 (include/net/ipv6.h, ipv6_accept_ra).
+    """
+    forwarding, accept_ra = own.get("forwarding", 0), own.get("accept_ra", 0)
+    return {
+        "forwarding": int(bool(every.get("forwarding") or own.get("force_forwarding"))),
+        "accept_ra": int(accept_ra == 2 if forwarding else accept_ra != 0),
+    }

@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A node's packet path as plain data: which subsets it has, and what could not be read."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.errors import Invalid
+from . import saved
+
+FORMAT = 1  # raised when the meaning of a key changes
+SUBSETS = (
+    "links",
+    "neighbors",
+    "rules",
+    "routes",
+    "settings",
+    "nftables",
+    "iptables",
+    "ipsets",
+    "ebtables",
+    "bpf",
+    "ipvs",
+    "network_daemons",
+    "cni",
+    "units",
+    "versions",
+)
+
+
+class Unread(t.NamedTuple):
+    """What is missing in a subset. object: empty for the whole subset. reason: a sentence."""
+
+    subset: str
+    object: str
+    reason: str
+
+
+# Takes the object and the reason.
+Notes = t.Callable[[str, str], None]
+
+
+def subsets(given: t.Sequence[str]) -> list[str]:
+    """The subsets in the order of SUBSETS, each once. Raises Invalid if none is given."""
+    if not given:
+        raise Invalid("gather", list(given), f"a list of at least one of {', '.join(SUBSETS)}")
+    return [subset for subset in SUBSETS if subset in given]
+
+
+def compose(found: t.Mapping[str, t.Any], unread: t.Iterable[Unread]) -> dict[str, t.Any]:
+    """The snapshot. found: the value of each subset; None for one that could not be read.
+
+    nft's JSON omits what only iptables and ebtables know, so a table that these print is left out of it.
+    """
+    ruleset = found.get("nftables")
+    tables = saved.printed(found.get("iptables") or (), found.get("ebtables") or ())
+    once = {"nftables": saved.without(ruleset, tables)} if ruleset else {}
+    return {"format": FORMAT, **found, **once, "unread": [one._asdict() for one in unread]}

@@ -1,0 +1,92 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Reads what else decides on a node's packet path: BPF programs, network daemons, CNI, units of this collection, versions."""
+
+from __future__ import annotations
+
+import os
+import socket
+import typing as t
+
+from .._cni import cni_backend
+from .._core import version
+from .._core.errors import Failure
+from .._netlink import bpf, rtnetlink
+from .._network_daemons import daemons_backend
+from .._network_daemons.networkd_backend import Networkd
+from .._platform import kernel, process
+from .._systemd.units import Units
+from .snapshot import Notes
+
+IFUPDOWN = "networking.service"
+OWN_UNITS = "kubenode-*"
+# By program, the kernel module that it would load, even to tell its version.
+PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink", "ipset": "ip_set"}
+
+
+def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
+    attached = [(link, one) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for one in those]
+    for link, direction, kind in sorted({(link, one.direction, one.kind) for link, one in attached if one.kind != rtnetlink.BPF}):
+        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
+    return [
+        {"link": link, "hook": one.hook, "direction": one.direction, "name": one.name}
+        for link, one in attached
+        if one.kind == rtnetlink.BPF
+    ]
+
+
+def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
+    """Which daemons are on the node, whether each is active, and by which file networkd manages a link."""
+    units, networkd = Units(run), Networkd(run)
+    found = {name.partition(",")[0]: is_active for name, is_active in daemons_backend.read(units).items()}
+    if networkd.is_installed():
+        found["systemd-networkd"] = networkd.started() is not None
+    if process.find("ifup"):
+        found["ifupdown"] = units.is_active(IFUPDOWN)
+    files = {name: networkd.managing(index) for index, name in socket.if_nameindex()}
+    return {"daemons": found, "networkd_files": {name: path for name, path in files.items() if path}}
+
+
+def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """The CNI configurations in the order of runtimes. Names and types only: the rest may contain secrets."""
+    found = []
+    for path, configuration in cni_backend.configurations().items():
+        if configuration.plugins:
+            entry = {"path": path, "name": configuration.name, "plugins": list(configuration.plugins)}
+            found.append({**entry, "is_inert": configuration.is_inert})
+        elif not configuration.is_inert:
+            note(path, "It is not the JSON of a CNI configuration, or has no plugins.")
+    return found
+
+
+def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
+    """The units of this collection. active and sub are empty if systemd does not tell."""
+    backend = Units(run)
+    found = []
+    for name in sorted(backend.named(OWN_UNITS)):
+        active = sub = ""
+        try:
+            active, sub, *_rest = backend.state(name)
+        except Failure as failure:
+            note(name, f"Its state could not be read: {failure}")
+        found.append({"name": name, "is_enabled": backend.is_enabled(name), "active": active, "sub": sub})
+    return found
+
+
+def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
+    """The versions as the programs tell them; None for a program that is not installed, or not asked."""
+    found: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
+    for program, module in PROGRAMS.items():
+        path, found[program] = process.find(program), None
+        if path and kernel.is_ready(module):
+            done = run([path, "--version"], None)
+            found[program] = done.stdout.strip() or None
+            if done.rc or not found[program]:
+                note(program, f"{program} --version failed: {done.stderr.strip() or done.rc}")
+        elif path:
+            note(program, f"It was not asked for its version, because that would load the kernel module {module}.")
+    return found

@@ -1,0 +1,328 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: datapath_info
+short_description: Read everything that decides where a node's packets go, as plain data
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Reads the links, neighbours, rules, routes, settings, firewalls and programs of a node into one snapshot of plain data, from
+    which the packet path of the node can be examined or rebuilt elsewhere.
+  - Starts only programs that list something. Changes nothing on the node, loads no kernel module and registers no netfilter
+    table.
+  - What the module cannot read is listed in RV(snapshot.unread) with the reason. A subset that could not be read at all is null.
+  - The snapshot contains no secrets. Of CNI configurations it has names and types only, and it leaves out settings that are keys.
+notes:
+  - Needs root.
+  - Reads the network namespace in which it runs, and of other namespaces only the ends of veth links.
+  - The subsets are read one after the other. Another program may change the node meanwhile.
+  - Reads nf_tables, ipset and IPVS only if the kernel has them loaded or built in. Reads legacy tables only if they are in use.
+  - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of
+    IPsec, and the state of connections.
+  - A node with 10,000 rules takes about a second, with 9,000 of iptables and 500 links as well.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+options:
+  gather:
+    description:
+      - The subsets to read. RV(snapshot) describes each.
+    type: list
+    elements: str
+    choices:
+      - links
+      - neighbors
+      - rules
+      - routes
+      - settings
+      - nftables
+      - iptables
+      - ipsets
+      - ebtables
+      - bpf
+      - ipvs
+      - network_daemons
+      - cni
+      - units
+      - versions
+    default:
+      - links
+      - neighbors
+      - rules
+      - routes
+      - settings
+      - nftables
+      - iptables
+      - ipsets
+      - ebtables
+      - bpf
+      - ipvs
+      - network_daemons
+      - cni
+      - units
+      - versions
+"""
+
+EXAMPLES = r"""
+- name: Read the packet path of the node
+  kubenode.datapath.datapath_info:
+  register: datapath
+
+- name: Store it on the controller
+  ansible.builtin.copy:
+    content: "{{ datapath.snapshot | ansible.builtin.to_nice_json }}"
+    dest: "{{ inventory_hostname }}.json"
+    mode: "0600"
+  delegate_to: localhost
+
+- name: Read the rules and routes alone
+  kubenode.datapath.datapath_info:
+    gather: [rules, routes]
+"""
+
+RETURN = r"""
+snapshot:
+  description: The subsets of O(gather), each under its name.
+  returned: success
+  type: dict
+  contains:
+    format:
+      description: The version of this format. It is raised when the meaning of a key changes, and not when a key is added.
+      type: int
+      sample: 1
+    unread:
+      description: What could not be read. Empty if the snapshot is complete.
+      type: list
+      elements: dict
+      contains:
+        subset:
+          description: The subset that lacks it.
+          type: str
+        object:
+          description: What it is; V("") for the subset as a whole.
+          type: str
+        reason:
+          description: Why it could not be read.
+          type: str
+      sample:
+        - {subset: ipsets, object: blocked, reason: ipset is not installed. Install it and run again.}
+    links:
+      description: The links, by index. From rtnetlink.
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Its name.
+          type: str
+          sample: veth1a2b3c
+        index:
+          description: Its index, which the kernel gives anew when a link is plugged in.
+          type: int
+        kind:
+          description: Its kind as in C(ip link add type), such as V(veth) or V(bridge); V("") for hardware and the loopback.
+          type: str
+        type:
+          description: Its hardware type, a number of C(linux/if_arp.h); V(1) for Ethernet, V(772) for the loopback.
+          type: int
+        mac:
+          description: Its link-layer address, in lower case with colons; V("") if it has none.
+          type: str
+        mtu:
+          description: Its MTU in bytes.
+          type: int
+        flags:
+          description: Its flags as C(ip link) prints them.
+          type: list
+          elements: str
+          sample: [UP, BROADCAST, RUNNING, MULTICAST, LOWER_UP]
+        master:
+          description: The link that it is a port of, such as a bridge or VRF; V("") for none.
+          type: str
+        parent:
+          description: The link below it, such as that of a VLAN; V("") for none.
+          type: str
+        peer:
+          description:
+            - The other end of a veth; null for another kind.
+            - C(namespace) is V("") for the node's own, or the name of a network namespace, or a process in it. C(name), C(mac)
+              and C(addresses) are those of the link in there.
+          type: dict
+          sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", addresses: [10.244.0.5]}
+        settings:
+          description:
+            - Settings of its kind, and as a port of a bridge, that decide where packets go, as numbers, under the names that
+              C(ip -d link) has for them.
+          type: dict
+          sample: {state: 3, hairpin: 1, learning: 1, isolated: 0}
+        addresses:
+          description:
+            - Its addresses. C(address) has the prefix length, C(peer) is the address of the other end of a point-to-point link,
+              C(scope) and C(flags) are those of C(ip address).
+          type: list
+          elements: dict
+          sample: [{address: 10.0.0.4/24, peer: "", scope: global, flags: [permanent]}]
+    neighbors:
+      description:
+        - The neighbours of both families, without those that the kernel creates itself, and the addresses for which the node
+          answers as a proxy, in C(state) V(PROXY). From rtnetlink.
+      type: list
+      elements: dict
+      sample: [{address: 10.0.0.1, dev: eth0, mac: "12:34:56:78:9a:bc", state: REACHABLE}]
+    rules:
+      description:
+        - The policy rules of both families in the order in which the kernel tries them, under the names of the options of
+          M(kubenode.datapath.policy_routes). A key that has its default is left out. From rtnetlink.
+        - C(protocol) is the protocol that owns it. C(unread) names attributes that the entry lacks.
+      type: list
+      elements: dict
+      sample: [{priority: 512, family: ipv4, to: 10.244.0.5, table: "254", protocol: boot}]
+    routes:
+      description:
+        - The routes of both families and all tables, under the names of the options of M(kubenode.datapath.policy_routes). A
+          key that has its default is left out. From rtnetlink.
+        - C(protocol) and C(unread) are as in RV(snapshot.rules). C(tos) and C(from) are a route's type of service and source
+          prefix.
+      type: list
+      elements: dict
+      sample: [{table: "254", family: ipv4, to: default, via: 10.0.0.1, dev: eth0, scope: global, protocol: dhcp}]
+    settings:
+      description:
+        - Settings that decide what happens to a packet, as numbers. A setting that the kernel lacks is left out. From
+          C(/proc/sys).
+      type: dict
+      contains:
+        node:
+          description: Settings of the whole node, as C(sysctl) names them.
+          type: dict
+          sample: {net.ipv4.ip_forward: 1, net.bridge.bridge-nf-call-iptables: 1}
+        ipv4:
+          description: Settings below C(net.ipv4.conf) by link, with C(all) and C(default).
+          type: dict
+          sample: {all: {rp_filter: 0}, default: {rp_filter: 2}, eth0: {rp_filter: 1}}
+        ipv6:
+          description: Settings below C(net.ipv6.conf) by link, with C(all) and C(default). Empty if the kernel lacks IPv6.
+          type: dict
+        effective:
+          description:
+            - By family and link, what takes effect of the settings that depend on others. For C(rp_filter), the larger one of
+              C(all) and of the link counts. C(accept_ra) says whether router advertisements are accepted.
+          type: dict
+          sample: {ipv4: {eth0: {rp_filter: 1}}, ipv6: {eth0: {accept_ra: 0, forwarding: 1}}}
+    nftables:
+      description:
+        - The objects that C(nft -j list ruleset) lists, without the first one, which tells the version of nft.
+        - Tables that are in RV(snapshot.iptables) or RV(snapshot.ebtables) are left out, because nft does not list the contents
+          of their extensions.
+      type: list
+      elements: dict
+      sample: [{table: {family: ip6, name: azureSLBProbe, handle: 3}}]
+    iptables:
+      description:
+        - The tables of iptables as C(iptables-save) prints them, of both families (V(ip) and V(ip6)) and of both backends
+          (V(nft) and V(legacy)).
+      type: list
+      elements: dict
+      sample: [{family: ip, backend: nft, table: filter, save: "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"}]
+    ipsets:
+      description: The sets of ipset, each as C(ipset save) prints it.
+      type: list
+      elements: dict
+      sample: [{name: blocked, save: "create blocked hash:ip family inet\nadd blocked 192.0.2.1\n"}]
+    ebtables:
+      description:
+        - The chains of ebtables of both backends, with their policies, and their rules as C(ebtables-save) prints them after
+          C(-A CHAIN). Without tables that have no rules; those of nf_tables are in RV(snapshot.nftables).
+      type: list
+      elements: dict
+      sample: [{backend: nft, table: filter, chain: FORWARD, policy: ACCEPT, rules: [-p IPv4 -j DROP]}]
+    bpf:
+      description:
+        - The BPF programs that process the packets of a link. C(hook) is V(XDP), V(tcx) or V(tc), C(direction) is V(ingress) or
+          V(egress), C(name) is the name that the loader gave, or else the number of the program, or V("") at V(tc). From
+          netlink and C(bpf(2)).
+      type: list
+      elements: dict
+      sample: [{link: eth0, hook: tc, direction: ingress, name: cil_from_netdev}]
+    ipvs:
+      description:
+        - The virtual servers of IPVS. Empty if IPVS is not loaded. From C(/proc/net/ip_vs).
+        - A server has C(address) and C(port), or C(fwmark). C(flags) is what the kernel prints after the scheduler.
+      type: list
+      elements: dict
+      sample:
+        - protocol: tcp
+          address: 10.96.0.10
+          port: 53
+          scheduler: rr
+          flags: ""
+          destinations: [{address: 10.244.0.5, port: 53, method: Masq, weight: 1}]
+    network_daemons:
+      description: Which programs manage the network. From files and from the states of units.
+      type: dict
+      contains:
+        daemons:
+          description:
+            - The network daemons and cloud agents on the node, such as V(systemd-networkd), V(NetworkManager), V(netplan) and
+              V(ifupdown), and whether each is active.
+          type: dict
+          sample: {systemd-networkd: true, netplan: true}
+        networkd_files:
+          description: The file by which systemd-networkd manages a link, by link.
+          type: dict
+          sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
+    cni:
+      description:
+        - The CNI configurations below C(/etc/cni/net.d), sorted by path. A runtime uses the first one that is not inert.
+          C(plugins) are the types of its plugins.
+      type: list
+      elements: dict
+      sample: [{path: /etc/cni/net.d/05-cilium.conflist, name: cilium, plugins: [cilium-cni], is_inert: false}]
+    units:
+      description:
+        - The units of this collection in C(/etc/systemd/system). C(active) and C(sub) are the states that C(systemctl show)
+          prints as C(ActiveState) and C(SubState); V("") if systemd does not answer.
+      type: list
+      elements: dict
+      sample: [{name: kubenode-nft-ip6-azureSLBProbe.service, is_enabled: true, active: active, sub: exited}]
+    versions:
+      description:
+        - The versions of C(collection) and C(kernel), and of the programs C(nft), C(iptables), C(ebtables) and C(ipset) as each
+          prints its own; null for a program that is not installed, or that would load a kernel module to tell its version.
+      type: dict
+      sample:
+        collection: 0.1.0
+        kernel: 6.1.0-28-cloud-amd64
+        nft: "nftables v1.0.6 (Lester Gooch #5)"
+        iptables: iptables v1.8.9 (nf_tables)
+        ebtables: ebtables 1.8.9 (nf_tables)
+        ipset: null
+"""
+
+import gc
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "gather": {"type": "list", "elements": "str", "choices": [*snapshot.SUBSETS], "default": [*snapshot.SUBSETS]},
+}
+
+
+def main() -> None:
+    gc.disable()  # there are no reference cycles, and the collector would scan thousands of objects again and again
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        require_root()
+        subsets = snapshot.subsets(module.params["gather"])
+        result.update(changed=False, snapshot=snapshot_backend.read(module.run, subsets))
+
+
+if __name__ == "__main__":
+    main()

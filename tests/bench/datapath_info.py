@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""datapath_info on a node with 10,000 rules and 500 links: seconds and memory."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+from bench.measure import judge, stopwatch
+from bench.policy_routes import PEAK, lines, pods
+from lab import Lab, Node
+from lab.node import NamespaceNode
+
+RULES = 10_000
+LINKS = 250  # pairs
+ROUNDS = 5
+MOST_SECONDS, MOST_MEMORY = 2, 200  # MiB
+
+
+def main() -> None:
+    for program in ("ip rule", "iptables", "nft"):
+        with Lab("bench", nodes=[Node("node1")]) as lab:
+            node = lab.node("node1")
+            node.ip(f"link add l{number} type veth peer name p{number}" for number in range(LINKS))
+            fill(node, program)
+            measure(node, f"datapath_info, {RULES} rules of {program} and {2 * LINKS} links")
+
+
+def fill(node: NamespaceNode, program: str) -> None:
+    if program == "ip rule":
+        node.ip(lines(pods(RULES // 2)))
+    elif program == "iptables":
+        rule = "-A KUBE-SVC-{0} -d 10.96.0.10/32 -p tcp -m comment --comment ns/svc-{0} -m tcp --dport {0} -j MASQUERADE"
+        chains = [f":KUBE-SVC-{number} - [0:0]" for number in range(RULES // 2)]
+        text = ["*nat", *chains, *(rule.format(number // 2) for number in range(RULES)), "COMMIT", ""]
+        node.run(["iptables-nft-restore", "--noflush"], "\n".join(text))
+    else:
+        rules = "chain svc-{0} {{\nip saddr 10.244.0.5 meta mark set 1\ntcp dport {0} counter dnat to 10.244.0.5:{0}\n}}"
+        node.run(["nft", "-f", "-"], "\n".join(["table ip s {", *(rules.format(number) for number in range(RULES // 2)), "}"]))
+
+
+def measure(node: NamespaceNode, what: str) -> None:
+    seconds = statistics.median(stopwatch(lambda: look(node)) for _round in range(ROUNDS))
+    look(node, PEAK)
+    memory = int(node.read("/run/peak")) // 1024
+    print(f"{what}: {seconds:.2f} s (target: at most {MOST_SECONDS}), {memory} MiB (target: at most {MOST_MEMORY})")
+    judge(what, seconds <= MOST_SECONDS and memory <= MOST_MEMORY)
+
+
+def look(node: NamespaceNode, through: str = "") -> None:
+    result = node.module("datapath_info", through=[sys.executable, "-c", through] if through else ())
+    assert not result["failed"] and not result["snapshot"]["unread"], result

@@ -1,0 +1,275 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""datapath_info reads all that decides on a node's packets, names what it could not read, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import SUBSETS
+from lab import Lab, bpf
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+CONFIGURATIONS = "/etc/cni/net.d"
+SECRET = "7c0b5e2d"
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node: NamespaceNode = lab.node("node1")
+    node.remove(CONFIGURATIONS)  # the host may have podman's
+    return node
+
+
+def look(node: NamespaceNode, *subsets: str) -> dict[str, Any]:
+    """The snapshot of these subsets, or of all. Reading it leaves the node as it was."""
+    before = node.snapshot()
+    result = Steps(node, "datapath_info", {"gather": [*subsets]} if subsets else {}).run()
+    assert not result["changed"] and node.snapshot() == before
+    found: dict[str, Any] = result["snapshot"]
+    assert {*found} == {"format", "unread", *(subsets or SUBSETS)}
+    return found
+
+
+def by(key: str, entries: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
+    return {entry[key]: entry for entry in entries}
+
+
+def unread(found: dict[str, Any]) -> dict[str, str]:
+    return {one["object"]: one["reason"] for one in found["unread"]}
+
+
+def test_a_bare_node_is_read_in_full_without_a_program_that_lists_rules(node: NamespaceNode) -> None:
+    with node.count_processes() as calls:
+        found = look(node)
+    assert found["unread"] == []
+    empty = ("nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs", "cni", "units")
+    assert [found[subset] for subset in empty] == [[]] * len(empty)
+    assert {call[-1] for call in calls} <= {"--version", "ruleset"}, calls
+
+
+def test_links_have_their_settings_addresses_and_other_ends(node: NamespaceNode) -> None:
+    node.ip(
+        [
+            "link add br0 type bridge",
+            "link add pod2 type veth peer name pod2-end",
+            "link set pod2 master br0 up mtu 1400",
+            "link add mac0 link eth0 type macvlan mode private",
+            "address add 10.9.0.1 peer 10.9.0.2/32 dev pod2-end",
+        ]
+    )
+    node.run(["bridge", "link", "set", "dev", "pod2", "hairpin", "on"])
+    found = look(node, "links")
+    links = by("name", found["links"])
+    assert found["unread"] == []
+    (pod,) = node.pods
+    assert {key: links[pod.link]["peer"][key] for key in ("name", "namespace")} == {
+        "name": "eth0", "namespace": f"process {pod.pid}"
+    }  # fmt: skip
+    assert pod.address in links[pod.link]["peer"]["addresses"]
+    assert (links["pod2"]["peer"]["name"], links["pod2"]["peer"]["namespace"]) == ("pod2-end", "")
+    assert (links["pod2"]["master"], links["pod2"]["mtu"], links["pod2"]["settings"]["hairpin"]) == ("br0", 1400, 1)
+    assert (links["br0"]["kind"], links["br0"]["settings"]["vlan_filtering"]) == ("bridge", 0)
+    assert (links["mac0"]["parent"], links["mac0"]["settings"], links["mac0"]["peer"]) == ("eth0", {"mode": 1}, None)
+    assert "UP" in links["pod2"]["flags"] and "UP" not in links["pod2-end"]["flags"]
+    (address,) = links["pod2-end"]["addresses"]
+    assert (address["address"], address["peer"], address["scope"]) == ("10.9.0.1/32", "10.9.0.2", "global")
+
+
+def test_rules_and_routes_are_all_there_and_what_they_lack_is_named(node: NamespaceNode) -> None:
+    node.ip(
+        [
+            "rule add priority 100 from 10.9.0.0/16 fwmark 0x80/0x80 lookup 100 protocol 75",
+            "rule add priority 101 to 10.9.0.1 prohibit",
+            "rule add priority 102 from 10.8.0.1 realms 5 lookup 100",
+            "route add 10.9.0.0/24 via inet6 fe80::9 dev eth0 table 100",
+            "route add unreachable 10.8.0.0/24 table 100 metric 7",
+            "route add 2001:db8:9::/64 via fe80::9 dev eth0 table 100 protocol 75",
+        ]
+    )
+    found = look(node, "rules", "routes")
+    rules = by("priority", [rule for rule in found["rules"] if rule["family"] == "ipv4"])
+    assert rules[100] == {
+        "priority": 100, "family": "ipv4", "from": "10.9.0.0/16", "fwmark": "0x80/0x80", "table": "100", "protocol": "75"
+    }  # fmt: skip
+    assert rules[101]["action"] == "prohibit"
+    assert rules[102]["unread"] == ["realms"]
+    assert [rule["priority"] for rule in found["rules"]] == [0, 100, 101, 102, 32766, 32767, 0, 32766]
+    routes = by("to", [route for route in found["routes"] if route["table"] == "100"])
+    assert routes["10.9.0.0/24"]["unread"] == ["via inet6"]
+    assert (routes["10.8.0.0/24"]["type"], routes["10.8.0.0/24"]["metric"]) == ("unreachable", 7)
+    assert (routes["2001:db8:9::/64"]["via"], routes["2001:db8:9::/64"]["protocol"]) == ("fe80::9", "75")
+    broadcast = [route for route in found["routes"] if route.get("type") == "broadcast"]
+    assert broadcast and not any("unread" in route for route in broadcast)
+    listed = node.run(["ip", "-4", "-o", "route", "show", "table", "all"]).stdout.splitlines()
+    assert len([route for route in found["routes"] if route["family"] == "ipv4"]) == len(listed)
+    assert [name.partition(" with ")[0] for name in unread(found)] == [
+        "ip rule 102: from 10.8.0.1 lookup 100", "ip route 10.9.0.0/24 dev eth0 table 100"
+    ]  # fmt: skip
+
+
+def test_neighbours_are_there_and_addresses_for_which_the_node_answers(node: NamespaceNode) -> None:
+    node.ip(
+        [
+            "neighbour add 192.0.2.99 lladdr 12:34:56:78:9a:bc nud permanent dev eth0",
+            "neighbour add proxy 192.0.2.98 dev eth0",
+            "neighbour add proxy 2001:db8::98 dev eth0",
+        ]
+    )
+    found = by("address", look(node, "neighbors")["neighbors"])
+    assert found["192.0.2.99"] == {"address": "192.0.2.99", "dev": "eth0", "mac": "12:34:56:78:9a:bc", "state": "PERMANENT"}
+    for address in ("192.0.2.98", "2001:db8::98"):
+        assert found[address] == {"address": address, "dev": "eth0", "mac": "", "state": "PROXY"}
+
+
+def test_settings_are_raw_and_as_they_take_effect(node: NamespaceNode) -> None:
+    link = "ve.th0"  # a name with a dot
+    node.ip([f"link add {link} type veth peer name other"])
+    node.set_sysctls(
+        {
+            "net/ipv4/conf/all/rp_filter": 1,
+            "net/ipv4/conf/eth0/rp_filter": 2,
+            f"net/ipv4/conf/{link}/rp_filter": 0,
+            f"net/ipv4/conf/{link}/proxy_arp": 1,
+            f"net/ipv6/conf/{link}/accept_ra": 1,
+            f"net/ipv6/conf/{link}/forwarding": 1,
+            "net/ipv6/conf/other/accept_ra": 2,
+        }
+    )
+    settings = look(node, "settings")["settings"]
+    assert [settings["ipv4"][name]["rp_filter"] for name in ("all", "eth0", link)] == [1, 2, 0]
+    effective = settings["effective"]
+    assert [effective["ipv4"][name]["rp_filter"] for name in ("eth0", link)] == [2, 1]
+    assert [effective["ipv4"][name]["proxy_arp"] for name in ("eth0", link)] == [0, 1]
+    assert (settings["ipv6"][link]["accept_ra"], effective["ipv6"][link]["accept_ra"]) == (1, 0)
+    assert effective["ipv6"]["other"]["accept_ra"] == 1
+    assert {"all", "default"} <= settings["ipv6"].keys() and "all" not in effective["ipv6"]
+    assert settings["node"]["net.ipv4.ip_forward"] == 1
+
+
+RULESET = """table inet own {
+    set blocked { type ipv4_addr; elements = { 192.0.2.1 }; }
+    chain forward { type filter hook forward priority 0; policy drop; ip saddr @blocked drop; }
+}
+"""
+
+
+def _rules(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], RULESET)
+    for program in ("iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"):
+        node.run([program, "-t", "nat", "-A", "POSTROUTING", "-m", "comment", "--comment", f"by {program}", "-j", "MASQUERADE"])
+    node.run(["ebtables-nft", "-A", "FORWARD", "-p", "IPv4", "-j", "DROP"])
+    node.run(["ebtables-nft", "-P", "FORWARD", "DROP"])
+    for words in ("create blocked hash:ip", "add blocked 192.0.2.1", "create in_order list:set", "add in_order blocked"):
+        node.run(["ipset", *words.split()])
+
+
+def test_each_table_is_there_once_as_the_program_that_owns_it_prints_it(node: NamespaceNode) -> None:
+    _rules(node)
+    found = look(node, "nftables", "iptables", "ipsets", "ebtables")
+    assert found["unread"] == []
+    of_nft = {one["table"]["name"] for one in found["nftables"] if "table" in one}
+    assert of_nft == {"own"}
+    assert {kind for one in found["nftables"] for kind in one} == {"table", "set", "chain", "rule"}
+    saved = {(one["family"], one["backend"]): one["save"] for one in found["iptables"]}
+    assert {*saved} == {("ip", "nft"), ("ip", "legacy"), ("ip6", "nft"), ("ip6", "legacy")}
+    for (family, backend), text in saved.items():
+        assert text.startswith("*nat\n") and text.endswith("\nCOMMIT\n")
+        assert f'--comment "by {family}tables-{backend}" -j MASQUERADE\n' in text
+        node.run([f"{family}tables-{backend}-restore"], text)
+    assert by("name", found["ipsets"])["blocked"]["save"].splitlines()[1:] == ["add blocked 192.0.2.1"]
+    assert [one["name"] for one in found["ipsets"]] == ["blocked", "in_order"]
+    (forward,) = [one for one in found["ebtables"] if one["chain"] == "FORWARD"]
+    assert forward == {
+        "backend": "nft", "table": "filter", "chain": "FORWARD", "policy": "DROP", "rules": ["-p IPv4 -j DROP"]
+    }  # fmt: skip
+    again = look(node, "nftables", "iptables", "ipsets", "ebtables")
+    assert again == found
+
+
+def test_a_table_is_in_nft_s_listing_unless_its_own_program_prints_it(node: NamespaceNode) -> None:
+    node.run(["iptables-nft", "-t", "nat", "-N", "OWN"])
+    tables = [one["table"]["name"] for one in look(node, "nftables")["nftables"] if "table" in one]
+    assert tables == ["nat"]
+    node.run(["nft", "add rule ip nat OWN ct state vmap { established : accept }"])
+    found = look(node, "nftables", "iptables")
+    assert [one["table"]["name"] for one in found["nftables"] if "table" in one] == ["nat"]
+    assert found["iptables"] == [] and "rules of nft" in unread(found)["ip nat (nft)"]
+
+
+@pytest.mark.parametrize(
+    ("program", "subset", "names"),
+    [
+        ("/usr/sbin/nft", "nftables", {""}),
+        ("/usr/sbin/iptables-nft-save", "iptables", {"ip nat (nft)"}),
+        ("/usr/sbin/iptables-legacy-save", "iptables", {"ip nat (legacy)"}),
+        ("/usr/sbin/ipset", "ipsets", {"blocked", "in_order"}),
+        ("/usr/sbin/ebtables-nft-save", "ebtables", {""}),
+    ],
+)
+def test_what_a_broken_program_should_have_listed_is_named(
+    node: NamespaceNode, program: str, subset: str, names: set[str]
+) -> None:
+    _rules(node)
+    with node.replace_program(program, _without_its_name(program)):
+        found = look(node, subset)
+    assert {*unread(found)} >= names and all("broken" in reason for reason in unread(found).values())
+    assert {one["subset"] for one in found["unread"]} == {subset}
+
+
+def _without_its_name(program: str) -> str:
+    """Fails by this name alone: the tools of a backend are one program that looks at the name by which it is called."""
+    return (
+        f"#!/bin/bash\ncase ${{0##*/}} in {program.rpartition('/')[2]}) echo broken >&2; exit 1;; esac\n"
+        + 'exec -a "$0" @REAL@ "$@"\n'
+    )
+
+
+def test_programs_of_links_are_named_and_other_filters_too(node: NamespaceNode) -> None:
+    node.ip(["link add veth1 type veth peer name veth1-end", "link add veth2 type veth peer name veth2-end"])
+    hooks: tuple[tuple[bpf.Hook, str], ...] = (("XDP", "eth0"), ("tcx", "eth0"), ("ingress", "veth1"), ("egress", "veth1"))
+    for hook, link in hooks:
+        bpf.attach(node, hook, f"p_{hook}", link)
+    u32 = "tc filter add dev veth2 ingress protocol all prio 1 u32 match u32 0 0 classid 1:1"
+    node.run(["sh", "-ec", f"tc qdisc add dev veth2 ingress; {u32}"])
+    found = look(node, "bpf")
+    assert [tuple(one.values()) for one in found["bpf"]] == [
+        ("eth0", "XDP", "ingress", "p_XDP"),
+        ("eth0", "tcx", "ingress", "p_tcx"),
+        ("veth1", "tc", "ingress", "p_ingress"),
+        ("veth1", "tc", "egress", "p_egress"),
+    ]
+    assert unread(found) == {"veth2 tc ingress": "Filters of kind u32 are not read. List them with: tc filter show"}
+
+
+def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> None:
+    plugins = [{"type": "calico", "kubeconfig": SECRET, "etcd_key": SECRET}, {"type": "portmap"}]
+    node.write(f"{CONFIGURATIONS}/10-calico.conflist", json.dumps({"name": "k8s", "token": SECRET, "plugins": plugins}))
+    node.write(f"{CONFIGURATIONS}/11-broken.conf", f"{{ {SECRET}")
+    node.write(f"{CONFIGURATIONS}/calico-kubeconfig", f"token: {SECRET}")
+    node.run(["sh", "-c", "echo 7c0b:5e2d::1 > /proc/sys/net/ipv6/conf/eth0/stable_secret"])
+    Steps(node, "nftables_probe_snat").run()
+    found = look(node)
+    path = f"{CONFIGURATIONS}/10-calico.conflist"
+    assert found["cni"] == [{"path": path, "name": "k8s", "plugins": ["calico", "portmap"], "is_inert": False}]
+    assert unread(found).keys() == {f"{CONFIGURATIONS}/11-broken.conf", "kubenode-nft-ip6-azureSLBProbe.service"}
+    assert SECRET not in json.dumps(found) and "7c0b:5e2d" not in json.dumps(found)
+    (unit,) = found["units"]
+    assert unit == {"name": "kubenode-nft-ip6-azureSLBProbe.service", "is_enabled": True, "active": "", "sub": ""}
+    assert found["versions"]["kernel"] == node.run(["uname", "-r"]).stdout.strip()
+    assert found["versions"]["nft"].startswith("nftables v")
+
+
+def test_options_that_cannot_be_used_are_refused(node: NamespaceNode) -> None:
+    steps = Steps(node, "datapath_info")
+    error = steps.refused(gather=["links", "sockets"])
+    assert "gather" in error and "sockets" in error and "neighbors" in error
+    assert "gather must be a list of at least one of links, neighbors" in steps.refused(gather=[])
+    reading = "+dac_override,+dac_read_search"  # this Python may be in root's home
+    user = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", reading, "--ambient-caps", reading]
+    assert "root is needed on the node" in Steps(node, "datapath_info", through=user).refused()

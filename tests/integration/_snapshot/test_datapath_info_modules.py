@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""datapath_info on a kernel whose parts are loadable modules: in a VM, as many kernels lack IPVS, legacy ebtables and VLANs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import Lab, Node
+from lab.vm import VmNode
+
+LIMIT = 300  # seconds for a module in an emulated machine; an idle one takes a few
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[VmNode]:
+    with Lab("snapshot", nodes=[Node("node1", system="bookworm", vm=True)]) as lab:
+        yield lab.node("node1")
+
+
+def look(node: VmNode) -> dict[str, Any]:
+    """The snapshot. Reading it loads no module, and registers no legacy table."""
+    before = modules(node)
+    result = node.module("datapath_info", timeout=LIMIT)
+    assert not result["failed"], result
+    assert modules(node) == before
+    found: dict[str, Any] = result["snapshot"]
+    return found
+
+
+def modules(node: VmNode) -> list[str]:
+    """The modules that are loaded, and what each is used by: a table that is registered is used."""
+    return sorted(
+        node.run(
+            ["sh", "-ec", "cut -d ' ' -f 1,3 /proc/modules; cat /proc/net/*_tables_names 2> /dev/null || true"]
+        ).stdout.splitlines()
+    )
+
+
+def test_a_node_without_modules_has_none_loaded(node: VmNode) -> None:
+    found = look(node)
+    assert [found[subset] for subset in ("nftables", "iptables", "ipsets", "ebtables", "ipvs")] == [[]] * 5
+    assert {one["object"] for one in found["unread"]} == {"nft", "iptables", "ebtables"}
+    assert all("nfnetlink" in one["reason"] for one in found["unread"])
+
+
+def test_parts_that_are_modules_are_read_while_they_are_in_use(node: VmNode) -> None:
+    node.ip(
+        [
+            "link add link eth0 name eth0.7 type vlan id 7",
+            "link add red type vrf table 1007",
+            "link add gre1 type gre local 192.0.2.1 remote 192.0.2.2",
+            "link add dummy0 type dummy",
+        ]
+    )
+    for words in (
+        "ebtables-legacy -t broute -A BROUTING -p IPv4 -j DROP",
+        "ebtables-legacy -t filter -L",
+        "iptables-legacy -t mangle -N OWN",
+        "ipvsadm --add-service --tcp-service 10.96.0.10:53 --scheduler rr --persistent 600",
+        "ipvsadm --add-server --tcp-service 10.96.0.10:53 --real-server 10.244.0.5:5353 --masquerading --weight 3",
+        "ipvsadm --add-service --udp-service [2001:db8::10]:53 --scheduler sh",
+        "ipvsadm --add-server --udp-service [2001:db8::10]:53 --real-server [2001:db8::5]:5353 --masquerading",
+        "ipvsadm --add-service --fwmark-service 7 --scheduler rr",
+    ):
+        node.run(words.split())
+    found = look(node)
+    links = {link["name"]: link for link in found["links"]}
+    assert (links["eth0.7"]["kind"], links["eth0.7"]["parent"], links["eth0.7"]["settings"]) == ("vlan", "eth0", {"id": 7})
+    assert links["red"]["settings"] == {"table": 1007}
+    (chain,) = found["ebtables"]
+    assert chain == {
+        "backend": "legacy",
+        "table": "broute",
+        "chain": "BROUTING",
+        "policy": "ACCEPT",
+        "rules": ["-p IPv4 -j DROP"],
+    }
+    assert [(one["backend"], one["table"]) for one in found["iptables"]] == [("legacy", "mangle")]
+    unread = {one["object"]: one["subset"] for one in found["unread"]}
+    assert {"gre1": "links", "ebtable_filter": "ebtables"}.items() <= unread.items() and "dummy0" not in unread
+    servers = {one["protocol"]: one for one in found["ipvs"]}
+    assert servers["tcp"] == {
+        "protocol": "tcp", "address": "10.96.0.10", "port": 53, "scheduler": "rr",
+        "flags": servers["tcp"]["flags"],
+        "destinations": [{"address": "10.244.0.5", "port": 5353, "method": "Masq", "weight": 3}],
+    }  # fmt: skip
+    assert servers["tcp"]["flags"].startswith("persistent ")
+    assert (servers["udp"]["address"], servers["udp"]["destinations"][0]["address"]) == ("2001:db8::10", "2001:db8::5")
+    assert servers["fwm"] == {"protocol": "fwm", "fwmark": "0x7", "scheduler": "rr", "flags": "", "destinations": []}
