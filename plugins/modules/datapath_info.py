@@ -149,7 +149,7 @@ snapshot:
           type: str
         peer:
           description:
-            - The other end of a veth; null for another kind.
+            - The other end of a veth; null for another kind, and if it was not found.
             - C(namespace) is V("") for the node's own, or the name of a network namespace, or a process in it. C(name), C(mac)
               and C(addresses) are those of the link in there.
           type: dict

@@ -51,3 +51,16 @@ def test_chains_of_kube_proxy_are_listed_once_by_backend_and_table() -> None:
 def test_a_warning_names_two_chains_of_each_place() -> None:
     warning = cni.kube_proxy_warning({NAT: ["A", "B", "C"], "ip6 nat (nft)": ["A"]})
     assert "A, B and 1 more in ip nat (nft); A in ip6 nat (nft)." in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"name": "k8s", "plugins": [{"type": "calico", "name": "other"}]}', "k8s"),
+        ('{"type": "bridge"}', ""),
+        ("[1]", ""),
+        ("{", ""),
+    ],
+)
+def test_a_configuration_names_its_network(text: str, name: str) -> None:
+    assert cni.name_in(text) == name

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import Neighbour
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import HEADER, NDA_DST, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import entries
@@ -39,3 +40,8 @@ def test_a_neighbour_has_the_name_of_its_state() -> None:
     shown = entries.neighbour(Neighbour("192.0.2.1", "eth0", "12:34:56:78:9a:bc", 0x02))
     assert shown == {"address": "192.0.2.1", "dev": "eth0", "mac": "12:34:56:78:9a:bc", "state": "REACHABLE"}
     assert entries.neighbour(Neighbour("192.0.2.1", "eth0", "", 0x03))["state"] == "3"
+
+
+def test_an_address_for_which_the_node_answers_has_a_link() -> None:
+    body = HEADER.pack(IPV6, 3, 0, 8, 0) + pack({NDA_DST: bytes(15) + b"\1"})
+    assert entries.proxy(body, {3: "eth0"}) == {"address": "::1", "dev": "eth0", "mac": "", "state": "PROXY"}

@@ -54,6 +54,39 @@ def test_a_link_shows_the_link_below_it_in_its_own_namespace() -> None:
     assert link.entry(_link("macvlan", 3, 0), {3: "eth3"}, (), None)["parent"] == ""
 
 
+def test_a_port_of_a_bridge_is_shown_whole() -> None:
+    info = {link_message.INFO_KIND: b"veth\0", link_message.INFO_SLAVE_KIND: b"bridge\0"}
+    info[link_message.INFO_SLAVE_DATA] = pack({1: b"\3", 4: b"\1", 99: b"\7"})
+    found = {
+        link_message.IFLA_IFNAME: b"l0\0",
+        link_message.IFLA_ADDRESS: bytes.fromhex("020000000007"),
+        link_message.IFLA_MTU: struct.pack("=I", 1400),
+        link_message.IFLA_MASTER: struct.pack("=I", 5),
+        link_message.IFLA_LINKINFO: pack(info),
+    }
+    port = link_from(IFINFO.pack(0, 1, 7, 0x11043, 0) + pack(found))
+    far = {link_message.IFA_LOCAL: bytes((10, 0, 0, 1)), link_message.IFA_ADDRESS: bytes((10, 0, 0, 2))}
+    pointed = link_message.address_from(link_message.IFADDR.pack(2, 32, 0x80, 253, 7) + pack(far))
+    own = link_message.new_address(7, bytes(15) + b"\1", 64, link_message.NODAD)
+    assert link.entry(port, {5: "br0", 7: "l0"}, (pointed, own), None) == {
+        "name": "l0",
+        "index": 7,
+        "kind": "veth",
+        "type": 1,
+        "mac": "02:00:00:00:00:07",
+        "mtu": 1400,
+        "flags": ["UP", "BROADCAST", "RUNNING", "MULTICAST", "LOWER_UP"],
+        "master": "br0",
+        "parent": "",
+        "peer": None,
+        "settings": {"state": 3, "hairpin": 1},
+        "addresses": [
+            {"address": "10.0.0.1/32", "peer": "10.0.0.2", "scope": "link", "flags": ["permanent"]},
+            {"address": "::1/64", "peer": "", "scope": "global", "flags": ["nodad"]},
+        ],
+    }
+
+
 @pytest.mark.parametrize(("kind", "is_full"), [("", True), ("veth", True), ("vrf", True), ("gre", False), ("vxlan", False)])
 def test_a_kind_with_unread_settings_is_told(kind: str, is_full: bool) -> None:
     assert link.is_read_in_full(_link(kind)) == is_full
