@@ -222,9 +222,10 @@ def main() -> None:
     with module.reporting() as result:
         links = LinkMessages().links()
         names = [link.name for link in links]
-        configurations = cni_backend.plugins()
+        found = cni_backend.configurations()
+        contents = [one.content for one in found.values()]
+        configurations = {path: one.plugins for path, one in found.items() if not one.is_inert}
         first = next((plugins for plugins in configurations.values() if plugins), ())
-        contents = [found.content for found in cni_backend.configurations().values()]
         bridge = bridges.bridge_of(links, None, {content.bridge for content in contents} - {""})
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
         neighbours = Netlink().neighbours()
@@ -238,6 +239,8 @@ def main() -> None:
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
+        pods = model.pods_by_owner(names)
+        interfaces = interfaces_backend.read().found if pods[model.AZURE] else ()  # a node has hundreds of namespaces
         cns = azure_cns_backend.find()
         agent = cilium_backend.find()
         result.update(
@@ -245,12 +248,12 @@ def main() -> None:
             plugins=list(first),
             configurations=list(configurations),
             is_cilium=model.CILIUM_PLUGIN in first and cilium_backend.LINK in names,
-            pods=model.pods_by_owner(names),
+            pods=pods,
             bridge=bridge.name if bridge else "",
             bridge_ports=ports,
             azure_vnet={
                 "mode": next((content.mode for content in contents if content.is_there), ""),
-                "pods": [pod.report() for pod in azure_pods.live_pods(interfaces_backend.read().found)],
+                "pods": [pod.report() for pod in azure_pods.live_pods(interfaces)],
                 "cns": cns.report() if cns else {},
             },
             cilium_agent={

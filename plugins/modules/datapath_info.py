@@ -35,7 +35,7 @@ options:
       - The subsets to read. RV(snapshot) describes each.
     type: list
     elements: str
-    choices:
+    choices: &subsets
       - links
       - neighbors
       - rules
@@ -51,22 +51,7 @@ options:
       - cni
       - units
       - versions
-    default:
-      - links
-      - neighbors
-      - rules
-      - routes
-      - settings
-      - nftables
-      - iptables
-      - ipsets
-      - ebtables
-      - bpf
-      - ipvs
-      - network_daemons
-      - cni
-      - units
-      - versions
+    default: *subsets
 """
 
 EXAMPLES = r"""

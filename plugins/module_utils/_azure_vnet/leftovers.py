@@ -256,6 +256,13 @@ def has_shapes(chains: ebtables.Chains) -> bool:
 # Evidence
 
 
+def pod_links(interfaces: t.Sequence[Interface]) -> dict[Interface, Interface | None]:
+    """The node's end of the link of each live pod of azure-vnet -> the pod's end, None if it is not among the interfaces."""
+    ends = {(one.peer, one.number): one for one in interfaces if one.namespace}
+    own = (one for one in interfaces if not one.namespace and HOST_LINK.fullmatch(one.link))
+    return {one: ends.get((one.number, one.peer)) for one in own}
+
+
 class Evidence(t.NamedTuple):
     """The facts by which rules, neighbours and routes of a node are judged.
 
@@ -290,9 +297,8 @@ class Evidence(t.NamedTuple):
         )
 
     @property
-    def pod_links(self) -> list[Interface]:
-        """The node's ends of the links of azure-vnet's live pods."""
-        return [one for one in self.interfaces if not one.namespace and HOST_LINK.fullmatch(one.link)]
+    def pod_links(self) -> dict[Interface, Interface | None]:
+        return pod_links(self.interfaces)
 
     @property
     def hidden(self) -> str:
@@ -301,8 +307,7 @@ class Evidence(t.NamedTuple):
         All namespaces must have been readable, and the other end of each of azure-vnet's links must be among the interfaces.
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
-        ends = {(one.number, one.peer) for one in self.interfaces if one.namespace}
-        unseen = [one.link for one in self.pod_links if (one.peer, one.number) not in ends]
+        unseen = [one.link for one, end in self.pod_links.items() if end is None]
         named = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""

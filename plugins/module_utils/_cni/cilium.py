@@ -47,13 +47,13 @@ class Agent(t.NamedTuple):
 def agent(source: str, options: t.Mapping[str, str]) -> Agent:
     """The agent with these options. Those that are missing have the agent's defaults."""
     replaces = options.get(REPLACEMENT) in REPLACING or options.get(NODE_PORT) == "true"
-    cluster, port = options.get(CLUSTER, ""), options.get(HEALTH_PORT, "")
+    cluster, port, default = options.get(CLUSTER, ""), options.get(HEALTH_PORT, ""), Agent()
     return Agent(
         source,
         replaces and options.get(IPV6, "true") == "true",
-        int(cluster) if cluster.isdecimal() else Agent().cluster,
-        int(port) if port.isdecimal() else Agent().health_port,
-        options.get(TAINT) or Agent().taint,
+        int(cluster) if cluster.isdecimal() else default.cluster,
+        int(port) if port.isdecimal() else default.health_port,
+        options.get(TAINT) or default.taint,
     )
 
 

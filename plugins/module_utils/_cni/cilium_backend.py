@@ -35,21 +35,14 @@ def find() -> Agent | None:
         options = _options(pid)
         if cilium.REPLACEMENT in options:
             return cilium.agent(f"the configuration of the process {PROCESS} ({pid})", options)
-    options = cilium.state(_text(STATE))
+    options = cilium.state(files.text_or_empty(STATE))
     return cilium.agent(STATE, options) if options else cilium.Agent()
 
 
 def _options(pid: str) -> dict[str, str]:
     from . import cilium
 
-    given = cilium.arguments(_text(f"/proc/{pid}/cmdline").split("\0"))
+    given = cilium.arguments(files.text_or_empty(f"/proc/{pid}/cmdline").split("\0"))
     folder = f"/proc/{pid}/root{given[cilium.CONFIG_DIR]}" if cilium.CONFIG_DIR in given else ""
-    stored = {option: _text(f"{folder}/{option}").strip() for option in cilium.OPTIONS} if folder else {}
+    stored = {option: files.text_or_empty(f"{folder}/{option}").strip() for option in cilium.OPTIONS} if folder else {}
     return {option: value for option, value in {**stored, **given}.items() if value}
-
-
-def _text(path: str) -> str:
-    try:
-        return files.text(path)
-    except OSError:
-        return ""

@@ -42,15 +42,10 @@ def configurations(folder: str = model.FOLDER) -> dict[str, Found]:
     for name in names:
         path = f"{folder}/{name}"
         if os.path.isfile(path):
-            text = _text(path)
+            text = files.text_or_empty(path)
             is_inert = not name.endswith(SUFFIXES)
             found[path] = Found(model.azure_vnet_in(text), is_inert, model.name_in(text), model.plugins_in(text))
     return found
-
-
-def plugins(folder: str = model.FOLDER) -> dict[str, tuple[str, ...]]:
-    """Types of the plugins in each configuration that a runtime reads, by path, sorted by name. A runtime uses the first."""
-    return {path: found.plugins for path, found in configurations(folder).items() if not found.is_inert}
 
 
 def has_azure_vnet() -> bool:
@@ -66,10 +61,3 @@ def monitors() -> dict[int, str]:
 def is_kube_proxy_running() -> bool:
     """Whether a program that is or contains kube-proxy runs in this network namespace."""
     return bool(processes.in_this_network(KUBE_PROXIES))
-
-
-def _text(path: str) -> str:
-    try:
-        return files.text(path)
-    except OSError:
-        return ""

@@ -58,25 +58,26 @@ Operation = t.Union[Take, PutBack]
 
 
 class Ebtables:
-    """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator.
-
-    policies: those of the chains that were read last.
-    """
+    """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator."""
 
     OPERATIONS = t.get_args(Operation)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
-        self.policies: dict[Place, str] = {}
-        self._backends: dict[str, _Nft | _Legacy] = {
-            NFT: _Nft(run, warn, self.policies),
-            LEGACY: _Legacy(run, warn, self.policies),
-        }
+        self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
 
     def read(self, backends: t.Iterable[str]) -> dict[Place, tuple[Rule, ...]]:
         """The rules by chain. An unused backend has none, and reading it loads no kernel module."""
         found: dict[Place, tuple[Rule, ...]] = {}
         for backend in backends:
             found.update(self._backends[backend].read())
+        return found
+
+    def policies(self) -> dict[Place, str]:
+        """The policies of the chains that were read last. Parsed only here, because a listing may have 10,000 rules."""
+        found: dict[Place, str] = {}
+        for name, backend in self._backends.items():
+            for text in backend.listings.values():
+                found.update(ebtables.policies(name, text))
         return found
 
     def perform(self, operation: Operation) -> None:
@@ -96,10 +97,10 @@ class _Look(t.NamedTuple):
 
 
 class _Nft:
-    def __init__(self, run: process.Runner, warn: t.Callable[[str], None], policies: dict[Place, str]) -> None:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
-        self._policies = policies
+        self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
         self._seen: _Look | None = None  # kept for ``take``: a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
@@ -161,7 +162,7 @@ class _Nft:
         done = self._run([tool, "-c"], None)
         if done.rc != 0:
             raise Failure(f"ebtables-nft-save could not list the rules: {done.stderr.strip() or done.rc}")
-        self._policies.update(ebtables.policies(NFT, done.stdout))
+        self.listings[""] = done.stdout
         chains = ebtables.from_save(NFT, done.stdout)
         return {place: rules for place, rules in chains.items() if place.table in TABLES}
 
@@ -221,10 +222,10 @@ class _Nft:
 
 
 class _Legacy:
-    def __init__(self, run: process.Runner, warn: t.Callable[[str], None], policies: dict[Place, str]) -> None:
+    def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
-        self._policies = policies
+        self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
 
     def read(self) -> dict[Place, tuple[Rule, ...]]:
         """Reads only tables with rules: listing another would load its module, or hook it into the path of bridged frames."""
@@ -256,7 +257,7 @@ class _Legacy:
         chains = ebtables.from_save(LEGACY, done.stdout)
         if not chains:
             raise Failure(f"ebtables-legacy should list table {table}, but answered {done.stdout[:80]!r}")
-        self._policies.update(ebtables.policies(LEGACY, done.stdout))
+        self.listings[table] = done.stdout
         return chains
 
     def take(self, removed: t.Sequence[Removed]) -> None:

@@ -104,6 +104,14 @@ def text(path: str, errors: str = "replace") -> str:
         return file.read()
 
 
+def text_or_empty(path: str) -> str:
+    """As text(); empty if the file cannot be read."""
+    try:
+        return text(path)
+    except OSError:
+        return ""
+
+
 def _expect_regular(path: str, status: os.stat_result) -> None:
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3):  # /dev/null, as in each Linux (devices.txt)
         return

@@ -17,11 +17,11 @@ from .azure_pods import CNS, Cns, configuration_of, manages_state
 def find() -> Cns | None:
     """The azure-cns that runs in this network namespace; None if there is none."""
     for pid in processes.in_this_network((CNS,)):
-        environment = dict(pair.partition("=")[::2] for pair in _text(f"/proc/{pid}/environ").split("\0"))
-        arguments = _text(f"/proc/{pid}/cmdline").split("\0")[1:]
+        environment = dict(pair.partition("=")[::2] for pair in files.text_or_empty(f"/proc/{pid}/environ").split("\0"))
+        arguments = files.text_or_empty(f"/proc/{pid}/cmdline").split("\0")[1:]
         path = configuration_of(arguments, environment, _executable(pid))
         root = f"/proc/{pid}/root" if path.startswith("/") else f"/proc/{pid}/cwd/"
-        return Cns(path, manages_state(_text(root + path)))
+        return Cns(path, manages_state(files.text_or_empty(root + path)))
     return None
 
 
@@ -29,12 +29,5 @@ def _executable(pid: str) -> str:
     """The path of the program, in the root of its process."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
-
-
-def _text(path: str) -> str:
-    try:
-        return files.text(path)
     except OSError:
         return ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._azure_vnet.leftovers import HOST_LINK
+from .._azure_vnet.leftovers import pod_links
 from .._interfaces.interface import Interface
 
 CNS = "azure-cns"
@@ -46,15 +46,9 @@ class Cns(t.NamedTuple):
         return {"configuration": self.configuration, "manages_endpoint_state": self.manages_state}
 
 
-def live_pods(interfaces: t.Iterable[Interface]) -> list[LivePod]:
+def live_pods(interfaces: t.Sequence[Interface]) -> list[LivePod]:
     """azure-vnet's pods, by the name of their links. interfaces: those of all network namespaces."""
-    listed = [*interfaces]
-    ends = {(one.peer, one.number): one for one in listed if one.namespace}
-    found = []
-    for link in sorted((one for one in listed if not one.namespace and HOST_LINK.fullmatch(one.link)), key=lambda one: one.link):
-        end = ends.get((link.number, link.peer))
-        found.append(LivePod(link.link, tuple(sorted(end.addresses)) if end else ()))
-    return found
+    return sorted(LivePod(one.link, tuple(sorted(end.addresses)) if end else ()) for one, end in pod_links(interfaces).items())
 
 
 def configuration_of(arguments: t.Sequence[str], environment: t.Mapping[str, str], executable: str) -> str:

@@ -89,9 +89,9 @@ def ebtables_rules(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     for module in (f"ebtable_{table}" for table in ebtables.TABLES):
         if kernel.is_loaded(module) and not kernel.is_used(module):
             note(module, "The legacy table has no rules. Its policies were not read, because reading could register the table.")
+    policies = backend.policies()
     return [
-        {**place._asdict(), "policy": backend.policies[place], "rules": [rule.text for rule in rules]}
-        for place, rules in chains.items()
+        {**place._asdict(), "policy": policies[place], "rules": [rule.text for rule in rules]} for place, rules in chains.items()
     ]
 
 

@@ -124,7 +124,7 @@ def test_the_first_configuration_decides_and_cilium_must_have_been_there(node: N
     found = look(node)
     assert (found["plugins"], found["is_cilium"]) == (["cilium-cni"], False)
     assert f"{CONFIGURATIONS}/01-old.conflist.cilium_bak" not in found["configurations"]
-    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    cilium.create_links(node)
     assert look(node)["is_cilium"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
+from lab import Lab, cilium
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -163,7 +163,7 @@ def test_what_cilium_left_is_named_once_it_is_gone(node: NamespaceNode) -> None:
     before = saved(node)
     jump = '-t nat -A POSTROUTING -m comment --comment "cilium-feeder: CILIUM_POST_nat" -j CILIUM_POST_nat'
     apply(node, "iptables-nft", ["-t nat -N CILIUM_POST_nat", jump, "-t nat -A CILIUM_POST_nat -s 10.0.1.0/24 -j MASQUERADE"])
-    node.ip(["link add cilium_host type veth peer name cilium_net"])
+    cilium.create_links(node)
     assert look(node)["leftovers"] == []
     node.remove(CONFIGURATIONS)
     found = look(node)

@@ -152,7 +152,9 @@ READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, st
         True,
     ),
     "CNI": (
-        lambda root, _patch: [types for types in cni_backend.plugins(str(root)).values() if types],
+        lambda root, _patch: [
+            one.plugins for one in cni_backend.configurations(str(root)).values() if one.plugins and not one.is_inert
+        ],
         "odd.conf",
         "good.conf",
         '{"type": "bridge"}',
