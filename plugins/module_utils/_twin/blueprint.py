@@ -25,6 +25,7 @@ from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
+OWN_TABLE = "kubenodeTwin"  # makes the kernel tell which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
 SPARE_INDEX = 100000  # of the first link whose index is not known
 LARGEST_INDEX = 2**31 - 1

@@ -20,10 +20,8 @@ from .._platform import process
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from . import blueprint, link_messages
-from .blueprint import LOCAL_TABLE, Blueprint
+from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
-from .kernel_events import OWN_TABLE
-from .lookup import Tables
 
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
 UNTOUCHED = ("net/ipv6/conf/default/addr_gen_mode", 1), ("net/ipv6/conf/default/accept_ra", 0), (
@@ -68,12 +66,6 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark))
     return Twin(texts, notes)
-
-
-def tables() -> Tables:
-    """The rules and routes of the twin."""
-    backend = Netlink()
-    return Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
 
 
 def _create_links(drawn: Blueprint, isolated: Isolated) -> None:

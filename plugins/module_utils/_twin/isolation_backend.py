@@ -130,9 +130,9 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def hide(libc_path: str, folders: t.Iterable[str]) -> None:
-    """Mounts an empty file system of this process alone on each folder, so that what is written there goes nowhere."""
-    libc = ctypes.CDLL(libc_path or None, use_errno=True)
+def hide(folders: t.Iterable[str]) -> None:
+    """Mounts an empty file system, which only this process sees, on each folder: what is written there goes nowhere."""
+    libc = ctypes.CDLL(None, use_errno=True)
     for folder in folders:
         if os.path.isdir(folder):
             libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"size=64m")

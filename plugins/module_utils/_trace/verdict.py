@@ -13,13 +13,13 @@ from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import UNICAST, Route
 from .._routing.rule import LOOKUP, Rule
+from .._twin.blueprint import OWN_TABLE
+from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame
-from .kernel_events import OWN_TABLE, Event
+from .kernel_events import Event, Observation
 from .lookup import LOOPBACK, Decision, Query, Tables
 from .packet import Packet
 from .surroundings import Surroundings
-from .virtual_servers import TABLE as IPVS_TABLE
-from .world_backend import Observation
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED = (DELIVERED, FORWARDED)

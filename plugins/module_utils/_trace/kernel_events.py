@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the kernel told of a packet: the rules of nf_tables that it met, and counters of packets that were dropped."""
+"""What was seen of a packet: frames, the rules of nf_tables that it met, and the kernel's counters of dropped packets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import struct
 import typing as t
 
 from .._netlink.attributes import attributes, text
+from .frame import Frame, Request
+from .packet import Packet
 
 # include/uapi/linux/netfilter/nf_tables.h
 TABLE, CHAIN, HANDLE, TYPE, VERDICT, ID, LL_HEADER, NETWORK_HEADER = 1, 2, 3, 4, 5, 6, 7, 8
@@ -19,7 +21,6 @@ OF_POLICY, OF_RETURN, OF_RULE = 1, 2, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
 VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
-OWN_TABLE = "kubenodeTwin"
 
 
 class Event(t.NamedTuple):
@@ -39,6 +40,28 @@ class Event(t.NamedTuple):
     iif: int = 0
     oif: int = 0
     mark: int = 0
+
+
+class Asked(t.NamedTuple):
+    """A request for a MAC address that came out by ``link``."""
+
+    link: str
+    request: Request
+    is_answered: bool
+
+
+class Observation(t.NamedTuple):
+    """What became of a packet. frames: with the link by which each came out, in order.
+
+    events: of the rules that it met. counters: that have changed. error: why the node itself could not send it.
+    """
+
+    sent: Packet
+    frames: tuple[tuple[str, Frame], ...]
+    asked: tuple[Asked, ...]
+    events: tuple[Event, ...]
+    counters: t.Mapping[str, int]
+    error: str = ""
 
 
 def event(body: bytes) -> Event:

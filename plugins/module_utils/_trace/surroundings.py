@@ -11,8 +11,8 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from . import blueprint
-from .blueprint import UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .._twin import blueprint
+from .._twin.blueprint import UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
 from .lookup import LOOPBACK, Tables
 from .packet import Packet

@@ -18,9 +18,10 @@ from .._core import fields
 from .._core.fields import IPV6
 from .._netlink import wire
 from .._netlink.attributes import message, messages
-from . import frame, kernel_events, link_messages
+from .._twin import link_messages
+from . import frame, kernel_events
 from .frame import Frame, Request
-from .kernel_events import Event
+from .kernel_events import Asked, Event, Observation
 from .packet import TCP, UDP, Packet
 
 NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
@@ -33,28 +34,6 @@ PATIENCE = 0.5  # seconds without any sign of the packet
 LIMIT = 5.0  # seconds for a packet with all that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
-
-
-class Asked(t.NamedTuple):
-    """A request for a MAC address that came out by ``link``."""
-
-    link: str
-    request: Request
-    is_answered: bool
-
-
-class Observation(t.NamedTuple):
-    """What became of a packet. frames: with the link by which each came out, in order.
-
-    events: of the rules that it met. counters: that have changed. error: why the node itself could not send it.
-    """
-
-    sent: Packet
-    frames: tuple[tuple[str, Frame], ...]
-    asked: tuple[Asked, ...]
-    events: tuple[Event, ...]
-    counters: t.Mapping[str, int]
-    error: str = ""
 
 
 class World:
