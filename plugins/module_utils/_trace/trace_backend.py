@@ -14,6 +14,7 @@ from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
 from .._twin import assumptions, blueprint, build_backend, isolation_backend
+from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import changes_backend, cures, verdict
 from .cures import Cure
@@ -42,7 +43,7 @@ class Question(t.NamedTuple):
 
 def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """The result of the module. Raises DatapathError."""
-    snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, asked.packet.interface)
+    snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, Ends(fields.show(asked.packet.destination), asked.packet.interface))
     asked = asked._replace(snapshot=snapshot)
     found = isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS)
     found["assumed"] = [*assumed, *found["assumed"]]

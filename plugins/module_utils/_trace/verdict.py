@@ -24,6 +24,7 @@ from .surroundings import Surroundings
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED = (DELIVERED, FORWARDED)
 DROPS = ("drop", "policy drop")
+ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
 
@@ -80,18 +81,20 @@ class Scene(t.NamedTuple):
 
 def judge(seen: Observation, scene: Scene) -> Finding:
     packet = seen.sent
-    events = _own_events(seen)
+    every = _own_events(seen)
+    query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
+    events = [one for one in every if one.table != OWN_TABLE]
     frames = [one for one in seen.frames if _is_of(packet, one[1])]
     good = [(link, one) for link, one in frames if not scene.surroundings.trouble(link, one)]
     rejected = next((one.reject for _link, one in seen.frames if one.reject), "")
-    steps = _steps(seen, events, scene)
+    steps = _steps(seen, events, query, scene)
     if good or frames:
         link, left = (good or frames)[0]
         steps.append(Step("out", f"link {link}", str(left.packet)))
         trouble = "" if good else scene.surroundings.trouble(link, left)
         found = _left(packet, link, left, trouble, scene, steps)
     else:
-        verdict, reason, culprit = _stopped(seen, events, rejected, scene)
+        verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
     return _with_programs(packet, found, scene)
 
@@ -128,7 +131,7 @@ def _is_of(packet: Packet, frame: Frame) -> bool:
 
 
 def _own_events(seen: Observation) -> list[Event]:
-    """The events of the packet, and not of one that the node sent because of it."""
+    """The events of the packet, and not of one that the node sent because of it. Each has its packet's header."""
     first = next((one.number for one in seen.events), 0)
     known, headers = list[Event](), dict[int, tuple[int, int, bytes]]()
     for one in seen.events:
@@ -137,24 +140,24 @@ def _own_events(seen: Observation) -> list[Event]:
         if one.number == first:
             iif, oif, network = headers.get(one.number, (0, 0, b""))
             known.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
-    return [one for one in known if one.table != OWN_TABLE]
+    return known
 
 
-def _steps(seen: Observation, events: t.Sequence[Event], scene: Scene) -> list[Step]:
+def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene) -> list[Step]:
     packet = seen.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
     steps, is_routed = [Step("in", start, str(packet))], False
     for one in events:
         if one.oif and not is_routed and packet.interface:
             is_routed = True
-            steps += _routed(one, packet, scene)
+            steps += _routed(query, scene)
         where = f"{one.family} {one.table} {one.chain}"
         if one.handle:
             steps.append(Step("rule", where, _of_ipvs(one, scene.quote(one)), one.verdict))
         elif one.verdict.startswith("policy"):
             steps.append(Step("policy", where, "", one.verdict))
     if not is_routed:
-        steps += _routed(events[-1] if events else None, packet, scene)
+        steps += _routed(query, scene)
     steps += [
         Step("neighbor", f"link {one.link}", fields.show(one.request.target), "" if one.is_answered else "no answer")
         for one in seen.asked
@@ -173,31 +176,31 @@ def _of_ipvs(one: Event, text: str) -> str:
     return f"ipvs: {text}" if one.table == IPVS_TABLE else text
 
 
-def _routed(one: Event | None, packet: Packet, scene: Scene) -> list[Step]:
+def _routed(query: Query, scene: Scene) -> list[Step]:
     """The step that tells the route."""
-    decision = scene.tables.decide(_query(one, packet))
+    decision = scene.tables.decide(query)
     if not decision.route:
         return []
     return [Step("route", "routing", f"{decision.route} ({_short(decision.rule)})")]
 
 
-def _query(one: Event | None, packet: Packet) -> Query:
+def _query(packet: Packet, routed: Event | None) -> Query:
     """What a packet is routed by: its addresses after translation of the destination, and its mark."""
     source, destination = packet.source, packet.destination
-    if one and one.network[:1]:
-        header = one.network
-        is_ipv6 = header[0] >> 4 == 6
-        source, destination = (header[8:24], header[24:40]) if is_ipv6 else (header[12:16], header[16:20])
-    mark = one.mark if one else packet.mark
+    if routed and routed.network:
+        header = routed.network
+        source, destination = (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
     ports = packet.source_port, packet.destination_port
-    return Query(source, destination, packet.interface or LOOPBACK, mark, packet.protocol, *ports)
+    return Query(source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports)
 
 
 def _short(rule: Rule | None) -> str:
     return str(rule).partition(" rule ")[2] if rule else "no rule"
 
 
-def _stopped(seen: Observation, events: t.Sequence[Event], rejected: str, scene: Scene) -> tuple[str, str, Culprit | None]:
+def _stopped(
+    seen: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene
+) -> tuple[str, str, Culprit | None]:
     """Verdict, reason and culprit of a packet that did not leave."""
     verdict = REJECTED if rejected else DROPPED
     answer = f" The node answers with {rejected}." if rejected else ""
@@ -216,12 +219,12 @@ def _stopped(seen: Observation, events: t.Sequence[Event], rejected: str, scene:
         target = fields.show(unanswered.request.target)
         reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
         return verdict, reason, Culprit("neighbor", f"{target} dev {unanswered.link} FAILED")
-    told = _by_counters(seen, events, scene)
+    told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
     if any(name.endswith("InDelivers") for name in seen.counters) or any(one.chain.lower() == "input" for one in events):
         return DELIVERED, "The packet arrives at the node itself.", None
-    return (verdict, *_unexplained(seen, events, scene, answer))
+    return (verdict, *_unexplained(seen.sent, query, scene, answer))
 
 
 def _diverted(events: t.Sequence[Event], scene: Scene) -> tuple[Event, bytes] | None:
@@ -247,9 +250,8 @@ def _mac(word: str) -> bytes:
         return b""
 
 
-def _by_counters(seen: Observation, events: t.Sequence[Event], scene: Scene) -> tuple[str, Culprit] | None:
+def _by_counters(seen: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:
     packet, moved = seen.sent, seen.counters
-    query = _query(events[-1] if events else None, packet)
     shown = fields.show(query.destination)
     if any(name.endswith("IPReversePathFilter") for name in moved):
         return _reverse_path(query, scene)
@@ -327,12 +329,11 @@ def _dotted(path: str) -> str:
     return ".".join(part.replace(".", "/") for part in path.split("/"))
 
 
-def _unexplained(seen: Observation, events: t.Sequence[Event], scene: Scene, answer: str) -> tuple[str, Culprit | None]:
-    packet, around = seen.sent, scene.surroundings
+def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tuple[str, Culprit | None]:
+    around = scene.surroundings
     link = packet.interface
     if link and not around.is_up(link):
         return f"{link} is down.", Culprit("link", f"{link} is down")
-    query = _query(events[-1] if events else None, packet)
     owner = around.owner(packet.source)
     if owner and packet.interface:
         shown = fields.show(packet.source)
@@ -351,8 +352,8 @@ def _unexplained(seen: Observation, events: t.Sequence[Event], scene: Scene, ans
         return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
     if around.links.get(link, {}).get("master"):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
-    if rejected_text := answer.strip():
-        return rejected_text, None
+    if answer:
+        return answer.strip(), None
     return "The packet is lost in the kernel, which does not tell where.", None
 
 

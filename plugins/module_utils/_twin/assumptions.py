@@ -17,15 +17,26 @@ from .._core.fields import Unfit
 from .._platform.sysctl import DOTTED
 from .blueprint import Entry
 
+_POD = "assumed-pod"
+
+
+class Ends(t.NamedTuple):
+    """What of a packet matters here. interface: by which it comes in; empty if the node sends it."""
+
+    destination: str
+    interface: str
+
+
 _OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
 FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
 
 
-def complete(snapshot: Entry, assume: Entry, interface: str) -> tuple[dict[str, t.Any], list[str]]:
-    """The snapshot with the settings of ``assume``, a node that forwards, and the link of the packet; and sentences about it.
+def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[str]]:
+    """The snapshot with the settings of ``assume``, a node that forwards, and the way of the packet; and sentences about it.
 
-    assume: settings as sysctl names them, with their values. interface: empty for none. Raises Invalid.
+    assume: settings as sysctl names them, with their values. Raises Invalid.
     """
+    interface = packet.interface
     told: list[str] = []
     found = dict(snapshot)
     settings = copy.deepcopy(dict(found.get("settings") or {}))
@@ -46,7 +57,25 @@ def complete(snapshot: Entry, assume: Entry, interface: str) -> tuple[dict[str, 
         links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
         told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
     found["links"] = links
+    if found.get("routes") is None and interface:
+        _assume_routes(found, packet, told)
     return found, told
+
+
+def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+    """A pod at the destination, and a way back: without any route, a snapshot would tell nothing about the rest of the path."""
+    name = _POD
+    destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
+    near = next((one for one in found["links"] if one["name"] == packet.interface), {})
+    back = near.get("master") or packet.interface
+    peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
+    pod = {"name": name, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}
+    has_peer = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
+    found["links"] = [*found["links"], *([] if has_peer else [pod])]
+    to_pod = {"table": "254", "family": family, "to": destination, "dev": has_peer[0]["name"] if has_peer else name, "scope": "link"}
+    to_rest = {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}
+    found["routes"] = [{key: value for key, value in one.items() if family == "ipv4" or key != "scope"} for one in (to_pod, to_rest)]
+    told.append(f"The routes are not known. {destination} is assumed to be a pod at the link {to_pod['dev']}, and all else to be reached by {back}.")
 
 
 def _value(key: object, value: object) -> int:

@@ -34,8 +34,10 @@ TRACE = """\
 table inet {table} {{
   chain prerouting {{ type filter hook prerouting priority -500; {mark} meta nftrace set 1; }}
   chain output {{ type filter hook output priority -500; meta nftrace set 1; }}
+  chain routing {{ type filter hook prerouting priority -90; }}
+  chain rerouting {{ type filter hook output priority -90; }}
 }}
-"""
+"""  # the last two are behind the translation of destinations (-100): they show what a packet is routed by
 TRACE_BRIDGE = """\
 table bridge {table} {{
   chain prerouting {{ type filter hook prerouting priority -500; meta nftrace set 1; }}
