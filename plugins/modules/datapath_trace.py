@@ -14,13 +14,15 @@ author:
 description:
   - Rebuilds the network of a node in a network namespace, the node's I(twin), sends a packet and its reply through it, and tells
     what the kernel did with them, the object that decided, and each rule that they met.
-  - The node is the one on which the module runs, the snapshot of another one, or outputs of commands that were pasted into a report.
+  - The node is the one on which the module runs, the snapshot of another one, or outputs of commands that were pasted into a
+    report.
   - Applies changes in the twin, and tells how the packet fares with them. If no change is given and the packet is lost, tries the
     remedies of this collection in further twins, and returns those that work.
   - Changes nothing on the node. The kernel removes a twin with its last process, also if the module is killed.
 notes:
   - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
-  - Needs the programs C(ip) and C(nft), and C(iptables-nft-restore), C(ebtables-nft-restore) and C(ipset) if the node has their rules.
+  - Needs the programs C(ip) and C(nft), and C(iptables-nft-restore), C(ebtables-nft-restore) and C(ipset) if the node has their
+    rules.
   - Links are ends of veth pairs, and bridges. VLANs, tunnels, bonds and VRFs are such links too, which RV(assumed) tells.
   - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) tells where this
@@ -67,12 +69,12 @@ options:
   dump:
     description:
       - A folder with outputs of commands, on the machine on which the module runs, or a dictionary of such outputs.
-      - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save). The
-        network of a pod is in one with C(pod) in its name, such as V(ip-addr-pod.txt).
+      - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
+        The network of a pod is in one with C(pod) in its name, such as V(ip-addr-pod.txt).
       - A text may contain several commands with their prompts, or an output of which the name tells nothing.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
-        C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also as
-        JSON, C(ipvsadm -Ln) and C(sysctl). RV(ignored) has lines that it did not understand.
+        C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
+        as JSON, C(ipvsadm -Ln) and C(sysctl). RV(ignored) has lines that it did not understand.
     type: raw
   assume:
     description:
@@ -81,7 +83,8 @@ options:
     default: {}
   changes:
     description:
-      - Changes in the twin, each a dictionary with the name of a module of this collection as its key and its options as the value.
+      - Changes in the twin, each a dictionary with the name of a module of this collection as its key and its options as the
+        value.
       - Can be M(kubenode.datapath.rp_filter), M(kubenode.datapath.policy_routes), M(kubenode.datapath.nftables_probe_snat),
         M(kubenode.datapath.nftables_connmark), M(kubenode.datapath.ebtables_cleanup), M(kubenode.datapath.link_addresses) and
         M(kubenode.datapath.azure_vnet_bridge). They change the running twin only, and no boot.
@@ -90,8 +93,8 @@ options:
     default: []
   commands:
     description:
-      - Commands in the twin, after O(changes). Can be C(ip), C(bridge), C(nft), C(ipset), C(iptables), C(ip6tables), C(ebtables) and
-        C(sysctl), without files and other namespaces. No shell runs them.
+      - Commands in the twin, after O(changes). Can be C(ip), C(bridge), C(nft), C(ipset), C(iptables), C(ip6tables), C(ebtables)
+        and C(sysctl), without files and other namespaces. No shell runs them.
     type: list
     elements: str
     default: []
@@ -163,14 +166,16 @@ culprit:
   sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}
 steps:
   description:
-    - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link, the
-      chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did.
+    - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
+      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did.
   returned: success
   type: list
   elements: dict
   sample: [{kind: rule, where: ip nat KUBE-SERVICES, text: "-A KUBE-SERVICES -j KUBE-NODEPORTS", verdict: jump KUBE-NODEPORTS}]
 reply:
-  description: RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null without one.
+  description:
+    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if there is
+      none.
   returned: success
   type: dict
 before:
@@ -179,15 +184,17 @@ before:
   type: dict
 branches:
   description:
-    - If chance decides, such as among the endpoints of a Service, the ways that packets took. Each has C(share), from 0 to 1, and
-      RV(verdict), RV(interface), RV(packet), RV(reason), RV(culprit) and RV(reply). The other results are those of the first packet.
+    - If chance decides, such as among the endpoints of a Service, the ways that packets took, the most frequent first.
+    - Packets are sent until no new way is seen. Each way has C(share), the part of the packets from 0 to 1, and RV(verdict),
+      RV(interface), RV(packet), RV(reason), RV(culprit) and RV(reply).
+    - The other results are those of the most frequent way that lost its packets, or of the first packet if none did.
   returned: success
   type: list
   elements: dict
 cures:
   description:
-    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin. Empty if nothing is wrong, or if
-      O(changes) or O(commands) were given.
+    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin. Empty if nothing is wrong, or
+      if O(changes) or O(commands) were given.
   returned: success
   type: list
   elements: dict

@@ -39,6 +39,8 @@ _PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\
 _WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(rf"(?:{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?P<tool>{_TOOL})(?:\s*\|.*)?\s*")
 _QUOTE = re.compile(r"^(?:> ?)+")
+_STATES = "REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|PERMANENT|NOARP"
+_TYPES = "unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast|unicast"
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
@@ -49,14 +51,18 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain \S+ \((?:policy|\d+ references)"),
-    (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$|(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
+    (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),
+    (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
     (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
-    (NEIGHBOUR, r"[\da-f.:]+ dev \S+(?: lladdr \S+)?(?: router| proxy| extern_learn)* (?:REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|PERMANENT|NOARP)"),
-    (ROUTE, r"(?:(?:unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast|unicast) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?(?:dev|via|metric|nexthop|proto|table) "),
+    (NEIGHBOUR, rf"[\da-f.:]+ dev \S+(?: lladdr \S+)?(?: router| proxy| extern_learn)* (?:{_STATES})"),
+    (ROUTE, rf"(?:(?:{_TYPES}) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?(?:dev|via|metric|nexthop|proto|table) "),
     (ROUTE, r"(?:unreachable|blackhole|prohibit|throw) (?:default|[\da-f.:]+(?:/\d+)?)"),
 )  # fmt: skip
 _LOOKING = tuple((kind, re.compile(pattern)) for kind, pattern in _LOOKS)
-_BRIDGE_WORDS = re.compile(r"arpreply|--ip6?-(?:src|dst|proto)|-p (?:IPv4|IPv6|ARP|802_1Q)\b|--logical-|--to-(?:src|dst) (?:[\da-f]{1,2}:){5}", re.IGNORECASE)
+_BRIDGE_WORDS = re.compile(
+    r"arpreply|--ip6?-(?:src|dst|proto)|-p (?:IPv4|IPv6|ARP|802_1Q)\b|--logical-|--to-(?:src|dst) (?:[\da-f]{1,2}:){5}",
+    re.IGNORECASE,
+)
 
 
 def parts(name: str, text: str) -> list[Part]:
@@ -75,7 +81,9 @@ def parts(name: str, text: str) -> list[Part]:
         else:
             own.append(line)
     found.append(current._replace(lines=tuple(own)))
-    return [one for part in found if any(map(str.strip, part.lines)) for one in (_looked_at(part) if part.kind == UNKNOWN else [part])]
+    return [
+        one for part in found if any(map(str.strip, part.lines)) for one in (_looked_at(part) if part.kind == UNKNOWN else [part])
+    ]
 
 
 def _named(name: str) -> Part:
@@ -85,7 +93,9 @@ def _named(name: str) -> Part:
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
     if not found:
         return Part(UNKNOWN, (), is_pod=is_pod)
-    rest = re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end() - 1 :]) if found[1] in ("ip", "route", "ifconfig") else words
+    rest = (
+        re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end() - 1 :]) if found[1] in ("ip", "route", "ifconfig") else words
+    )
     return _told(f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words, is_pod)
 
 

@@ -17,7 +17,7 @@ from .._core.fields import Unfit
 from .._routing import route, rt_names, rule
 from .commands import Part
 
-Entry = t.Dict[str, t.Any]
+Entry = dict[str, t.Any]
 Ignore = t.Callable[[str, str], None]  # takes a reason and the line
 FIRST_TABLE = 2_000_000  # numbers for tables that a paste names by words that only its node knows
 
@@ -90,8 +90,34 @@ def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> E
 
 
 _KERNELS_TYPES = ("broadcast", "multicast", "anycast")
-_PAIRS = {"via": "via", "dev": "dev", "src": "src", "metric": "metric", "mtu": "mtu", "scope": "scope", "proto": "protocol", "table": "table"}
-_SKIPPED_PAIRS = ("pref", "expires", "advmss", "hoplimit", "error", "realm", "realms", "cache", "weight", "users", "age", "initcwnd", "window", "rtt", "ssthresh", "nhid")
+_PAIRS = {
+    "via": "via",
+    "dev": "dev",
+    "src": "src",
+    "metric": "metric",
+    "mtu": "mtu",
+    "scope": "scope",
+    "proto": "protocol",
+    "table": "table",
+}
+_SKIPPED_PAIRS = (
+    "pref",
+    "expires",
+    "advmss",
+    "hoplimit",
+    "error",
+    "realm",
+    "realms",
+    "cache",
+    "weight",
+    "users",
+    "age",
+    "initcwnd",
+    "window",
+    "rtt",
+    "ssthresh",
+    "nhid",
+)
 
 
 def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
@@ -140,7 +166,9 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
                 entry["onlink"] = True
             place += 1
     entry["table"] = tables.number(str(entry["table"])) if entry["table"] != "all" else "254"
-    texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [str(one.get("via", "")) for one in entry.get("nexthops", ())]
+    texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [
+        str(one.get("via", "")) for one in entry.get("nexthops", ())
+    ]
     entry["family"] = "ipv6" if part.family == "ipv6" or any(":" in one for one in texts) else "ipv4"
     if entry.get("type") == "local" and entry["table"] == "255":
         return None  # the kernel adds it with the address
@@ -149,7 +177,10 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
 
 def _next_hop(words: list[str]) -> Entry:
     shown: Entry = dict(zip(words[::2], words[1::2]))
-    return {**{name: shown[name] for name in ("via", "dev", "weight") if name in shown}, **({"onlink": True} if "onlink" in words else {})}
+    return {
+        **{name: shown[name] for name in ("via", "dev", "weight") if name in shown},
+        **({"onlink": True} if "onlink" in words else {}),
+    }
 
 
 def _is_route(entry: Entry, ignore: Ignore) -> bool:
@@ -175,7 +206,22 @@ def _is_route(entry: Entry, ignore: Ignore) -> bool:
 
 _HEAD = re.compile(r"\s*(\d{1,9}):\s+([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
-_KINDS = ("veth", "bridge", "vlan", "macvlan", "ipvlan", "dummy", "vxlan", "vrf", "bond", "tun", "ipip", "gre", "wireguard", "ifb")
+_KINDS = (
+    "veth",
+    "bridge",
+    "vlan",
+    "macvlan",
+    "ipvlan",
+    "dummy",
+    "vxlan",
+    "vrf",
+    "bond",
+    "tun",
+    "ipip",
+    "gre",
+    "wireguard",
+    "ifb",
+)
 
 
 def links(part: Part, ignore: Ignore) -> list[Entry]:
@@ -247,7 +293,10 @@ def _detail(entry: Entry, words: list[str]) -> None:
             entry["master"] = words[words.index("master") + 1]
     elif first == "UP" or "MTU:" in " ".join(words):
         mtu = re.search(r"MTU:(\d+)", " ".join(words))
-        entry.update(flags=[*words[: next((n for n, w in enumerate(words) if ":" in w), len(words))], "LOWER_UP"], mtu=int(mtu[1]) if mtu else 0)
+        entry.update(
+            flags=[*words[: next((n for n, w in enumerate(words) if ":" in w), len(words))], "LOWER_UP"],
+            mtu=int(mtu[1]) if mtu else 0,
+        )
 
 
 def _address(entry: Entry, words: list[str]) -> None:
@@ -268,9 +317,8 @@ def _address(entry: Entry, words: list[str]) -> None:
     bits = fields.number(length or len(packed) * 8, 0, len(packed) * 8)
     scope = words[words.index("scope") + 1] if "scope" in words else ""
     flags = [word for word in words if word in ("secondary", "noprefixroute", "tentative", "dadfailed", "deprecated", "nodad")]
-    entry["addresses"].append({
-        "address": f"{fields.show(packed)}/{bits}", "peer": peer, "scope": scope if scope in route.SCOPES else "global", "flags": flags,
-    })  # fmt: skip
+    known = scope if scope in route.SCOPES else "global"
+    entry["addresses"].append({"address": f"{fields.show(packed)}/{bits}", "peer": peer, "scope": known, "flags": flags})
 
 
 _STATES = ("INCOMPLETE", "REACHABLE", "STALE", "DELAY", "PROBE", "FAILED", "PERMANENT")
@@ -286,7 +334,11 @@ def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
             address = fields.show(fields.address(words[0])[1])
             dev = fields.link(words[words.index("dev") + 1])
             mac = words[words.index("lladdr") + 1].lower() if "lladdr" in words else ""
-            state = "PROXY" if "proxy" in words else next((word for word in words if word in _STATES), "REACHABLE" if mac else "FAILED")
+            state = (
+                "PROXY"
+                if "proxy" in words
+                else next((word for word in words if word in _STATES), "REACHABLE" if mac else "FAILED")
+            )
             found.append({"address": address, "dev": dev, "mac": mac, "state": state})
         except (Unfit, ValueError, IndexError) as error:
             ignore(f"is no neighbour ({error})", line)

@@ -87,11 +87,22 @@ def _is_whole(rule: str) -> bool:
         words = shlex.split(rule)
     except ValueError:
         return False
-    return not (words and (words[-1] in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!") or words[-1].startswith("--") or words[-1].endswith("...")))
+    return not (
+        words
+        and (
+            words[-1] in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!")
+            or words[-1].startswith("--")
+            or words[-1].endswith("...")
+        )
+    )
 
 
 def _guessed(chain: str, rule: str, assumed: list[str]) -> str:
-    is_nat = chain in ("PREROUTING", "POSTROUTING") or _NAT_ONLY.search(rule) or chain.startswith(("KUBE-SVC", "KUBE-SEP", "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-MARK"))
+    is_nat = (
+        chain in ("PREROUTING", "POSTROUTING")
+        or _NAT_ONLY.search(rule)
+        or chain.startswith(("KUBE-SVC", "KUBE-SEP", "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-MARK"))
+    )
     name = "nat" if is_nat else "filter"
     sentence = f"The table of chain {chain} is not in the paste. It is assumed to be {name}."
     if sentence not in assumed:
@@ -114,7 +125,9 @@ def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[st
         known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
         lines = [f":{chain} {policy} [0:0]" for chain, policy in known.items() if len(chain) < 30]
         rules = [f"-A {chain} {rule}".rstrip() for chain, rule in table.rules if chain in known]
-        found.append({"family": family, "backend": "nft", "table": name, "save": "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])})
+        found.append(
+            {"family": family, "backend": "nft", "table": name, "save": "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])}
+        )
     return found
 
 
@@ -207,7 +220,12 @@ def _listed(words: list[str], has_interfaces: bool) -> str | None:
     both, rest = (rest[:2], rest[2:]) if has_interfaces else (["*", "*"], rest)
     ends, extra = rest[:2], " ".join(rest[2:])
     shown = []
-    for option, value, anything in (("-i", both[0], ("*", "any")), ("-o", both[1], ("*", "any")), ("-s", ends[0], _ANYWHERE), ("-d", ends[1], _ANYWHERE)):
+    for option, value, anything in (
+        ("-i", both[0], ("*", "any")),
+        ("-o", both[1], ("*", "any")),
+        ("-s", ends[0], _ANYWHERE),
+        ("-d", ends[1], _ANYWHERE),
+    ):
         if value not in anything:
             shown.append(f"! {option} {value[1:]}" if value.startswith("!") else f"{option} {value}")
     if protocol not in ("all", "0"):
@@ -217,7 +235,7 @@ def _listed(words: list[str], has_interfaces: bool) -> str | None:
     if to:
         goal += f" --to-{'source' if target == 'SNAT' else 'destination'} {to[1]}"
         extra = extra.replace(to[0], "")
-    tail = []
+    tail: list[str] = []
     for pattern, text in _EXTRAS:
         found = pattern.search(extra)
         while found:
@@ -259,7 +277,13 @@ def ebtables(part: Part, tables: dict[tuple[str, str], Table], ignore: Ignore) -
 
 def ebtables_entries(tables: t.Mapping[tuple[str, str], Table]) -> list[dict[str, t.Any]]:
     return [
-        {"backend": "nft", "table": name, "chain": chain, "policy": policy, "rules": [rule for place, rule in table.rules if place == chain]}
+        {
+            "backend": "nft",
+            "table": name,
+            "chain": chain,
+            "policy": policy,
+            "rules": [rule for place, rule in table.rules if place == chain],
+        }
         for (_family, name), table in sorted(tables.items())
         for chain, policy in table.policies.items()
     ]
@@ -283,7 +307,9 @@ def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
             elif word == "Type":
                 kind = value.strip()
             elif word == "Header" and name and kind:
-                found[name] = [f"create {name} {kind} {re.sub(r' (?:initval|bucketsize) .*?(?= |$)', '', ' ' + value.strip()).strip()}"]
+                found[name] = [
+                    f"create {name} {kind} {re.sub(r' (?:initval|bucketsize) .*?(?= |$)', '', ' ' + value.strip()).strip()}"
+                ]
         elif text and is_member and name in found:
             found[name].append(f"add {name} {text}")
         elif text:
@@ -392,6 +418,8 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
                 found[link[1]].setdefault(link[2].replace("/", "."), {})[link[3]] = value
             else:
                 found["node"][key.replace("/", ".")] = value
-        elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line):
+        elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
+            r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
+        ):
             ignore("is no setting", line)
     return found

@@ -19,7 +19,7 @@ from . import commands, ip_text, netfilter_text
 from .commands import Part
 from .netfilter_text import Table
 
-Entry = t.Dict[str, t.Any]
+Entry = dict[str, t.Any]
 SHOWN = 120  # characters of a line in a sentence
 MOST = 3  # sentences of one kind
 LARGEST = 64 << 20  # characters of all texts
@@ -154,7 +154,9 @@ class _Reader:
             "nftables": self._ruleset,
         }
         if not ruleset_text and not any(value for value in told.values()) and not self._pods:
-            raise Invalid("dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools")
+            raise Invalid(
+                "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
+            )
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters)
         for _name, pod in self._pods:
@@ -165,10 +167,12 @@ class _Reader:
         if self._settings:
             names = [one["name"] for one in links.found]
             told["settings"]["effective"] = {
-                family: effective_settings.effective(family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family})
+                family: effective_settings.effective(
+                    family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
+                )
                 for family, of_family in ((family, self._settings[family]) for family in ("ipv4", "ipv6"))
             }
-        snapshot = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": []}
+        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": []}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
 
 
@@ -194,14 +198,14 @@ class _Links:
                 one["kind"] = "bridge"
             elif _DUMMY.fullmatch(name):
                 one["kind"] = "dummy"
-            elif is_away or (lower.startswith("if") and lower[2:].isdigit()) or (_POD.fullmatch(name) and lower):
-                one["kind"] = "veth"
-            elif _POD.fullmatch(name):
+            elif is_away or re.fullmatch(r"if\d+", lower) or _POD.fullmatch(name):
                 one["kind"] = "veth"
             elif lower and lower != "NONE":
                 one["kind"], one["parent"] = "vlan" if "." in name else "macvlan", lower
 
-    def complete(self, told: Entry, filters: t.Mapping[tuple[str, str], Table], bridge_filters: t.Mapping[tuple[str, str], Table]) -> None:
+    def complete(
+        self, told: Entry, filters: t.Mapping[tuple[str, str], Table], bridge_filters: t.Mapping[tuple[str, str], Table]
+    ) -> None:
         """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""
         named = [one.get("dev") for subset in ("routes", "neighbors") for one in told.get(subset) or ()]
         named += [hop.get("dev") for one in told.get("routes") or () for hop in one.get("nexthops") or ()]
@@ -254,7 +258,6 @@ class _Links:
                     peer["addresses"].append(to)
                 one["peer"] = peer
 
-
     def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
         """Addresses that other outputs tell: the kernel's own routes to a link's network, and the virtual servers of IPVS."""
         known = {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
@@ -267,7 +270,9 @@ class _Links:
             if address not in known:
                 self._make("kube-ipvs0")
                 self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{128 if ':' in address else 32}"))
-                self._assumed.append(f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0.")
+                self._assumed.append(
+                    f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
+                )
 
 
 def _address(text: str) -> Entry:

@@ -22,7 +22,11 @@ def texts(given: t.Any) -> dict[str, str]:
         raise Invalid("dump", given, "a folder, or a dictionary of texts by command")
     try:
         names = sorted(os.listdir(given))
-        paths = {name: os.path.join(given, name) for name in names if name.endswith((".txt", ".log", ".json", ".out")) or "." not in name}
+        paths = {
+            name: os.path.join(given, name)
+            for name in names
+            if name.endswith((".txt", ".log", ".json", ".out")) or "." not in name
+        }
         return {name: files.text(path) for name, path in paths.items() if os.path.isfile(path)}
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid("dump", given, f"a folder with text files that can be read ({error})") from None

@@ -20,7 +20,7 @@ from .._core.errors import DatapathError, Failure, Invalid
 from .._core.parts import Request, loaded
 from .._core.plan import Plane
 from .._platform import process
-from .._platform.sysctl import DOTTED
+from .._platform.sysctl_files import DOTTED
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
     from .._parts import (  # noqa: F401
@@ -34,7 +34,8 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
     )
 
 MODULES = (
-    "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes", "rp_filter",
+    "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
+    "rp_filter",
 )  # fmt: skip
 SYSCTL = "sysctl"
 # By program, words by which it would act outside of the twin: in another namespace, with a file, or by another program.
@@ -43,14 +44,17 @@ OUTSIDE = {
     "bridge": r"-+(n|netns|b|batch)|monitor",
     "nft": r"-+(f|file|i|interactive|I|includepath)(=.*)?|.*\binclude\b.*|monitor",
     "ipset": r"-+(f|file).*|restore|-R|-i|-interactive",
-    **dict.fromkeys(("iptables", "ip6tables", "ebtables"), r"-M.*|--mo(d(p.*)?)?(=.*)?|--atomic.*|--object-pinned.*|--init-table"),
+    **dict.fromkeys(
+        ("iptables", "ip6tables", "ebtables"), r"-M.*|--mo(d(p.*)?)?(=.*)?|--atomic.*|--object-pinned.*|--init-table"
+    ),
 }
 NFT_BACKED = ("iptables", "ip6tables", "ebtables")  # the twin has the tables of both backends in nf_tables
 _SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d+)")
-BACKUP = "/run/kubenode-twin"  # in the file system that is mounted on /run for the twin
+HIDDEN = ("/run", "/var/lib/kubenode", "/mnt")  # where modules keep records and backups: the twin has empty file systems there
+BACKUP = "/mnt/kubenode-twin"
 
 Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
-Change = t.Tuple[str, t.Dict[str, t.Any]]
+Change = tuple[str, dict[str, t.Any]]
 
 
 def module_calls(given: t.Any) -> list[Change]:
@@ -94,7 +98,11 @@ def commands(given: t.Iterable[object]) -> list[list[str]]:
 
 
 def apply(
-    calls: t.Sequence[Change], lines: t.Sequence[t.Sequence[str]], run: process.Runner, checked: Checked, warn: t.Callable[[str], None]
+    calls: t.Sequence[Change],
+    lines: t.Sequence[t.Sequence[str]],
+    run: process.Runner,
+    checked: Checked,
+    warn: t.Callable[[str], None],
 ) -> None:
     """Applies the calls, then the commands. Raises DatapathError that names the call or the command."""
     for name, options in calls:
@@ -129,7 +137,10 @@ def _command(words: t.Sequence[str], run: process.Runner) -> None:
     name, *arguments = words
     if name == SYSCTL:
         for path, value in _SETTING.findall(" ".join(arguments)):
-            with _told(words), open(f"/proc/sys/{path if '/' in path and '.' not in path else path.translate(DOTTED)}", "w") as file:
+            with (
+                _told(words),
+                open(f"/proc/sys/{path if '/' in path and '.' not in path else path.translate(DOTTED)}", "w") as file,
+            ):
                 file.write(value)
         return
     program = f"{name}-nft" if name in NFT_BACKED else name

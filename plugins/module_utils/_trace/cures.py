@@ -46,7 +46,9 @@ def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: s
 
 
 def _call(name: str, options: dict[str, t.Any]) -> Cure:
-    shown = ", ".join(f"{key}: {value if isinstance(value, str) else '[' + ', '.join(value) + ']'}" for key, value in options.items())
+    shown = ", ".join(
+        f"{key}: {value if isinstance(value, str) else '[' + ', '.join(value) + ']'}" for key, value in options.items()
+    )
     return Cure(f"{name}: {{{shown}}}", ((name, options),))
 
 

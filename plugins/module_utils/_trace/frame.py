@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import typing as t
 
-from .._core.fields import IPV4, IPV6
+from .._core.fields import IPV6
 from .packet import ICMP, ICMPV6, PORTS, TCP, UDP, Packet
 
 ETHERNET = struct.Struct("!6s6sH")  # destination, source, ethertype
@@ -21,7 +21,7 @@ ARP_PACKET = struct.Struct("!HHBBH6s4s6s4s")
 TTL = 61  # an odd number, so that a packet of ours is told from one that the kernel made (net.ipv4.ip_default_ttl)
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ECHO = {ICMP: (8, 0), ICMPV6: (128, 129)}  # type of request and of reply
-UNREACHABLE = {ICMP: 3, ICMPV6: 1}
+ERRORS = {ICMP: (3, 11, 12), ICMPV6: (1, 2, 3, 4)}  # types of errors about another packet
 SOLICITATION, ADVERTISEMENT = 135, 136
 SOLICITED_OVERRIDE = 0x60000000
 TARGET_MAC = 2  # option of an advertisement: target link-layer address
@@ -143,7 +143,7 @@ def _ip(body: bytes) -> tuple[Packet, int, bytes] | None:
 def _reject(packet: Packet, payload: bytes) -> tuple[str, Packet | None]:
     if packet.protocol == TCP and len(payload) > 13 and payload[13] & RST:
         return "a TCP reset", None
-    if packet.protocol in UNREACHABLE and len(payload) >= 8 and payload[0] not in (*ECHO[packet.protocol], *range(130, 138)):
+    if packet.protocol in ERRORS and len(payload) >= 8 and payload[0] in ERRORS[packet.protocol]:
         about = _ip(payload[8:])
         name = "ICMPv6" if packet.protocol == ICMPV6 else "ICMP"
         return f"{name} type {payload[0]} code {payload[1]}{_meaning(packet.protocol, payload)}", about[0] if about else None
@@ -154,7 +154,7 @@ def _reject(packet: Packet, payload: bytes) -> tuple[str, Packet | None]:
 _MEANINGS = {
     (ICMP, 3, 0): "network unreachable", (ICMP, 3, 1): "host unreachable", (ICMP, 3, 3): "port unreachable",
     (ICMP, 3, 4): "fragmentation needed", (ICMP, 3, 9): "network prohibited", (ICMP, 3, 10): "host prohibited",
-    (ICMP, 3, 13): "administratively prohibited", (ICMP, 11, 0): "time to live exceeded", (ICMP, 5, 1): "redirect",
+    (ICMP, 3, 13): "administratively prohibited", (ICMP, 11, 0): "time to live exceeded",
     (ICMPV6, 1, 0): "no route to destination", (ICMPV6, 1, 1): "administratively prohibited",
     (ICMPV6, 1, 2): "beyond scope of source address", (ICMPV6, 1, 3): "address unreachable",
     (ICMPV6, 1, 4): "port unreachable", (ICMPV6, 1, 5): "source address failed policy", (ICMPV6, 3, 0): "hop limit exceeded",
@@ -181,5 +181,3 @@ def answer(request: Request, mac: bytes) -> bytes:
 def is_group(mac: bytes) -> bool:
     """True for a broadcast or multicast address."""
     return bool(mac[0] & 1)
-
-

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from .._core import fields
 from .._core.fields import Unfit
 from .._twin import blueprint
@@ -28,7 +26,7 @@ class Surroundings:
         self._assumed = assumed
         self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
-        self._indexes = {link.name: link.index for link in built.links}
+        self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
         for one in blueprint.entries(snapshot, "neighbors"):

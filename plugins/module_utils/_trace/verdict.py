@@ -15,7 +15,7 @@ from .._routing.route import UNICAST, Route
 from .._routing.rule import LOOKUP, Rule
 from .._twin.blueprint import OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
-from .frame import Frame
+from .frame import Frame, is_group
 from .kernel_events import Event, Observation
 from .lookup import LOOPBACK, Decision, Query, Tables
 from .packet import Packet
@@ -29,7 +29,7 @@ Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin
 
 
 class Culprit(t.NamedTuple):
-    """The object that decided. kind: rule, route, sysctl, neighbor, link, address, bpf or missing. text: as its tool prints it."""
+    """The object that decided. kind: rule, route, sysctl, neighbor, link, address, bpf or missing. text: as its tool shows it."""
 
     kind: str
     text: str
@@ -191,7 +191,9 @@ def _query(packet: Packet, routed: Event | None) -> Query:
         header = routed.network
         source, destination = (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
     ports = packet.source_port, packet.destination_port
-    return Query(source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports)
+    return Query(
+        source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
+    )
 
 
 def _short(rule: Rule | None) -> str:
@@ -233,9 +235,9 @@ def _diverted(events: t.Sequence[Event], scene: Scene) -> tuple[Event, bytes] | 
     for one in events:
         if one.family == "bridge" and one.handle:
             previous = one
-        if previous and previous is not one and one.destination_mac and not scene.surroundings.is_mac_known(one.destination_mac):
-            if not one.destination_mac[0] & 1:
-                return previous, one.destination_mac
+        mac = one.destination_mac
+        if previous and previous is not one and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
+            return previous, mac
     text = scene.quote(previous) if previous else ""
     for word in text.split() if previous and "--to-dst" in text else ():
         if word.count(":") == 5 and not scene.surroundings.is_mac_known(_mac(word)):
@@ -298,9 +300,15 @@ def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
     leads = _leads(decision.route)
     by = f" ({_short(decision.rule)})" if decision.rule else ""
     if max(value, every) == 1:
-        reason = f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict reverse-path filtering drops it."
+        reason = (
+            f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict"
+            " reverse-path filtering drops it."
+        )
     else:
-        reason = f"There is no way back from {destination} to {source}: loose reverse-path filtering drops the packet that comes in by {query.iif}."
+        reason = (
+            f"There is no way back from {destination} to {source}: loose reverse-path filtering drops the packet that comes in by"
+            f" {query.iif}."
+        )
     return reason, culprit
 
 
@@ -337,8 +345,9 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tup
     owner = around.owner(packet.source)
     if owner and packet.interface:
         shown = fields.show(packet.source)
-        return f"The source {shown} is an address of the node itself, on {owner}, which the kernel takes for forged.{answer}", Culprit(
-            "address", f"{shown} dev {owner}"
+        return (
+            f"The source {shown} is an address of the node itself, on {owner}, which the kernel takes for forged.{answer}",
+            Culprit("address", f"{shown} dev {owner}"),
         )
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
         text = f"net.ipv4.conf.{link}.route_localnet = 0"

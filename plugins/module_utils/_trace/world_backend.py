@@ -146,7 +146,9 @@ class World:
         number = packet.protocol if kind == socket.SOCK_RAW else 0
         own = socket.socket(packet.family, kind | socket.SOCK_NONBLOCK, number)
         self._open.append(own)
-        level, transparent = (socket.IPPROTO_IPV6, IPV6_TRANSPARENT) if packet.family == IPV6 else (socket.IPPROTO_IP, IP_TRANSPARENT)
+        level, transparent = (
+            (socket.IPPROTO_IPV6, IPV6_TRANSPARENT) if packet.family == IPV6 else (socket.IPPROTO_IP, IP_TRANSPARENT)
+        )
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if packet.mark:
             own.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
@@ -191,5 +193,3 @@ def _is_explained(found: Observation) -> bool:
         or any(one.verdict in ("drop", "policy drop") for one in found.events)
         or any(name.endswith(_TELLING) for name in found.counters)
     )
-
-

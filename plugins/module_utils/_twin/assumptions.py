@@ -14,7 +14,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .._platform.sysctl import DOTTED
+from .._platform.sysctl_files import DOTTED
 from .blueprint import Entry
 
 _POD = "assumed-pod"
@@ -66,16 +66,27 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     """A pod at the destination, and a way back: without any route, a snapshot would tell nothing about the rest of the path."""
     name = _POD
     destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
-    near = next((one for one in found["links"] if one["name"] == packet.interface), {})
+    near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
     peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
     pod = {"name": name, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}
     has_peer = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
     found["links"] = [*found["links"], *([] if has_peer else [pod])]
-    to_pod = {"table": "254", "family": family, "to": destination, "dev": has_peer[0]["name"] if has_peer else name, "scope": "link"}
+    to_pod = {
+        "table": "254",
+        "family": family,
+        "to": destination,
+        "dev": has_peer[0]["name"] if has_peer else name,
+        "scope": "link",
+    }
     to_rest = {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}
-    found["routes"] = [{key: value for key, value in one.items() if family == "ipv4" or key != "scope"} for one in (to_pod, to_rest)]
-    told.append(f"The routes are not known. {destination} is assumed to be a pod at the link {to_pod['dev']}, and all else to be reached by {back}.")
+    found["routes"] = [
+        {key: value for key, value in one.items() if family == "ipv4" or key != "scope"} for one in (to_pod, to_rest)
+    ]
+    told.append(
+        f"The routes are not known. {destination} is assumed to be a pod at the link {to_pod['dev']}, and all else to be reached"
+        f" by {back}."
+    )
 
 
 def _value(key: object, value: object) -> int:
@@ -93,7 +104,7 @@ def _put(settings: dict[str, t.Any], key: str, value: int) -> None:
         family, link, name = found.groups()
         settings.setdefault(family, {}).setdefault(link.replace("/", "."), {})[name] = value
     else:
-        settings.setdefault("node", {})[key.translate(DOTTED) if "/" in key and "." not in key else key] = value
+        settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
 def _is_told(settings: Entry, key: str, family: str) -> bool:

@@ -11,13 +11,14 @@ make a program read a file or start another program is left out.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import IPV6, Unfit
-from .._platform.sysctl import DOTTED
+from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
 from . import virtual_servers
@@ -25,6 +26,7 @@ from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
+LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 OWN_TABLE = "kubenodeTwin"  # makes the kernel tell which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
 SPARE_INDEX = 100000  # of the first link whose index is not known
@@ -37,6 +39,7 @@ UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "vrf", "bond")  # kinds whose packets take another link
 # Written when an address is added, and never read again; or ones that would add addresses of the twin's own.
+OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
 # Options by which a line would make iptables or ebtables start a program or read a file, also abbreviated.
@@ -71,7 +74,7 @@ def draw(snapshot: Entry) -> Blueprint:
     """The blueprint of a snapshot. Raises Invalid if the snapshot is none."""
     notes: list[str] = []
     links = _links(snapshot, notes)
-    names = {link.index: link.name for link in links} | {1: LOOPBACK}
+    names = {link.number: link.name for link in links} | {1: LOOPBACK}
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(snapshot.get("ipvs") or ())
     notes += told
@@ -115,14 +118,16 @@ def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
     bridges = {str(one["name"]) for one in own if one.get("kind") == "bridge"}
     masters = {str(one["name"]): indexes[one["master"]] for one in own if one.get("master") in bridges}
     found = [_link(one, indexes[str(one["name"])], masters.get(str(one["name"]), 0), notes) for one in own]
-    return sorted(found, key=lambda link: (link.kind != "bridge", link.index))
+    return sorted(found, key=lambda link: (link.kind != "bridge", link.number))
 
 
 def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
     name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        notes.append(f"{name} is a link of kind {kind}. In the twin it is a link of its own, so that packets do not take {_below(one)}.")
+        notes.append(
+            f"{name} is a link of kind {kind}. In the twin it is a link of its own, so that packets do not take {_below(one)}."
+        )
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     given = one.get("settings") or {}
     settings = {numbers[label]: int(value) for label, value in given.items() if label in numbers} if is_bridge else {}
@@ -147,8 +152,9 @@ def _below(one: Entry) -> str:
 
 def is_mac(given: object) -> bool:
     """True for the address of one Ethernet interface, as text."""
-    found = re.fullmatch(r"([0-9a-f]{2}):([0-9a-f]{2}:){4}[0-9a-f]{2}", str(given or "").lower())
-    return bool(found) and not int(found[1], 16) & 1 and str(given) != "00:00:00:00:00:00"
+    text = str(given or "").lower()
+    is_address = re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", text)
+    return bool(is_address) and not int(text[:2], 16) & 1 and text != "00:00:00:00:00:00"
 
 
 def mac_bytes(given: object) -> bytes:
@@ -163,7 +169,7 @@ def made_mac(first: int, index: int) -> bytes:
 def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
     """Those of the node, of all links, and of each: a setting of ``all`` changes those of the links."""
     for key, value in (given.get("node") or {}).items():
-        if str(key).startswith("net."):
+        if str(key).startswith("net.") and not str(key).endswith(OF_THE_MACHINE):
             yield str(key).translate(DOTTED), int(value)
     for family in ("ipv4", "ipv6"):
         of_family = given.get(family) or {}
@@ -180,8 +186,10 @@ def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
             option = f"snapshot.links[{number}].addresses"
             host, slash, length = str(one.get("address")).partition("/")
             family, packed = _checked(option, host, fields.address)
+            if link["name"] == LOOPBACK and host in LOOPBACK_ADDRESSES:
+                continue  # the kernel adds them
             bits = len(packed) * 8
-            length = _checked(option, length or bits, lambda given, bits=bits: fields.number(given, 0, bits))
+            length = _checked(option, length or bits, functools.partial(fields.number, low=0, high=bits))
             far = _checked(option, one["peer"], fields.address)[1] if one.get("peer") else packed
             near = f"{fields.show(packed)} peer " if far != packed else ""
             words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
@@ -214,7 +222,9 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
     """Family and words of a rule."""
     option = f"snapshot.rules[{number}]"
     if one.get("unread"):
-        notes.append(f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}.")
+        notes.append(
+            f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
+        )
         return None
     if one.get("priority") in (0, "0"):
         return str(one.get("family") or "ipv4"), LOCAL_RULE
@@ -242,7 +252,10 @@ def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, 
             continue
         unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
         if unread or one.get("tos") or one.get("from"):
-            notes.append(f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has {', '.join(unread) or 'a source or tos'}.")
+            notes.append(
+                f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has"
+                f" {', '.join(unread) or 'a source or a type of service'}."
+            )
             continue
         given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
         if given.get("family") == "ipv6":
@@ -274,7 +287,9 @@ def route_line(one: route.Route, protocol: str) -> str:
 
 
 def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
-    sets = [line for one in entries(snapshot, "ipsets") for line in str(one.get("save")).splitlines() if _SET_LINE.fullmatch(line)]
+    sets = [
+        line for one in entries(snapshot, "ipsets") for line in str(one.get("save")).splitlines() if _SET_LINE.fullmatch(line)
+    ]
     if sets:
         yield "ipset", "\n".join([*sets, ""])
     for family, program in (("ip", "iptables-nft-restore"), ("ip6", "ip6tables-nft-restore")):
@@ -283,7 +298,9 @@ def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
             if one.get("family") == family:
                 name = str(one.get("table"))
                 if name in texts:
-                    notes.append(f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin.")
+                    notes.append(
+                        f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin."
+                    )
                 if name not in texts or one.get("backend") == "nft":
                     texts[name] = _clean(str(one.get("save")), program, notes)
         if texts:
@@ -299,7 +316,9 @@ def _clean(text: str, program: str, notes: list[str]) -> str:
     for line in text.splitlines():
         if not _RESTORE_LINE.fullmatch(line) or _HARMFUL.search(line):
             if line and not line.startswith("#"):
-                notes.append(f"{program}: a line was left out of the twin, because it is no rule or would start a program: {line[:120]}")
+                notes.append(
+                    f"{program}: a line was left out of the twin, because it is no rule or would start a program: {line[:120]}"
+                )
             continue
         kept.append(line)
     return "\n".join([*kept, ""])

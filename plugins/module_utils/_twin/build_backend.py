@@ -120,7 +120,11 @@ def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[s
     """Runs the lines, those of IPv6 alone after the others, and returns those that failed."""
     failed = []
     for family in ("-4", "-6"):
-        own = [line.partition(" ")[2] if line.startswith("-") else line for line in lines if line.startswith("-6") == (family == "-6")]
+        own = [
+            line.partition(" ")[2] if line.startswith("-") else line
+            for line in lines
+            if line.startswith("-6") == (family == "-6")
+        ]
         failed += [f"{family} {line}" for line in _batch(run, family, own, notes)]
     return failed
 
@@ -128,7 +132,9 @@ def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[s
 def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list[str]) -> t.Iterator[str]:
     if not lines:
         return
-    done = run([_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""]))
+    done = run(
+        [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
+    )
     reason = ""
     for said in done.stderr.splitlines():
         found = _FAILED.search(said)
@@ -153,7 +159,9 @@ def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None
     desired = dict(drawn.routes)
     current = {route for route, _protocol in Netlink().routes()}
     # A gateway has to be reachable when its route is added: routes without one come first.
-    lacking = sorted((one for one in desired if one not in current), key=lambda one: (_distance(one), one.family, one.table, one.dst))
+    lacking = sorted(
+        (one for one in desired if one not in current), key=lambda one: (_distance(one), one.family, one.table, one.dst)
+    )
     failed = _ip(run, [blueprint.route_line(one, desired[one]) for one in lacking], [])
     _ip(run, [f"{line} onlink" if " via " in line and " onlink" not in line else line for line in failed], notes)
     told = {(one.family, one.table) for one in desired}

@@ -106,7 +106,9 @@ def _isolated(libc: ctypes.CDLL) -> Isolated:
     """Enters the namespaces. Raises Failure if the kernel or the container forbids them."""
     if os.geteuid():
         user, group = os.geteuid(), os.getegid()
-        _unshare(libc, CLONE_NEWUSER, "a user namespace. Run as root, or permit user namespaces (sysctl user.max_user_namespaces)")
+        _unshare(
+            libc, CLONE_NEWUSER, "a user namespace. Run as root, or permit user namespaces (sysctl user.max_user_namespaces)"
+        )
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
             _write(f"/proc/self/{name}", text)
     _unshare(libc, CLONE_NEWNET | CLONE_NEWNS, "network and mount namespaces. Run as root outside of a container")

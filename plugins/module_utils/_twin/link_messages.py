@@ -24,12 +24,12 @@ _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38:
 
 
 class NewLink(t.NamedTuple):
-    """A link to create. index: as on the node, and in the world. kind: "bridge" or "veth". master: index of its bridge, or 0.
+    """A link to create. number: its index, as on the node and in the world. kind: "bridge" or "veth".
 
-    settings: of a bridge, by number. has_carrier: whether the other end is up.
+    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up.
     """
 
-    index: int
+    number: int
     name: str
     kind: str
     mac: bytes = b""
@@ -55,18 +55,18 @@ def create(link: NewLink, world: int, number: int) -> bytes:
         data = {kind: struct.pack(_SIZES[kind], value) for kind, value in link.settings.items()}
         info[INFO_DATA] = pack({FORWARD_DELAY: struct.pack("=I", 0), **data})
     else:
-        name = {IFLA_IFNAME: f"w{link.index}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
+        name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
         if link.mtu:
             name[IFLA_MTU] = found[IFLA_MTU]
-        info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.index, 0, 0) + pack(name)})
+        info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
     flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
-    body = IFINFO.pack(0, 0, link.index, flags, flags) + pack({**found, IFLA_LINKINFO: pack(info)})
+    body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**found, IFLA_LINKINFO: pack(info)})
     return message(RTM_NEWLINK, CREATE, body, number)
 
 
 def raise_end(link: NewLink, number: int) -> bytes:
     """Sets the other end of a link up, in the world. The kernel does not do that while it creates the pair (veth_open)."""
-    return message(RTM_NEWLINK, 0, IFINFO.pack(0, 0, link.index, IFF_UP, IFF_UP), number)
+    return message(RTM_NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
 
 
 def forget(address: bytes, index: int) -> bytes:

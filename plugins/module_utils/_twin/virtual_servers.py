@@ -33,10 +33,16 @@ def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]
         except (Unfit, KeyError) as error:
             notes.append(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}.")
         if server.get("scheduler") in HASHING:
-            notes.append(f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address, and the twin by chance.")
+            notes.append(
+                f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address. The twin chooses by"
+                " chance."
+            )
     if not any(rules.values()):
         return "", notes
-    notes.append("The twin translates packets to virtual servers of IPVS by rules of nft, before routing and not after the chains of INPUT.")
+    notes.append(
+        "The twin translates packets to virtual servers of IPVS by rules of nft, before routing and not after the chains of"
+        " INPUT."
+    )
     return "".join(_table(family, of_family) for family, of_family in rules.items() if of_family), notes
 
 
