@@ -35,6 +35,13 @@ class Surroundings:
                 self._unsolved.add(place)
             elif blueprint.is_mac(one.get("mac")):
                 self.known_macs[place] = blueprint.mac_bytes(one["mac"])
+        # The uplink of a node that runs in a container is a veth too.
+        self._uplinks = {
+            hop.get("dev")
+            for route in blueprint.entries(snapshot, "routes")
+            if route.get("to") == "default"
+            for hop in (route, *(route.get("nexthops") or ()))
+        }
         self._own = {
             _packed(str(one.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
@@ -54,7 +61,7 @@ class Surroundings:
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""
-        return self.kind(link) in POD_KINDS
+        return self.kind(link) in POD_KINDS and link not in self._uplinks
 
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""

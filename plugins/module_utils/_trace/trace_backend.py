@@ -33,7 +33,10 @@ AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way befo
 
 
 class Question(t.NamedTuple):
-    """What is asked of a snapshot. assume, calls, lines: of the options assume, changes and commands."""
+    """What is asked of a snapshot. assume, calls, lines: of the options assume, changes and commands.
+
+    is_curable: whether to try remedies, if there are no changes.
+    """
 
     snapshot: blueprint.Entry
     packet: Packet
@@ -41,6 +44,7 @@ class Question(t.NamedTuple):
     calls: tuple[changes_backend.Change, ...] = ()
     lines: tuple[t.Sequence[str], ...] = ()
     wants_reply: bool = True
+    is_curable: bool = True
 
 
 def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
@@ -51,7 +55,8 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     asked = asked._replace(snapshot=snapshot)
     found = _in_a_twin(asked, run, checked)
     found["assumed"] = [*assumed, *found["assumed"]]
-    found["cures"] = [] if asked.calls or asked.lines else _cures(asked, found, run, checked)
+    is_curable = asked.is_curable and not (asked.calls or asked.lines)
+    found["cures"] = _cures(asked, found, run, checked) if is_curable else []
     return found
 
 

@@ -26,6 +26,7 @@ from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
+USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 OWN_TABLE = "kubenodeTwin"  # makes the kernel tell which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
@@ -129,8 +130,9 @@ def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
             f"{name} is a link of kind {kind}. In the twin it is a link of its own, so that packets do not take {_below(one)}."
         )
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
-    given = one.get("settings") or {}
-    settings = {numbers[label]: int(value) for label, value in given.items() if label in numbers} if is_bridge else {}
+    given = (one.get("settings") or {}).items() if is_bridge else ()
+    # A kernel refuses a setting that it was built without, so the usual ones are not sent.
+    settings = {numbers[label]: int(value) for label, value in given if label in numbers and value != USUAL.get(label, 0)}
     is_up = "UP" in flags
     return NewLink(
         index,
