@@ -16,7 +16,7 @@ from .._routing.rule import LOOKUP, Rule
 from .._twin.blueprint import OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import Event, Observation
+from .kernel_events import Event, Observation, ends, of_packet
 from .lookup import LOOPBACK, Decision, Query, Tables
 from .packet import Packet
 from .surroundings import Surroundings
@@ -81,7 +81,7 @@ class Scene(t.NamedTuple):
 
 def judge(seen: Observation, scene: Scene) -> Finding:
     packet = seen.sent
-    every = _own_events(seen)
+    every = of_packet(seen)
     query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
     events = [one for one in every if one.table != OWN_TABLE]
     frames = [one for one in seen.frames if _is_of(packet, one[1])]
@@ -130,19 +130,6 @@ def _is_of(packet: Packet, frame: Frame) -> bool:
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
 
-def _own_events(seen: Observation) -> list[Event]:
-    """The events of the packet, and not of one that the node sent because of it. Each has its packet's header."""
-    first = next((one.number for one in seen.events), 0)
-    known, headers = list[Event](), dict[int, tuple[int, int, bytes]]()
-    for one in seen.events:
-        if one.network:
-            headers[one.number] = (one.iif, one.oif, one.network)
-        if one.number == first:
-            iif, oif, network = headers.get(one.number, (0, 0, b""))
-            known.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
-    return known
-
-
 def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene) -> list[Step]:
     packet = seen.sent
     start = f"link {packet.interface}" if packet.interface else "the node"
@@ -188,8 +175,7 @@ def _query(packet: Packet, routed: Event | None) -> Query:
     """What a packet is routed by: its addresses after translation of the destination, and its mark."""
     source, destination = packet.source, packet.destination
     if routed and routed.network:
-        header = routed.network
-        source, destination = (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
+        source, destination = ends(routed.network)
     ports = packet.source_port, packet.destination_port
     return Query(
         source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
