@@ -39,11 +39,14 @@ SUBJECTS = {
     "_migration": ("_azure_vnet", "_cni", "_interfaces"),
     "_profile": ("_cloud", "_cni", "_discovery"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),
+    "_pastes": ("_routing", "_snapshot"),
+    "_twin": ("_routing", "_snapshot"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
+ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
 MOST_FILES = 12
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

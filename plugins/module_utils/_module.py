@@ -73,7 +73,7 @@ class Module(AnsibleModule):
         return kwargs
 
     def request(self) -> Request:
-        return Request(self.params, self._entries, self.run, self.warn, _checked)
+        return Request(self.params, self._entries, self.run, self.warn, checked)
 
     def run(
         self, argv: t.Sequence[str], stdin: str | None = None, seconds: float | None = None, completes: bool = False
@@ -155,7 +155,7 @@ def require_root() -> None:
         raise Refusal(f"root is needed on the node, and this is user {os.geteuid()}. Nothing was changed. Set become to true")
 
 
-def _checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
+def checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
     result = ArgumentSpecValidator(options).validate(given)
     if result.error_messages:
         raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")

@@ -26,6 +26,11 @@ class Invalid(DatapathError):
         self._given = given
         self._allowed = allowed
 
+    @property
+    def values(self) -> tuple[str, object, str]:
+        """What it was made of, so that another process can raise it again."""
+        return self.option, self._given, self._allowed
+
     def inside(self, option: str) -> Invalid:
         """The same error for a value inside another option."""
         return self.renamed(f"{option}.{self.option}")

@@ -102,8 +102,8 @@ def _collected(netlink: socket.socket, question: bytes, what: str) -> list[bytes
     return bodies if is_whole else None
 
 
-def exchange(requests: list[bytes]) -> dict[int, Refused]:
-    """Sends messages at once and returns the refusals, by sequence number.
+def exchange(requests: list[bytes], opener: Opener = open_socket) -> dict[int, Refused]:
+    """Sends messages at once and returns the refusals, by sequence number. opener: as for dump().
 
     The kernel processes the messages one by one, and does not stop at a refusal. It answers each message that it refuses, and
     the last one, which asks for an answer.
@@ -113,7 +113,7 @@ def exchange(requests: list[bytes]) -> dict[int, Refused]:
     refused: dict[int, Refused] = {}
     length, kind, flags, last, port = HEADER.unpack_from(requests[-1])
     requests[-1] = HEADER.pack(length, kind, flags | ACK, last, port) + requests[-1][HEADER.size :]
-    with connected() as netlink:
+    with connected(opener) as netlink:
         for answer in answers(netlink, b"".join(requests)):
             if answer.kind == ERROR:
                 code = error_code(answer)

@@ -15,9 +15,7 @@ from pathlib import Path
 from .._core.errors import Failure, ForeignChange
 from .._files import files
 from . import kernel
-from .sysctl_files import FOLDERS, LAST_OF_PROCPS
-
-DOTTED = str.maketrans("/.", "./")  # as sysctl(8) prints a path below /proc/sys
+from .sysctl_files import DOTTED, FOLDERS, LAST_OF_PROCPS
 
 
 class Write(t.NamedTuple):

@@ -11,7 +11,7 @@ import socket
 import typing as t
 
 from .._platform import kernel, process
-from .._platform.sysctl import DOTTED
+from .._platform.sysctl_files import DOTTED
 from . import settings as model
 from .snapshot import Notes
 

@@ -1,0 +1,148 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Pasted text, divided by the commands that printed its parts."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+RULE, ROUTE, LINK, NEIGHBOUR = "rule", "route", "link", "neighbor"
+IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
+NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
+UNKNOWN = ""
+
+
+class Part(t.NamedTuple):
+    """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
+
+    table: of routes or of iptables, as the command names it. is_pod: True if it ran in a pod.
+    """
+
+    kind: str
+    lines: tuple[str, ...]
+    family: str = ""
+    table: str = ""
+    is_pod: bool = False
+
+
+# A command after a prompt, or on a line of its own. Pods' commands are run by another one.
+_OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
+_TOOL = (
+    rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*)?|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s.*)?|ebtables(?:-\w+)*(?:\s.*)?"
+    r"|ipset\s.*|ipvsadm(?:\s.*)?|nft\s.*|sysctl\s.*|route(?:\s+-\S+)*|ifconfig(?:\s.*)?|cat\s+/proc/sys/\S+)"
+)
+_PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.:~/-]+\s*[#$%])\s*"
+_WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
+_COMMAND = re.compile(rf"(?:{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?P<tool>{_TOOL})(?:\s*\|.*)?\s*")
+_QUOTE = re.compile(r"^(?:> ?)+")
+_STATES = "REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|PERMANENT|NOARP"
+_TYPES = "unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast|unicast"
+_LOOKS: tuple[tuple[str, str], ...] = (
+    (NFT_JSON, r'\s*\{\s*"nftables"'),
+    (RULE, r"\s*\d+:\s+(?:not )?from "),
+    (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<"),
+    (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
+    (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
+    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{"),
+    (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
+    (EBTABLES_LIST, r"Bridge (?:table|chain): "),
+    (IPTABLES_LIST, r"Chain \S+ \((?:policy|\d+ references)"),
+    (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),
+    (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
+    (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
+    (NEIGHBOUR, rf"[\da-f.:]+ dev \S+(?: lladdr \S+)?(?: router| proxy| extern_learn)* (?:{_STATES})"),
+    (ROUTE, rf"(?:(?:{_TYPES}) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?(?:dev|via|metric|nexthop|proto|table) "),
+    (ROUTE, r"(?:unreachable|blackhole|prohibit|throw) (?:default|[\da-f.:]+(?:/\d+)?)"),
+)  # fmt: skip
+_LOOKING = tuple((kind, re.compile(pattern)) for kind, pattern in _LOOKS)
+_BRIDGE_WORDS = re.compile(
+    r"arpreply|--ip6?-(?:src|dst|proto)|-p (?:IPv4|IPv6|ARP|802_1Q)\b|--logical-|--to-(?:src|dst) (?:[\da-f]{1,2}:){5}",
+    re.IGNORECASE,
+)
+
+
+def parts(name: str, text: str) -> list[Part]:
+    """The parts of a text. name: of the command that printed it, or of its file; it may tell nothing.
+
+    Where prompts name commands, they divide the text. A text that no name tells is divided by its look.
+    """
+    lines = [_QUOTE.sub("", line.rstrip().replace("\t", " ").replace("\u00a0", " ")) for line in text.splitlines()]
+    found: list[Part] = []
+    current, own = _named(name), list[str]()
+    for line in lines:
+        command = _COMMAND.fullmatch(line.strip()) if len(line) < 500 else None
+        if command:
+            found.append(current._replace(lines=tuple(own)))
+            current, own = _told(command["tool"], bool(command["pod"]) or current.is_pod and not command["pod"]), []
+        else:
+            own.append(line)
+    found.append(current._replace(lines=tuple(own)))
+    return [
+        one for part in found if any(map(str.strip, part.lines)) for one in (_looked_at(part) if part.kind == UNKNOWN else [part])
+    ]
+
+
+def _named(name: str) -> Part:
+    """The part that a name tells: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
+    words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
+    is_pod = "pod" in re.split(r"[\W_]+", words.lower())
+    found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
+    if not found:
+        return Part(UNKNOWN, (), is_pod=is_pod)
+    rest = (
+        re.sub(r"[-_](?=[^\W\d_]|\d{2,}|-)", " ", words[found.end() - 1 :]) if found[1] in ("ip", "route", "ifconfig") else words
+    )
+    return _told(f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words, is_pod)
+
+
+def _told(command: str, is_pod: bool) -> Part:
+    """The part that a command prints."""
+    words = command.split()
+    program = re.split(r"[-_]", words[0])[0].rpartition("/")[2]
+    family = "ipv6" if program == "ip6tables" or re.search(r"(?:^|\s)-*(?:6|inet6)(?=\s|$)", command) else ""
+    if program in ("iptables", "ip6tables"):
+        table = re.search(r"(?:-t\s*|--table[= ]|-t-)(\w+)", command)
+        is_list = bool(re.search(r"(?:^|[ -])-?(?:n?v?n?L|list)\w*", command)) and "save" not in command
+        return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", table[1] if table else "", is_pod)
+    if program == "ebtables":
+        table = re.search(r"(?:-t\s*|-t-)(\w+)", command)
+        return Part(EBTABLES if "save" in command else EBTABLES_LIST, (), "", table[1] if table else "", is_pod)
+    if program == "ip":
+        objects = [word for word in words[1:] if re.fullmatch(_OBJECT, word)]
+        kinds = {"a": LINK, "l": LINK, "n": NEIGHBOUR}
+        if objects:
+            kind = kinds.get(objects[0][0], RULE if objects[0].startswith("ru") else ROUTE)
+            table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
+            return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
+        return Part(UNKNOWN, (), family, "", is_pod)
+    simple = {"ipset": IPSET, "ipvsadm": IPVS, "sysctl": SYSCTL, "route": ROUTE_N, "ifconfig": IFCONFIG, "cat": SYSCTL}
+    if program == "nft":
+        return Part(NFT_JSON if re.search(r"(^|[ -])-?-j(son)?\b", command) else NFT, (), "", "", is_pod)
+    return Part(simple.get(program, UNKNOWN), (), family, "", is_pod)
+
+
+def _looked_at(part: Part) -> list[Part]:
+    """A text that no command tells, divided where its lines begin to look like another command's."""
+    found: list[Part] = []
+    kind, own = UNKNOWN, list[str]()
+    for line in part.lines:
+        look = next((name for name, pattern in _LOOKING if pattern.match(line.lstrip() if name != NFT_JSON else line)), None)
+        if look and look != kind and not (kind == NFT and not line[:1].strip()) and kind != NFT_JSON:
+            found.append(part._replace(kind=kind, lines=tuple(own)))
+            kind, own = look, []
+        own.append(line)
+    found.append(part._replace(kind=kind, lines=tuple(own)))
+    whole = [one for one in found if any(map(str.strip, one.lines))]
+    return [_bridged(one) if one.kind == IPTABLES else one for one in whole]
+
+
+def _bridged(part: Part) -> Part:
+    """ebtables-save looks like iptables-save, except for the options of its rules."""
+    if any(_BRIDGE_WORDS.search(line) for line in part.lines):
+        return part._replace(kind=EBTABLES)
+    is_ipv6 = any(re.search(r" (?:-s|-d|--to-\w+) \S*::", line) for line in part.lines)
+    return part._replace(family=part.family or ("ipv6" if is_ipv6 else "ipv4"))

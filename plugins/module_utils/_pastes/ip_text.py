@@ -1,0 +1,377 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What ``ip`` prints, and ``route -n`` and ``ifconfig`` before it, as entries of a snapshot."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import Unfit
+from .._routing import route, rt_names, rule
+from .commands import Part
+
+Entry = dict[str, t.Any]
+Ignore = t.Callable[[str, str], None]  # takes a reason and the line
+FIRST_TABLE = 2_000_000  # numbers for tables that a paste names by words that only its node knows
+
+
+class TableNames:
+    """Numbers of routing tables; one that no node knows by name gets a number of its own."""
+
+    def __init__(self) -> None:
+        self.numbers = dict(rt_names.TABLES)
+
+    def number(self, name: str) -> str:
+        if not name.isdigit():
+            return str(self.numbers.setdefault(name, FIRST_TABLE + len(self.numbers)))
+        if int(name) > fields.UINT32:
+            raise Unfit("a table's number")
+        return name
+
+
+_RULE = re.compile(r"\s*(\d{1,10}):\s*(.*)")
+_VALUES = ("from", "to", "iif", "oif", "fwmark", "tos", "uidrange", "ipproto", "sport", "dport", "goto", "suppress_prefixlength")
+_ALIASES = {"dev": "iif", "type": "action"}
+
+
+def rules(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
+    found = []
+    for line in part.lines:
+        match = _RULE.match(_cut(line))
+        if not match:
+            _unless_blank(line, "is no rule", ignore)
+            continue
+        try:
+            found.append(_rule(int(match[1]), match[2].split(), part.family, tables))
+        except (Invalid, Unfit, IndexError, ValueError) as error:
+            ignore(f"is not a whole rule ({error})", line)
+    return found
+
+
+def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> Entry:
+    entry: Entry = {"priority": priority}
+    place = 0
+    while place < len(words):
+        word = _ALIASES.get(words[place], words[place])
+        place += 1
+        if word in ("not", "l3mdev"):
+            entry[word] = True
+        elif word in ("lookup", "table"):
+            if words[place] == "[l3mdev-table]":
+                entry["l3mdev"] = True
+            else:
+                entry["table"] = tables.number(words[place])
+            place += 1
+        elif word in ("proto", "protocol", "realms"):
+            entry.update({"protocol": words[place]} if word != "realms" else {})
+            place += 1
+        elif word in ("unreachable", "blackhole", "prohibit"):
+            entry["action"] = word
+        elif word in _VALUES:
+            if words[place] not in ("all", "any"):
+                entry[word] = int(words[place]) if word in ("goto", "suppress_prefixlength") else words[place]
+            place += 1
+        elif word not in ("[detached]", "nop", "permanent"):
+            raise Unfit(f"word {word}")
+    own = [str(entry[name]) for name in ("from", "to") if name in entry]
+    entry["family"] = "ipv6" if family == "ipv6" or any(":" in one for one in own) else "ipv4"
+    if priority:
+        given = {name: value for name, value in entry.items() if name != "protocol"}
+        checked = rule.from_options("rule", given, rt_names.TABLES).options()
+        return {**checked, "protocol": entry.get("protocol", "boot")}
+    return {"priority": 0, "family": entry["family"], "table": entry.get("table", "255"), "protocol": "kernel"}
+
+
+_KERNELS_TYPES = ("broadcast", "multicast", "anycast")
+_PAIRS = {
+    "via": "via",
+    "dev": "dev",
+    "src": "src",
+    "metric": "metric",
+    "mtu": "mtu",
+    "scope": "scope",
+    "proto": "protocol",
+    "table": "table",
+}
+_SKIPPED_PAIRS = (
+    "pref",
+    "expires",
+    "advmss",
+    "hoplimit",
+    "error",
+    "realm",
+    "realms",
+    "cache",
+    "weight",
+    "users",
+    "age",
+    "initcwnd",
+    "window",
+    "rtt",
+    "ssthresh",
+    "nhid",
+)
+
+
+def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
+    found: list[Entry] = []
+    for line in part.lines:
+        words = _cut(line).split()
+        if not words:
+            continue
+        try:
+            if words[0] == "nexthop":
+                found[-1].setdefault("nexthops", []).append(_next_hop(words[1:]))
+            else:
+                entry = _route(words, part, tables)
+                if entry:
+                    found.append(entry)
+        except (Invalid, Unfit, IndexError, ValueError, KeyError) as error:
+            ignore(f"is not a whole route ({error})", line)
+    return [one for one in found if _is_route(one, ignore)]
+
+
+def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
+    entry: Entry = {"table": part.table or "main", "family": "", "to": ""}
+    if words[0] in _KERNELS_TYPES:
+        return None
+    if words[0] in route.TYPES:
+        entry["type"] = words.pop(0)
+    entry["to"] = words[0]
+    fields.prefix(words[0])
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word in _PAIRS:
+            if word == "via" and words[place + 1] in ("inet", "inet6"):
+                raise Unfit("a gateway of another family is not read")
+            entry[_PAIRS[word]] = words[place + 1]
+            place += 2
+        elif word == "nexthop":
+            entry.setdefault("nexthops", []).append(_next_hop(words[place + 1 : place + 7]))
+            place += 1
+            while place < len(words) and words[place] != "nexthop":
+                place += 1
+        elif word in _SKIPPED_PAIRS:
+            place += 2
+        else:
+            if word == "onlink":
+                entry["onlink"] = True
+            place += 1
+    entry["table"] = tables.number(str(entry["table"])) if entry["table"] != "all" else "254"
+    texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [
+        str(one.get("via", "")) for one in entry.get("nexthops", ())
+    ]
+    entry["family"] = "ipv6" if part.family == "ipv6" or any(":" in one for one in texts) else "ipv4"
+    if entry.get("type") == "local" and entry["table"] == "255":
+        return None  # the kernel adds it with the address
+    return entry
+
+
+def _next_hop(words: list[str]) -> Entry:
+    shown: Entry = dict(zip(words[::2], words[1::2]))
+    return {
+        **{name: shown[name] for name in ("via", "dev", "weight") if name in shown},
+        **({"onlink": True} if "onlink" in words else {}),
+    }
+
+
+def _is_route(entry: Entry, ignore: Ignore) -> bool:
+    given = {name: value for name, value in entry.items() if name != "protocol"}
+    if len(entry.get("nexthops", ())) == 1:
+        entry.update(entry.pop("nexthops")[0])
+        given = {name: value for name, value in entry.items() if name != "protocol"}
+        given.pop("weight", None)
+        entry.pop("weight", None)
+    if entry["family"] == "ipv6":
+        entry.pop("scope", None)
+        given.pop("scope", None)
+    try:
+        checked = route.from_options("route", given, rt_names.TABLES).options()
+    except (Invalid, Unfit) as error:
+        ignore(f"is not a whole route ({error})", str(given))
+        return False
+    protocol = entry.get("protocol", "boot")
+    entry.clear()
+    entry.update(checked, protocol=protocol)
+    return True
+
+
+_HEAD = re.compile(r"\s*(\d{1,9}):\s+([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
+_IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
+_KINDS = (
+    "veth",
+    "bridge",
+    "vlan",
+    "macvlan",
+    "ipvlan",
+    "dummy",
+    "vxlan",
+    "vrf",
+    "bond",
+    "tun",
+    "ipip",
+    "gre",
+    "wireguard",
+    "ifb",
+)
+
+
+def links(part: Part, ignore: Ignore) -> list[Entry]:
+    """The links, with ``lower``: what stands after the @ of the name, and ``netnsid``, the number of the peer's namespace."""
+    found: list[Entry] = []
+    for line in part.lines:
+        text = _cut(line)
+        head, old = _HEAD.match(text), _IFCONFIG.match(text) if not line[:1].isspace() else None
+        try:
+            if head:
+                found.append(_head(head))
+            elif old and ("flags=" in text or "encap:" in text):
+                found.append(_old_head(old))
+            elif found:
+                _detail(found[-1], text.split())
+            else:
+                _unless_blank(line, "belongs to no link", ignore)
+        except (Unfit, ValueError, IndexError) as error:
+            ignore(f"is not a whole line of a link ({error})", line)
+    return found
+
+
+def blank_link(name: str, flags: t.Sequence[str] = ("UP", "LOWER_UP"), kind: str = "", index: int = 0) -> Entry:
+    return {
+        "name": fields.link(name), "index": index, "kind": kind, "type": 772 if name == "lo" else 1, "mac": "", "mtu": 0,
+        "flags": list(flags), "master": "", "parent": "", "peer": None, "settings": {}, "addresses": [],
+    }  # fmt: skip
+
+
+def _head(match: re.Match[str]) -> Entry:
+    index, name, lower, flags, rest = match.groups()
+    entry = blank_link(name, flags.split(","), index=int(index))
+    words = rest.split()
+    pairs = dict(zip(words[::2], words[1::2]))
+    entry.update(mtu=int(pairs.get("mtu", 0)), master=pairs.get("master", ""), lower=lower or "")
+    return entry
+
+
+def _old_head(match: re.Match[str]) -> Entry:
+    name, flags, mtu, encap, mac = match.groups()
+    known = flags.split(",") if flags else ["UP", "RUNNING"]
+    entry = blank_link(name, [*known, "LOWER_UP"] if "RUNNING" in known else known)
+    entry.update(mtu=int(mtu or 0), mac=(mac or "").lower(), lower="")
+    if encap == "Local":
+        entry["type"] = 772
+    return entry
+
+
+def _detail(entry: Entry, words: list[str]) -> None:
+    if not words:
+        return
+    first = words[0]
+    if first.startswith("link/"):
+        if len(words) > 1 and words[1].count(":") == 5:
+            entry["mac"] = words[1].lower()
+        if "link-netnsid" in words:
+            entry["netnsid"] = words[words.index("link-netnsid") + 1]
+        if first not in ("link/ether", "link/loopback"):
+            entry["type"] = 65534
+    elif first == "ether" and len(words) > 1:
+        entry["mac"] = words[1].lower()
+    elif first in ("inet", "inet6"):
+        _address(entry, words)
+    elif first in _KINDS and not entry["kind"]:
+        entry["kind"] = first
+        if first == "vlan" and "id" in words:
+            entry["settings"]["id"] = int(words[words.index("id") + 1])
+        if "master" in words:
+            entry["master"] = words[words.index("master") + 1]
+    elif first == "UP" or "MTU:" in " ".join(words):
+        mtu = re.search(r"MTU:(\d+)", " ".join(words))
+        entry.update(
+            flags=[*words[: next((n for n, w in enumerate(words) if ":" in w), len(words))], "LOWER_UP"],
+            mtu=int(mtu[1]) if mtu else 0,
+        )
+
+
+def _address(entry: Entry, words: list[str]) -> None:
+    text = words[1].replace("addr:", "") or words[2]
+    host, slash, length = text.partition("/")
+    peer = ""
+    if "peer" in words:
+        far = words[words.index("peer") + 1]
+        peer, _slash, length = far.partition("/")
+    mask = next((words[n + 1] for n, word in enumerate(words[:-1]) if word == "netmask"), "") or next(
+        (word[5:] for word in words if word.startswith("Mask:")), ""
+    )
+    if mask:
+        length = str(ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen)
+    if "prefixlen" in words:
+        length = words[words.index("prefixlen") + 1]
+    family, packed = fields.address(host)
+    bits = fields.number(length or len(packed) * 8, 0, len(packed) * 8)
+    scope = words[words.index("scope") + 1] if "scope" in words else ""
+    flags = [word for word in words if word in ("secondary", "noprefixroute", "tentative", "dadfailed", "deprecated", "nodad")]
+    known = scope if scope in route.SCOPES else "global"
+    entry["addresses"].append({"address": f"{fields.show(packed)}/{bits}", "peer": peer, "scope": known, "flags": flags})
+
+
+_STATES = ("INCOMPLETE", "REACHABLE", "STALE", "DELAY", "PROBE", "FAILED", "PERMANENT")
+
+
+def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
+    found = []
+    for line in part.lines:
+        words = _cut(line).split()
+        if not words or "NOARP" in words:
+            continue
+        try:
+            address = fields.show(fields.address(words[0])[1])
+            dev = fields.link(words[words.index("dev") + 1])
+            mac = words[words.index("lladdr") + 1].lower() if "lladdr" in words else ""
+            state = (
+                "PROXY"
+                if "proxy" in words
+                else next((word for word in words if word in _STATES), "REACHABLE" if mac else "FAILED")
+            )
+            found.append({"address": address, "dev": dev, "mac": mac, "state": state})
+        except (Unfit, ValueError, IndexError) as error:
+            ignore(f"is no neighbour ({error})", line)
+    return found
+
+
+def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
+    """What ``route -n`` prints."""
+    found: list[Entry] = []
+    for line in part.lines:
+        words = line.split()
+        if len(words) != 8 or words[0] in ("Destination", "Kernel"):
+            continue
+        destination, gateway, mask, flags, metric, _reference, _use, dev = words
+        try:
+            length = ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen
+            to = f"{destination}/{length}" if length else "default"
+            entry: Entry = {"table": "254", "family": "ipv4", "to": to, "metric": int(metric), "protocol": "boot"}
+            entry.update({"via": gateway, "dev": dev} if "G" in flags else {"dev": dev, "scope": "link"})
+            if "!" in flags:
+                entry = {"table": "254", "family": "ipv4", "to": to, "type": "unreachable", "protocol": "boot"}
+            if _is_route(entry, ignore):
+                found.append(entry)
+        except ValueError as error:
+            ignore(f"is no route ({error})", line)
+    return found
+
+
+def _cut(line: str) -> str:
+    """The line without a remark."""
+    return re.split(r"\s+(?://|<-+|#)", line, maxsplit=1)[0].replace("\\", " ")
+
+
+def _unless_blank(line: str, reason: str, ignore: Ignore) -> None:
+    if line.strip():
+        ignore(reason, line)

@@ -1,0 +1,425 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What iptables-save, ebtables-save, ipset, nft, ipvsadm and sysctl print, as entries of a snapshot."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import typing as t
+
+from .._core import fields
+from .._core.fields import Unfit
+from .commands import Part
+
+Ignore = t.Callable[[str, str], None]
+FAMILIES = {"ipv4": "ip", "ipv6": "ip6", "": "ip"}
+BUILT_IN = {
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+    "raw": ("PREROUTING", "OUTPUT"),
+    "security": ("INPUT", "FORWARD", "OUTPUT"),
+}
+TARGETS = (
+    "ACCEPT", "DROP", "RETURN", "QUEUE", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "CONNMARK", "LOG", "NFLOG", "NFQUEUE",
+    "TPROXY", "TRACE", "NOTRACK", "CT", "REDIRECT", "NETMAP", "SET", "TCPMSS", "CLASSIFY", "DSCP", "TOS", "TTL", "HL", "CHECKSUM",
+    "AUDIT", "TEE", "IDLETIMER", "RATEEST", "SECMARK", "CONNSECMARK", "SYNPROXY", "HMARK", "ULOG",
+)  # fmt: skip
+# What kube-proxy and kubelet write into the chains that a paste often lacks (pkg/proxy/iptables/proxier.go, pkg/util/iptables).
+HELPERS = {
+    "KUBE-MARK-MASQ": "-j MARK --set-xmark 0x4000/0x4000",
+    "KUBE-MARK-DROP": "-j MARK --set-xmark 0x8000/0x8000",
+}
+SET_TYPES = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}
+
+
+class Table:
+    """A table of iptables or ebtables: policies by chain, and rules in order."""
+
+    def __init__(self) -> None:
+        self.policies: dict[str, str] = {}
+        self.rules: list[tuple[str, str]] = []
+
+    def add(self, chain: str, rule: str) -> None:
+        if (chain, rule) not in self.rules:
+            self.rules.append((chain, rule))
+
+
+_HEADER = re.compile(r"\*(\w+)")
+_CHAIN = re.compile(r":(\S+) (\S+)(?: \[\d+:\d+\])?")
+_RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (\S+) ?(.*)")
+_POLICY = re.compile(r"-([PN]) (\S+)(?: (\S+))?(?: .*)?")
+_NAT_ONLY = re.compile(r"-j (?:DNAT|SNAT|MASQUERADE|REDIRECT|NETMAP|KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT|XLB|FW)\S*)\b")
+
+
+def iptables(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> None:
+    """Adds the part's rules to ``tables``, by family and name."""
+    family, name = FAMILIES[part.family], part.table
+    for line in part.lines:
+        text = line.strip()
+        header, chain, rule, policy = (one.fullmatch(text) for one in (_HEADER, _CHAIN, _RULE, _POLICY))
+        if header:
+            name = header[1]
+        elif text in ("", "COMMIT") or text.startswith("#"):
+            continue
+        elif rule:
+            own = name or _guessed(rule[1], rule[2], assumed)
+            if _is_whole(rule[2]):
+                tables.setdefault((family, own), Table()).add(rule[1], rule[2])
+            else:
+                ignore("is cut in the middle", line)
+        elif chain and name:
+            tables.setdefault((family, name), Table()).policies[chain[1]] = chain[2]
+        elif policy:
+            own = name or _guessed(policy[2], "", assumed)
+            tables.setdefault((family, own), Table()).policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
+        else:
+            ignore("is no rule of iptables", line)
+
+
+def _is_whole(rule: str) -> bool:
+    try:
+        words = shlex.split(rule)
+    except ValueError:
+        return False
+    return not (
+        words
+        and (
+            words[-1] in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!")
+            or words[-1].startswith("--")
+            or words[-1].endswith("...")
+        )
+    )
+
+
+def _guessed(chain: str, rule: str, assumed: list[str]) -> str:
+    is_nat = (
+        chain in ("PREROUTING", "POSTROUTING")
+        or _NAT_ONLY.search(rule)
+        or chain.startswith(("KUBE-SVC", "KUBE-SEP", "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-MARK"))
+    )
+    name = "nat" if is_nat else "filter"
+    sentence = f"The table of chain {chain} is not in the paste. It is assumed to be {name}."
+    if sentence not in assumed:
+        assumed.append(sentence)
+    return name
+
+
+def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> list[dict[str, str]]:
+    """The tables as texts that iptables-restore takes. Chains that the paste lacks are added."""
+    found = []
+    for (family, name), table in sorted(tables.items()):
+        if name not in BUILT_IN:
+            ignore("is no table of iptables", name)
+            continue
+        own = {chain for chain, _rule in table.rules} | {*table.policies}
+        jumps = {target for _chain, rule in table.rules for target in _jumps(rule)}
+        for chain in sorted(own | jumps):
+            if chain not in table.policies:
+                _declare(table, family, name, chain, chain in own, assumed)
+        known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
+        lines = [f":{chain} {policy} [0:0]" for chain, policy in known.items() if len(chain) < 30]
+        rules = [f"-A {chain} {rule}".rstrip() for chain, rule in table.rules if chain in known]
+        found.append(
+            {"family": family, "backend": "nft", "table": name, "save": "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])}
+        )
+    return found
+
+
+def _jumps(rule: str) -> t.Iterator[str]:
+    for target in re.findall(r"(?:^| )-[jg] (\S+)", rule):
+        if target not in TARGETS:
+            yield target
+
+
+def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:
+    if chain in BUILT_IN[name]:
+        table.policies[chain] = "ACCEPT"
+        assumed.append(f"The policy of chain {chain} ({family} {name}) is not in the paste. It is assumed to be ACCEPT.")
+        return
+    table.policies[chain] = "-"
+    if not has_rules and chain in HELPERS:
+        table.add(chain, HELPERS[chain])
+        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be: {HELPERS[chain]}.")
+    elif not has_rules:
+        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be empty.")
+
+
+_LIST_CHAIN = re.compile(r"Chain (\S+) \((?:policy (\w+)|\d+ references?).*\)")
+_COUNT = re.compile(r"\d+[KMGT]?")
+_EXTRAS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), shown)
+    for pattern, shown in (
+        (r"/\* (.*?) \*/", ""),
+        (r"(!?)ctstate (\S+)", r"-m conntrack \1 --ctstate \2"),
+        (r"state (\S+)", r"-m state --state \1"),
+        (r"multiport dports (\S+)", r"-m multiport --dports \1"),
+        (r"multiport sports (\S+)", r"-m multiport --sports \1"),
+        (r"(?:tcp|udp) dpts?:(\S+)", r"--dport \1"),
+        (r"(?:tcp|udp) spts?:(\S+)", r"--sport \1"),
+        (r"\b(?:tcp|udp)\b", ""),
+        (r"reject-with (\S+)", r"--reject-with \1"),
+        (r"mark match ! (\S+)", r"-m mark ! --mark \1"),
+        (r"mark match (\S+)", r"-m mark --mark \1"),
+        (r"MARK or (\S+)", r"--or-mark \1"),
+        (r"MARK and (\S+)", r"--and-mark \1"),
+        (r"MARK xset (\S+)", r"--set-xmark \1"),
+        (r"MARK set (\S+)", r"--set-mark \1"),
+        (r"! match-set (\S+) (\S+)", r"-m set ! --match-set \1 \2"),
+        (r"match-set (\S+) (\S+)", r"-m set --match-set \1 \2"),
+        (r"ADDRTYPE match (src|dst)-type (!?)(\w+)", r"-m addrtype \2 --\1-type \3"),
+        (r"statistic mode random probability ([\d.]+)", r"-m statistic --mode random --probability \1"),
+        (r"random-fully", "--random-fully"),
+    )
+)
+
+
+def iptables_list(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> None:
+    """What ``iptables -L`` prints, with or without -v and -n."""
+    family, name = FAMILIES[part.family], part.table or "filter"
+    table, chain, has_interfaces = Table(), "", False
+    for line in part.lines:
+        words, head = line.split(), _LIST_CHAIN.match(line.strip())
+        if head:
+            chain = head[1]
+            table.policies[chain] = head[2] or "-"
+        elif "target" in words[:4]:
+            has_interfaces = "in" in words
+        elif words and chain:
+            shown = _listed(words, has_interfaces)
+            if shown is None:
+                ignore("has a match that is not read from iptables -L", line)
+            else:
+                table.add(chain, shown)
+    if not table.policies:
+        return
+    if not has_interfaces:
+        assumed.append("iptables -L without -v does not show interfaces. Each rule is assumed to match all of them.")
+    if not part.table and "PREROUTING" in table.policies:
+        name = "nat"
+    found = tables.setdefault((family, name), Table())
+    found.policies.update(table.policies)
+    for one in table.rules:
+        found.add(*one)
+
+
+def _listed(words: list[str], has_interfaces: bool) -> str | None:
+    """The rule of a line; None if it has something that is not known."""
+    if words[0].isdigit() and len(words) > 3 and _COUNT.fullmatch(words[1]) and _COUNT.fullmatch(words[2]):
+        words = words[1:]  # --line-numbers
+    if has_interfaces:
+        words = words[2:]
+    if len(words) < (7 if has_interfaces else 5):
+        return None
+    target, protocol, _option, *rest = words
+    both, rest = (rest[:2], rest[2:]) if has_interfaces else (["*", "*"], rest)
+    ends, extra = rest[:2], " ".join(rest[2:])
+    shown = []
+    for option, value, anything in (
+        ("-i", both[0], ("*", "any")),
+        ("-o", both[1], ("*", "any")),
+        ("-s", ends[0], _ANYWHERE),
+        ("-d", ends[1], _ANYWHERE),
+    ):
+        if value not in anything:
+            shown.append(f"! {option} {value[1:]}" if value.startswith("!") else f"{option} {value}")
+    if protocol not in ("all", "0"):
+        shown.append(f"-p {protocol} -m {protocol}" if protocol in ("tcp", "udp") else f"-p {protocol}")
+    goal = f"-j {target}"
+    to = re.search(r"(?:^| )to:(\S+)", extra)
+    if to:
+        goal += f" --to-{'source' if target == 'SNAT' else 'destination'} {to[1]}"
+        extra = extra.replace(to[0], "")
+    tail: list[str] = []
+    for pattern, text in _EXTRAS:
+        found = pattern.search(extra)
+        while found:
+            own = " ".join(found.expand(text).split())
+            (tail if own.startswith(("--reject", "--or", "--and", "--set", "--random")) else shown).append(own)
+            extra = extra[: found.start()] + " " + extra[found.end() :]
+            found = pattern.search(extra)
+    if extra.strip():
+        return None
+    return " ".join(filter(None, [*shown, goal, *tail]))
+
+
+_ANYWHERE = ("anywhere", "0.0.0.0/0", "::/0")
+
+
+def ebtables(part: Part, tables: dict[tuple[str, str], Table], ignore: Ignore) -> None:
+    """What ebtables-save and ``ebtables -L`` print."""
+    name, chain = part.table or "filter", ""
+    for line in part.lines:
+        text = line.strip()
+        header, kind, rule = _HEADER.fullmatch(text), _CHAIN.fullmatch(text), _RULE.fullmatch(text)
+        listed = re.match(r"Bridge (table|chain): (\w\S*?)(?:,.*policy: (\w+))?$", text)
+        if header:
+            name = header[1]
+        elif listed:
+            name, chain = (listed[2], "") if listed[1] == "table" else (name, listed[2])
+            if chain:
+                tables.setdefault(("bridge", name), Table()).policies[chain] = listed[3] or "ACCEPT"
+        elif kind:
+            tables.setdefault(("bridge", name), Table()).policies[kind[1]] = kind[2]
+        elif rule or (chain and text.startswith("-")):
+            place, options = (rule[1], rule[2]) if rule else (chain, text)
+            table = tables.setdefault(("bridge", name), Table())
+            table.policies.setdefault(place, "ACCEPT")
+            table.add(place, re.sub(r"\s*(?:-c \d+ \d+|, pcnt = \d+.*)", "", options).strip())
+        elif text and not text.startswith("#") and text != "COMMIT":
+            ignore("is no rule of ebtables", line)
+
+
+def ebtables_entries(tables: t.Mapping[tuple[str, str], Table]) -> list[dict[str, t.Any]]:
+    return [
+        {
+            "backend": "nft",
+            "table": name,
+            "chain": chain,
+            "policy": policy,
+            "rules": [rule for place, rule in table.rules if place == chain],
+        }
+        for (_family, name), table in sorted(tables.items())
+        for chain, policy in table.policies.items()
+    ]
+
+
+def ipsets(part: Part, ignore: Ignore) -> dict[str, str]:
+    """The sets by name, each as ``ipset save`` prints it."""
+    found: dict[str, list[str]] = {}
+    name, kind, is_member = "", "", False
+    for line in part.lines:
+        text = line.strip()
+        word, colon, value = text.partition(":")
+        if text.startswith(("create ", "add ")):
+            words = text.split()
+            if len(words) > 2:
+                found.setdefault(words[1], []).append(text)
+        elif colon and word in _SET_HEADS:
+            is_member = word == "Members"
+            if word == "Name":
+                name, kind = value.strip(), ""
+            elif word == "Type":
+                kind = value.strip()
+            elif word == "Header" and name and kind:
+                found[name] = [
+                    f"create {name} {kind} {re.sub(r' (?:initval|bucketsize) .*?(?= |$)', '', ' ' + value.strip()).strip()}"
+                ]
+        elif text and is_member and name in found:
+            found[name].append(f"add {name} {text}")
+        elif text:
+            ignore("is no line of ipset", line)
+    return {one: "\n".join([*lines, ""]) for one, lines in found.items() if lines[0].startswith("create ") and len(one) < 32}
+
+
+_SET_HEADS = ("Name", "Type", "Revision", "Header", "Size in memory", "References", "Number of entries", "Members")
+_MATCH_SET = re.compile(r"--(?:match|add|del)-set (\S+) (\S+)")
+
+
+def lacking_sets(tables: t.Mapping[tuple[str, str], Table], known: t.Collection[str], assumed: list[str]) -> list[dict[str, str]]:
+    """Empty sets for those that rules name and no paste has."""
+    found: dict[str, str] = {}
+    for (family, _name), table in tables.items():
+        for _chain, rule in table.rules:
+            for name, flags in _MATCH_SET.findall(rule):
+                if name not in known and name not in found and len(name) < 32:
+                    kind = SET_TYPES.get(flags.count(",") + 1, "hash:ip")
+                    found[name] = f"create {name} {kind} family {'inet6' if family == 'ip6' else 'inet'}\n"
+                    assumed.append(f"Set {name} is not in the paste. It is assumed to be empty.")
+    return [{"name": name, "save": text} for name, text in found.items()]
+
+
+def nft_json(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
+    try:
+        found = json.loads("\n".join(part.lines), strict=False)["nftables"]
+        return [one for one in found if isinstance(one, dict) and "metainfo" not in one]
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        ignore(f"is no JSON of nft ({error})", part.lines[0])
+        return []
+
+
+_TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
+
+
+def nft_text(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore) -> str:
+    """The tables of a ruleset. without: family and name of those that other pastes have."""
+    found: list[str] = []
+    own: list[str] = []
+    depth, is_wanted = 0, True
+    for line in part.lines:
+        text = line.strip()
+        table = _TABLE.match(text) if not depth else None
+        if table:
+            is_wanted, own = (table[1] or "ip", table[2]) not in without, []
+        if depth or table:
+            if re.search(r"\bxt (?:match|target)|# ?xt_|^include\b", text):
+                ignore("is printed by nft without its contents", line)
+            else:
+                own.append(line)
+            depth += text.count("{") - text.count("}")
+            if not depth and is_wanted:
+                found += own
+        elif text and not text.startswith("#"):
+            ignore("is in no table", line)
+    if depth:
+        ignore("begins a table that does not end", own[0])
+    return "\n".join([*found, ""]) if found else ""
+
+
+_SERVER = re.compile(r"(TCP|UDP|SCTP|FWM)\s+(\S+)\s+(\w+)\s*(.*)")
+_REAL = re.compile(r"->\s+(\S+):(\d+)\s+(Masq|Route|Local|Tunnel)\s+(-?\d+)")
+
+
+def virtual_servers(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
+    """What ``ipvsadm -Ln`` prints."""
+    found: list[dict[str, t.Any]] = []
+    for line in part.lines:
+        text = line.strip()
+        server, real = _SERVER.match(text), _REAL.match(text)
+        try:
+            if server:
+                protocol, place, scheduler, flags = server.groups()
+                where = {"fwmark": f"{int(place, 0):#x}"} if protocol == "FWM" else _endpoint(place)
+                found.append({"protocol": protocol.lower(), **where, "scheduler": scheduler, "flags": flags, "destinations": []})
+            elif real and found:
+                end = _endpoint(f"{real[1]}:{real[2]}")
+                found[-1]["destinations"].append({**end, "method": real[3], "weight": int(real[4])})
+            elif text and not text.startswith(("IP Virtual", "Prot ", "-> RemoteAddress")):
+                ignore("is no line of ipvsadm", line)
+        except (Unfit, ValueError) as error:
+            ignore(f"is no whole line of ipvsadm ({error})", line)
+    return found
+
+
+def _endpoint(place: str) -> dict[str, t.Any]:
+    address, _colon, port = place.rpartition(":")
+    return {"address": fields.show(fields.address(address.strip("[]"))[1]), "port": fields.number(port, 0, 65535)}
+
+
+_SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10})\s*")
+_OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
+
+
+def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
+    """Of the node and of each link, as the snapshot has them."""
+    found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
+    for line in part.lines:
+        match = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", line.strip(), maxsplit=1)[0])
+        if match:
+            key, value = match[1], int(match[2])
+            link = _OF_LINK.fullmatch(key)
+            if link:
+                # sysctl prints the dots of a link's name as slashes.
+                found[link[1]].setdefault(link[2].replace("/", "."), {})[link[3]] = value
+            else:
+                found["node"][key.replace("/", ".")] = value
+        elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
+            r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
+        ):
+            ignore("is no setting", line)
+    return found

@@ -1,0 +1,295 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What people paste, as the snapshot of a node. What a paste does not tell is assumed, and said to be so."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import Unfit
+from .._snapshot import settings as effective_settings
+from .._snapshot.snapshot import FORMAT, SUBSETS
+from . import commands, ip_text, netfilter_text
+from .commands import Part
+from .netfilter_text import Table
+
+Entry = dict[str, t.Any]
+SHOWN = 120  # characters of a line in a sentence
+MOST = 3  # sentences of one kind
+LARGEST = 64 << 20  # characters of all texts
+_BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
+_DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
+_POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+
+
+class Pasted(t.NamedTuple):
+    """snapshot: in the format of datapath_info; a subset that no paste tells is None.
+
+    assumed, ignored: sentences about what the pastes lack, and about lines that were not understood.
+    """
+
+    snapshot: Entry
+    assumed: list[str]
+    ignored: list[str]
+
+
+def read(dump: t.Mapping[str, str]) -> Pasted:
+    """The snapshot of texts by the command that printed them, or by the name of their file. Raises Invalid."""
+    if sum(len(str(text)) for text in dump.values()) > LARGEST:
+        raise Invalid("dump", f"{len(dump)} texts", f"texts of at most {LARGEST} characters")
+    return _Reader(dump).pasted()
+
+
+class _Reader:
+    def __init__(self, dump: t.Mapping[str, str]) -> None:
+        self.assumed: list[str] = []
+        self.ignored: list[str] = []
+        self._counts: dict[str, int] = {}
+        self._tables = ip_text.TableNames()
+        self._found: dict[str, list[t.Any]] = {}
+        self._settings: Entry | None = None
+        self._filters: dict[tuple[str, str], Table] = {}
+        self._bridge_filters: dict[tuple[str, str], Table] = {}
+        self._sets: dict[str, str] = {}
+        self._seen: dict[tuple[str, str, str], tuple[str, tuple[str, ...]]] = {}
+        self._ruleset_text: list[Part] = []
+        self._ruleset: list[Entry] | None = None
+        self._pods: list[tuple[str, list[Entry]]] = []
+        for name, text in sorted(dump.items()):
+            for part in commands.parts(str(name), str(text)):
+                self._take(str(name), part)
+
+    def _ignore(self, reason: str, line: str) -> None:
+        kind = re.sub(r"\(.*\)", "", reason)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._counts[kind] <= MOST and line.strip():
+            self.ignored.append(f"Not understood, because it {reason}: {line.strip()[:SHOWN]}")
+
+    def _take(self, name: str, part: Part) -> None:
+        kind = part.kind
+        if part.is_pod:
+            if kind in (commands.LINK, commands.IFCONFIG):
+                self._pods.append((name, ip_text.links(part, self._ignore)))
+            return
+        readers: dict[str, t.Callable[[], None]] = {
+            commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
+            commands.ROUTE: lambda: self._last("routes", part, ip_text.routes(part, self._tables, self._ignore)),
+            commands.ROUTE_N: lambda: self._last("routes", part._replace(table="main"), ip_text.old_routes(part, self._ignore)),
+            commands.LINK: lambda: self._merge_links(ip_text.links(part, self._ignore)),
+            commands.IFCONFIG: lambda: self._merge_links(ip_text.links(part, self._ignore)),
+            commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
+            commands.IPTABLES: lambda: netfilter_text.iptables(part, self._filters, self.assumed, self._ignore),
+            commands.IPTABLES_LIST: lambda: netfilter_text.iptables_list(part, self._filters, self.assumed, self._ignore),
+            commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
+            commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
+            commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
+            commands.NFT: lambda: self._ruleset_text.append(part),
+            commands.NFT_JSON: lambda: self._add_ruleset(netfilter_text.nft_json(part, self._ignore)),
+            commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
+            commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
+        }
+        if kind in readers:
+            readers[kind]()
+        else:
+            for line in part.lines:
+                self._ignore("belongs to no command that is known", line)
+
+    def _last(self, subset: str, part: Part, found: list[t.Any]) -> None:
+        """Adds the entries. The output of the same command replaces an earlier one."""
+        place = (part.family, part.table)
+        key = (subset, *place)
+        kept = self._found.setdefault(subset, [])
+        if key in self._seen and found and self._seen[key][1] != part.lines:
+            self.assumed.append(f"There are several outputs for {part.kind} {part.table}".rstrip() + ". The last one is taken.")
+            kept[:] = [one for one in kept if one.get("_place") != key]
+        elif key in self._seen:
+            return
+        self._seen[key] = (subset, part.lines)
+        for one in found:
+            one["_place"] = key
+        kept += [one for one in found if one not in kept]
+
+    def _add_ruleset(self, found: list[Entry]) -> None:
+        self._ruleset = [*(self._ruleset or []), *found]
+
+    def _add_settings(self, found: Entry) -> None:
+        self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
+        self._settings["node"].update(found["node"])
+        for family in ("ipv4", "ipv6"):
+            for link, values in found[family].items():
+                self._settings[family].setdefault(link, {}).update(values)
+
+    def _merge_links(self, found: list[Entry]) -> None:
+        """``ip link`` and ``ip addr`` tell the same links: what the later one adds is kept."""
+        links = self._found.setdefault("links", [])
+        by_name = {one["name"]: one for one in links}
+        for one in found:
+            known = by_name.get(one["name"])
+            if known is None:
+                links.append(one)
+                by_name[one["name"]] = one
+            else:
+                known.update({key: value for key, value in one.items() if value})
+
+    def pasted(self) -> Pasted:
+        without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
+        ruleset_text = "".join(netfilter_text.nft_text(part, without, self._ignore) for part in self._ruleset_text)
+        iptables = netfilter_text.iptables_entries(self._filters, self.assumed, self._ignore)
+        lacking = netfilter_text.lacking_sets(self._filters, self._sets, self.assumed)
+        for found in self._found.values():
+            for one in found:
+                one.pop("_place", None)
+        told: Entry = {
+            **self._found,
+            "settings": self._settings,
+            "iptables": iptables or None,
+            "ipsets": [*({"name": name, "save": text} for name, text in self._sets.items()), *lacking] or None,
+            "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or None,
+            "nftables": self._ruleset,
+        }
+        if not ruleset_text and not any(value for value in told.values()) and not self._pods:
+            raise Invalid(
+                "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
+            )
+        links = _Links(told.get("links"), self.assumed)
+        links.complete(told, self._filters, self._bridge_filters)
+        for _name, pod in self._pods:
+            links.add_pod(pod, told.get("routes") or ())
+        links.add_routed_pods(told.get("routes") or ())
+        links.add_addresses(told.get("routes") or (), told.get("ipvs") or ())
+        told["links"] = links.found
+        if self._settings:
+            names = [one["name"] for one in links.found]
+            told["settings"]["effective"] = {
+                family: effective_settings.effective(
+                    family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
+                )
+                for family, of_family in ((family, self._settings[family]) for family in ("ipv4", "ipv6"))
+            }
+        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": []}
+        return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
+
+
+class _Links:
+    """The links of the pastes, and those that only other outputs name."""
+
+    def __init__(self, found: list[Entry] | None, assumed: list[str]) -> None:
+        self._were_told = bool(found)
+        self.found = found or []
+        self._assumed = assumed
+        self._by_name = {str(one["name"]): one for one in self.found}
+        self._ends = {str(one["index"]): one for one in self.found if one["index"]}
+        for one in self.found:
+            self._classify(one)
+            one.pop("netnsid", None)
+            one.pop("lower", None)
+
+    def _classify(self, one: Entry) -> None:
+        lower, is_away = str(one.get("lower") or ""), "netnsid" in one
+        name = str(one["name"])
+        if not one["kind"] and name != "lo":
+            if _BRIDGE.fullmatch(name):
+                one["kind"] = "bridge"
+            elif _DUMMY.fullmatch(name):
+                one["kind"] = "dummy"
+            elif is_away or re.fullmatch(r"if\d+", lower) or _POD.fullmatch(name):
+                one["kind"] = "veth"
+            elif lower and lower != "NONE":
+                one["kind"], one["parent"] = "vlan" if "." in name else "macvlan", lower
+
+    def complete(
+        self, told: Entry, filters: t.Mapping[tuple[str, str], Table], bridge_filters: t.Mapping[tuple[str, str], Table]
+    ) -> None:
+        """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""
+        named = [one.get("dev") for subset in ("routes", "neighbors") for one in told.get(subset) or ()]
+        named += [hop.get("dev") for one in told.get("routes") or () for hop in one.get("nexthops") or ()]
+        named += [one.get(key) for one in told.get("rules") or () for key in ("iif", "oif")]
+        ports = _matched(bridge_filters)
+        if not self._were_told:
+            named += [*_matched(filters), *ports]
+        for name in dict.fromkeys(filter(None, named)):
+            self._make(str(name))
+        bridges = [one["name"] for one in self.found if one["kind"] == "bridge"]
+        for name in ports:
+            one = self._by_name.get(name)
+            if one and bridges and not one["master"] and one["kind"] != "bridge":
+                one["master"] = bridges[0]
+                self._assumed.append(f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it.")
+
+    def _make(self, name: str) -> None:
+        if name in self._by_name:
+            return
+        try:
+            one = ip_text.blank_link(name)
+        except Unfit:
+            return
+        self._classify(one)
+        if name != "lo" and self._were_told:
+            self._assumed.append(f"{name} is not among the links of the paste. It is assumed to be up.")
+        self.found.append(one)
+        self._by_name[name] = one
+
+    def add_pod(self, pod: list[Entry], routes: t.Iterable[Entry]) -> None:
+        """The addresses of a pod belong to the other end of one of the node's links."""
+        for one in pod:
+            number = str(one.get("lower") or "")[2:]  # after "if"
+            addresses = [address["address"].partition("/")[0] for address in one["addresses"]]
+            near = self._ends.get(number)
+            if near is None:
+                near = next((self._by_name.get(str(route.get("dev"))) for route in routes if route.get("to") in addresses), None)
+            if near is not None and one["name"] != "lo":
+                near["kind"] = near["kind"] or "veth"
+                near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
+
+    def add_routed_pods(self, routes: t.Iterable[Entry]) -> None:
+        """A host route to a pod's link tells the address of the pod."""
+        for route in routes:
+            one = self._by_name.get(str(route.get("dev")))
+            to = str(route.get("to"))
+            if one and one["kind"] == "veth" and not route.get("via") and "/" not in to and to != "default":
+                peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
+                if peer["namespace"] != "pod" and to not in peer["addresses"]:
+                    peer["addresses"].append(to)
+                one["peer"] = peer
+
+    def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
+        """Addresses that other outputs tell: the kernel's own routes to a link's network, and the virtual servers of IPVS."""
+        known = {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
+        for route in routes:
+            one, source = self._by_name.get(str(route.get("dev"))), route.get("src")
+            if one and source and source not in known and route.get("protocol") == "kernel" and "/" in str(route.get("to")):
+                one["addresses"].append(_address(f"{source}/{str(route['to']).partition('/')[2]}"))
+                known.add(source)
+        for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
+            if address not in known:
+                self._make("kube-ipvs0")
+                self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{128 if ':' in address else 32}"))
+                self._assumed.append(
+                    f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
+                )
+
+
+def _address(text: str) -> Entry:
+    return {"address": text, "peer": "", "scope": "global", "flags": []}
+
+
+_INTERFACE = re.compile(r"(?:^| )(?:-i|-o|--in-interface|--out-interface) (\S+)")
+
+
+def _matched(tables: t.Mapping[tuple[str, str], Table]) -> list[str]:
+    """The interfaces that rules name, without patterns."""
+    names = [name for table in tables.values() for _chain, rule in table.rules for name in _INTERFACE.findall(rule)]
+    found = []
+    for name in dict.fromkeys(names):
+        try:
+            if not name.endswith("+"):
+                found.append(fields.link(name))
+        except Unfit:
+            continue
+    return found

@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Changes in a twin: calls of this collection's modules by their own code, and commands of other tools."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import shlex
+import types
+import typing as t
+
+from .._core import converge
+from .._core.errors import DatapathError, Failure, Invalid
+from .._core.parts import Request, loaded
+from .._core.plan import Plane
+from .._platform import process
+from .._platform.sysctl_files import DOTTED
+
+if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
+    from .._parts import (  # noqa: F401
+        azure_vnet_bridge,
+        ebtables_cleanup,
+        link_addresses,
+        nftables_connmark,
+        nftables_probe_snat,
+        policy_routes,
+        rp_filter,
+    )
+
+MODULES = (
+    "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
+    "rp_filter",
+)  # fmt: skip
+SYSCTL = "sysctl"
+# By program, words by which it would act outside of the twin: in another namespace, with a file, or by another program.
+OUTSIDE = {
+    "ip": r"-+(n|netns|b|batch|a|all)|netns|exec|monitor",
+    "bridge": r"-+(n|netns|b|batch)|monitor",
+    "nft": r"-+(f|file|i|interactive|I|includepath)(=.*)?|.*\binclude\b.*|monitor",
+    "ipset": r"-+(f|file).*|restore|-R|-i|-interactive",
+    **dict.fromkeys(
+        ("iptables", "ip6tables", "ebtables"), r"-M.*|--mo(d(p.*)?)?(=.*)?|--atomic.*|--object-pinned.*|--init-table"
+    ),
+}
+NFT_BACKED = ("iptables", "ip6tables", "ebtables")  # the twin has the tables of both backends in nf_tables
+_SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d+)")
+HIDDEN = ("/run", "/var/lib/kubenode", "/mnt")  # where modules keep records and backups: the twin has empty file systems there
+BACKUP = "/mnt/kubenode-twin"
+
+Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
+Change = tuple[str, dict[str, t.Any]]
+
+
+def module_calls(given: t.Any) -> list[Change]:
+    """The entries of the option ``changes``. Raises Invalid."""
+    found = []
+    for number, one in enumerate(given or ()):
+        option = f"changes[{number}]"
+        if not isinstance(one, dict) or len(one) != 1:
+            raise Invalid(option, one, "a dictionary with the name of a module as its only key, and its options as the value")
+        ((name, options),) = one.items()
+        short = str(name).rpartition(".")[2]
+        if short not in MODULES:
+            raise Invalid(option, name, f"a call of one of {', '.join(MODULES)}")
+        if not isinstance(options or {}, dict):
+            raise Invalid(f"{option}.{name}", options, "the module's options, a dictionary")
+        found.append((short, dict(options or {})))
+    return found
+
+
+def commands(given: t.Iterable[object]) -> list[list[str]]:
+    """The words of each entry of the option ``commands``. Raises Invalid for one that could act outside of the twin."""
+    found = []
+    for number, text in enumerate(given):
+        option = f"commands[{number}]"
+        try:
+            words = shlex.split(str(text))
+        except ValueError as error:
+            raise Invalid(option, text, f"a command line ({error})") from None
+        words = words[1:] if words[:1] == ["sudo"] else words
+        name = words[0].rpartition("/")[2] if words else ""
+        if name != SYSCTL and name not in OUTSIDE:
+            raise Invalid(option, text, f"a command of one of {', '.join([*OUTSIDE, SYSCTL])}")
+        if name == SYSCTL:
+            for one in words[1:]:
+                if one != "-w" and not _SETTING.fullmatch(one):
+                    raise Invalid(option, text, "sysctl -w and settings net...=NUMBER")
+        elif any(re.fullmatch(OUTSIDE[name], word) for word in words[1:]):
+            raise Invalid(option, text, "a command without files, other namespaces and other programs, because it runs in a twin")
+        found.append([name, *words[1:]])
+    return found
+
+
+def apply(
+    calls: t.Sequence[Change],
+    lines: t.Sequence[t.Sequence[str]],
+    run: process.Runner,
+    checked: Checked,
+    warn: t.Callable[[str], None],
+) -> None:
+    """Applies the calls, then the commands. Raises DatapathError that names the call or the command."""
+    for name, options in calls:
+        try:
+            _call(name, options, run, checked, warn)
+        except Invalid as error:
+            raise error.inside(f"changes.{name}") from None
+        except DatapathError as error:
+            raise Failure(f"{name} failed in the twin: {error}") from error
+    for words in lines:
+        _command(words, run)
+
+
+def _call(name: str, options: dict[str, t.Any], run: process.Runner, checked: Checked, warn: t.Callable[[str], None]) -> None:
+    part: types.ModuleType = importlib.import_module(f".._parts.{name}", __package__)
+    given = dict(options)
+    if "permanent" in part.OPTIONS:
+        given.update(immediate=True, permanent=False)
+    if "backup" in part.OPTIONS:
+        os.makedirs(BACKUP, exist_ok=True)
+        given["backup"] = BACKUP
+    given.pop("checkpoint", None)
+    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
+    spec = {key: value for key, value in part.OPTIONS.items() if key not in long_lists}
+    request = Request(checked(spec, given), long_lists, run, warn, checked)
+    own = part.parts(request)
+    resources = [one for one in own.resources if one.plane is Plane.IMMEDIATE]
+    converge.converge(resources, {Plane.IMMEDIATE}, groundwork=own.groundwork)
+
+
+def _command(words: t.Sequence[str], run: process.Runner) -> None:
+    name, *arguments = words
+    if name == SYSCTL:
+        for path, value in _SETTING.findall(" ".join(arguments)):
+            with (
+                _told(words),
+                open(f"/proc/sys/{path if '/' in path and '.' not in path else path.translate(DOTTED)}", "w") as file,
+            ):
+                file.write(value)
+        return
+    program = f"{name}-nft" if name in NFT_BACKED else name
+    path = process.find(program)
+    if path is None:
+        raise Failure(f"{program} is not installed, so that the twin cannot run `{shlex.join(words)}`. Install it and run again")
+    done = run([path, *arguments], None)
+    if done.rc:
+        raise Failure(f"`{shlex.join(words)}` failed in the twin: {done.stderr.strip() or done.rc}")
+
+
+@contextlib.contextmanager
+def _told(words: t.Sequence[str]) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"`{shlex.join(words)}` failed in the twin: {error.strerror}") from error

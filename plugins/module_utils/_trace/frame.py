@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Ethernet frames: a packet built into one, and one read back. Also requests for a neighbour's MAC address, and answers."""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+from .._core.fields import IPV6
+from .packet import ICMP, ICMPV6, PORTS, TCP, UDP, Packet
+
+ETHERNET = struct.Struct("!6s6sH")  # destination, source, ethertype
+IP, IP6, ARP = 0x0800, 0x86DD, 0x0806
+IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
+IPV6_HEADER = struct.Struct("!IHBB16s16s")
+ARP_PACKET = struct.Struct("!HHBBH6s4s6s4s")
+TTL = 61  # an odd number, so that a packet of ours is told from one that the kernel made (net.ipv4.ip_default_ttl)
+SYN, ACK, RST = 0x02, 0x10, 0x04
+ECHO = {ICMP: (8, 0), ICMPV6: (128, 129)}  # type of request and of reply
+ERRORS = {ICMP: (3, 11, 12), ICMPV6: (1, 2, 3, 4)}  # types of errors about another packet
+SOLICITATION, ADVERTISEMENT = 135, 136
+SOLICITED_OVERRIDE = 0x60000000
+TARGET_MAC = 2  # option of an advertisement: target link-layer address
+
+
+class Frame(t.NamedTuple):
+    """A frame with an IP packet. reject: what the node said about another packet: "tcp reset" or ICMP type and code.
+
+    about: for an ICMP error, the packet that it is about.
+    """
+
+    packet: Packet
+    source_mac: bytes
+    destination_mac: bytes
+    ttl: int = TTL
+    reject: str = ""
+    about: Packet | None = None
+
+
+class Request(t.NamedTuple):
+    """A request for the MAC address of ``target``, by ``sender`` with ``mac``."""
+
+    target: bytes
+    sender: bytes
+    mac: bytes
+
+
+def build(packet: Packet, source_mac: bytes, destination_mac: bytes) -> bytes:
+    kind = IP6 if packet.family == IPV6 else IP
+    return ETHERNET.pack(destination_mac, source_mac, kind) + ip_packet(packet)
+
+
+def ip_packet(packet: Packet) -> bytes:
+    content = payload(packet)
+    if packet.family == IPV6:
+        header = IPV6_HEADER.pack(6 << 28, len(content), packet.protocol, TTL, packet.source, packet.destination)
+        return header + content
+    fields = [0x45, 0, 20 + len(content), 1, 0x4000, TTL, packet.protocol, 0, packet.source, packet.destination]
+    fields[7] = _checksum(IPV4_HEADER.pack(*fields))
+    return IPV4_HEADER.pack(*fields) + content
+
+
+def payload(packet: Packet) -> bytes:
+    ports, data = (packet.source_port, packet.destination_port), b""
+    if packet.protocol == TCP:
+        flags, acknowledged = (SYN | ACK, 1001) if packet.is_reply else (SYN, 0)
+        data = struct.pack("!HHIIBBHHH", *ports, 5000 if packet.is_reply else 1000, acknowledged, 5 << 4, flags, 64240, 0, 0)
+        return _with_checksum(packet, data, 16)
+    if packet.protocol == UDP:
+        return _with_checksum(packet, struct.pack("!HHHH", *ports, 12, 0) + b"data", 6)
+    if packet.protocol in ECHO:
+        data = struct.pack("!BBHHH", ECHO[packet.protocol][packet.is_reply], 0, 0, packet.source_port, 1) + b"datadata"
+        return _with_checksum(packet, data, 2)
+    return struct.pack("!HHI", *ports, 0) + b"data" if packet.protocol in PORTS else b"datadata"
+
+
+def _with_checksum(packet: Packet, data: bytes, place: int) -> bytes:
+    summed = data if packet.protocol == ICMP else _pseudo_header(packet, len(data)) + data
+    return data[:place] + struct.pack("!H", _checksum(summed) or 0xFFFF) + data[place + 2 :]
+
+
+def _pseudo_header(packet: Packet, length: int) -> bytes:
+    return packet.source + packet.destination + struct.pack("!II", length, packet.protocol)
+
+
+def _checksum(data: bytes) -> int:
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def read(data: bytes) -> Frame | Request | None:
+    """What a frame contains; None for anything else, such as a multicast report."""
+    if len(data) < ETHERNET.size:
+        return None
+    destination, source, kind = ETHERNET.unpack_from(data)
+    body = data[ETHERNET.size :]
+    if kind == ARP and len(body) >= ARP_PACKET.size:
+        _hardware, _protocol, _hlen, _plen, operation, mac, sender, _target_mac, target = ARP_PACKET.unpack_from(body)
+        return Request(target, sender, mac) if operation == 1 else None
+    if kind not in (IP, IP6):
+        return None
+    found = _ip(body)
+    if found is None:
+        return None
+    packet, ttl, payload = found
+    if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
+        return Request(payload[8:24], packet.source, source)
+    return Frame(packet, source, destination, ttl, *_reject(packet, payload))
+
+
+def _ip(body: bytes) -> tuple[Packet, int, bytes] | None:
+    """The packet, its TTL and what follows its IP header."""
+    if len(body) >= 20 and body[0] >> 4 == 4:
+        length = (body[0] & 15) * 4
+        _version, _tos, _total, _number, _place, ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
+        payload = body[length:]
+    elif len(body) >= 40 and body[0] >> 4 == 6:
+        _flow, _length, protocol, ttl, source, destination = IPV6_HEADER.unpack_from(body)
+        payload = body[40:]
+        if protocol == 0 and len(payload) >= 8:  # a hop-by-hop header, as multicast reports have
+            protocol, payload = payload[0], payload[(payload[1] + 1) * 8 :]
+    else:
+        return None
+    packet = Packet(source, destination, protocol)
+    if protocol in PORTS and len(payload) >= 4:
+        source_port, destination_port = struct.unpack_from("!HH", payload)
+        packet = packet._replace(source_port=source_port, destination_port=destination_port)
+        if protocol == TCP and len(payload) > 13:
+            packet = packet._replace(is_reply=bool(payload[13] & ACK))
+    elif protocol in ECHO and len(payload) >= 6 and payload[0] in ECHO[protocol]:
+        (identifier,) = struct.unpack_from("!H", payload, 4)
+        packet = packet._replace(source_port=identifier, is_reply=payload[0] == ECHO[protocol][1])
+    return packet, ttl, payload
+
+
+def _reject(packet: Packet, payload: bytes) -> tuple[str, Packet | None]:
+    if packet.protocol == TCP and len(payload) > 13 and payload[13] & RST:
+        return "a TCP reset", None
+    if packet.protocol in ERRORS and len(payload) >= 8 and payload[0] in ERRORS[packet.protocol]:
+        about = _ip(payload[8:])
+        name = "ICMPv6" if packet.protocol == ICMPV6 else "ICMP"
+        return f"{name} type {payload[0]} code {payload[1]}{_meaning(packet.protocol, payload)}", about[0] if about else None
+    return "", None
+
+
+# RFC 792, RFC 1812, RFC 4443
+_MEANINGS = {
+    (ICMP, 3, 0): "network unreachable", (ICMP, 3, 1): "host unreachable", (ICMP, 3, 3): "port unreachable",
+    (ICMP, 3, 4): "fragmentation needed", (ICMP, 3, 9): "network prohibited", (ICMP, 3, 10): "host prohibited",
+    (ICMP, 3, 13): "administratively prohibited", (ICMP, 11, 0): "time to live exceeded",
+    (ICMPV6, 1, 0): "no route to destination", (ICMPV6, 1, 1): "administratively prohibited",
+    (ICMPV6, 1, 2): "beyond scope of source address", (ICMPV6, 1, 3): "address unreachable",
+    (ICMPV6, 1, 4): "port unreachable", (ICMPV6, 1, 5): "source address failed policy", (ICMPV6, 3, 0): "hop limit exceeded",
+}  # fmt: skip
+
+
+def _meaning(protocol: int, payload: bytes) -> str:
+    found = _MEANINGS.get((protocol, payload[0], payload[1]))
+    return f", {found}" if found else ""
+
+
+def answer(request: Request, mac: bytes) -> bytes:
+    """The frame that answers a request for a MAC address."""
+    if len(request.target) == 4:
+        body = ARP_PACKET.pack(1, IP, 6, 4, 2, mac, request.target, request.mac, request.sender)
+        return ETHERNET.pack(request.mac, mac, ARP) + body
+    data = struct.pack("!BBHI", ADVERTISEMENT, 0, 0, SOLICITED_OVERRIDE) + request.target + bytes([TARGET_MAC, 1]) + mac
+    answering = Packet(request.target, request.sender, ICMPV6)
+    data = _with_checksum(answering, data, 2)
+    header = IPV6_HEADER.pack(6 << 28, len(data), ICMPV6, 255, request.target, request.sender)
+    return ETHERNET.pack(request.mac, mac, IP6) + header + data
+
+
+def is_group(mac: bytes) -> bool:
+    """True for a broadcast or multicast address."""
+    return bool(mac[0] & 1)

@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What was seen of a packet: frames, the rules of nf_tables that it met, and the kernel's counters of dropped packets."""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+from .._netlink.attributes import attributes, text
+from .frame import Frame, Request
+from .packet import Packet
+
+# include/uapi/linux/netfilter/nf_tables.h
+TABLE, CHAIN, HANDLE, TYPE, VERDICT, ID, LL_HEADER, NETWORK_HEADER = 1, 2, 3, 4, 5, 6, 7, 8
+IIF, OIF, MARK, PROTOCOL, POLICY = 10, 12, 14, 15, 16
+OF_POLICY, OF_RETURN, OF_RULE = 1, 2, 3
+VERDICT_CODE, VERDICT_CHAIN = 1, 2
+VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
+FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
+
+
+class Event(t.NamedTuple):
+    """A rule that the packet matched, or the end of a chain. handle: of the rule, 0 for the end of a chain.
+
+    verdict: "accept", "jump KUBE-SERVICES"... destination_mac: at this place. iif, oif: indexes, 0 if the place has none.
+    """
+
+    family: str
+    table: str
+    chain: str
+    handle: int
+    verdict: str
+    number: int
+    destination_mac: bytes = b""
+    network: bytes = b""
+    iif: int = 0
+    oif: int = 0
+    mark: int = 0
+
+
+class Asked(t.NamedTuple):
+    """A request for a MAC address that came out by ``link``."""
+
+    link: str
+    request: Request
+    is_answered: bool
+
+
+class Observation(t.NamedTuple):
+    """What became of a packet. frames: with the link by which each came out, in order.
+
+    events: of the rules that it met. counters: that have changed. error: why the node itself could not send it.
+    """
+
+    sent: Packet
+    frames: tuple[tuple[str, Frame], ...]
+    asked: tuple[Asked, ...]
+    events: tuple[Event, ...]
+    counters: t.Mapping[str, int]
+    error: str = ""
+
+
+def event(body: bytes) -> Event:
+    """A message of the kernel without its header."""
+    found = attributes(body, 4)
+    kind = _number(found, TYPE)
+    code = struct.unpack("!i", found[POLICY])[0] if kind == OF_POLICY and POLICY in found else None
+    verdict = VERDICTS.get(code, "") if code is not None else _verdict(attributes(found.get(VERDICT, b"")))
+    return Event(
+        FAMILIES.get(_number(found, PROTOCOL), str(_number(found, PROTOCOL))),
+        text(found, TABLE),
+        text(found, CHAIN),
+        int.from_bytes(found.get(HANDLE, b""), "big") if kind == OF_RULE else 0,
+        verdict if kind != OF_POLICY else f"policy {verdict}",
+        _number(found, ID),
+        found.get(LL_HEADER, b"")[:6],
+        found.get(NETWORK_HEADER, b""),
+        _number(found, IIF),
+        _number(found, OIF),
+        _number(found, MARK),
+    )
+
+
+def _verdict(found: dict[int, bytes]) -> str:
+    code = struct.unpack("!i", found[VERDICT_CODE])[0] if VERDICT_CODE in found else -1
+    name = VERDICTS.get(code, str(code))
+    return f"{name} {text(found, VERDICT_CHAIN)}" if VERDICT_CHAIN in found else name
+
+
+def _number(found: t.Mapping[int, bytes], kind: int) -> int:
+    return int.from_bytes(found.get(kind, b""), "big")
+
+
+def counters(*texts: str) -> dict[str, int]:
+    """The counters of /proc/net/snmp, netstat and snmp6, as "Ip.InNoRoutes" and "Ip6InNoRoutes"."""
+    found: dict[str, int] = {}
+    for content in texts:
+        names: dict[str, list[str]] = {}
+        for line in content.splitlines():
+            kind, colon, rest = line.partition(": ")
+            words = rest.split() if colon else line.split()
+            if colon and kind in names:
+                found.update((f"{kind}.{name}", int(value)) for name, value in zip(names[kind], words))
+            elif colon:
+                names[kind] = words
+            elif len(words) == 2:
+                found[words[0]] = int(words[1])
+    return found
+
+
+def moved(before: t.Mapping[str, int], after: t.Mapping[str, int]) -> dict[str, int]:
+    return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Which rule and route of a list decide where a packet goes. For quoting: the verdict is the kernel's."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.fields import Prefix
+from .._routing.route import THROW, Route
+from .._routing.rule import GOTO, LOOKUP, Rule
+
+LOOPBACK = "lo"
+
+
+class Query(t.NamedTuple):
+    """What the kernel looks a route up by. iif: the loopback for a packet that the node itself sends."""
+
+    source: bytes
+    destination: bytes
+    iif: str = LOOPBACK
+    mark: int = 0
+    protocol: int = 0
+    source_port: int = 0
+    destination_port: int = 0
+
+
+class Decision(t.NamedTuple):
+    """The rule that decides and the route that it leads to; None for none. tables: those that were searched in vain."""
+
+    rule: Rule | None
+    route: Route | None
+    tables: tuple[int, ...] = ()
+
+
+class Tables:
+    """The rules in the kernel's order, and the routes, of a node."""
+
+    def __init__(self, rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> None:
+        self.rules = list(rules)
+        self._routes: dict[tuple[int, int], list[Route]] = {}
+        for route in routes:
+            self._routes.setdefault((route.family, route.table), []).append(route)
+
+    def decide(self, query: Query) -> Decision:
+        family = fields.IPV6 if len(query.destination) == 16 else fields.IPV4
+        searched: list[int] = []
+        least = 0
+        for rule in self.rules:
+            if rule.family != family or rule.priority < least or not _selects(rule, query):
+                continue
+            if rule.action == GOTO:
+                least = rule.goto
+            elif rule.action != LOOKUP:
+                return Decision(rule, None, tuple(searched))
+            else:
+                route = self._longest(family, rule, query.destination)
+                if route:
+                    return Decision(rule, route, tuple(searched))
+                searched.append(rule.table)
+        return Decision(None, None, tuple(searched))
+
+    def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
+        """The route of the rule's table for an address; None if it has none, or one that says to look further."""
+        fitting = [one for one in self._routes.get((family, rule.table), ()) if _contains(one.dst, destination)]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda one: (-one.dst[1], one.metric))
+        return None if best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
+
+    def of_table(self, family: int, table: int) -> list[Route]:
+        return self._routes.get((family, table), [])
+
+
+def _selects(rule: Rule, query: Query) -> bool:
+    is_selected = (
+        _contains(rule.src, query.source)
+        and _contains(rule.dst, query.destination)
+        and rule.iif in ("", query.iif)
+        and not rule.oif
+        and (query.mark ^ rule.fwmark) & rule.fwmask == 0
+        and rule.ipproto in (0, query.protocol)
+        and _in_range(rule.sport, query.source_port)
+        and _in_range(rule.dport, query.destination_port)
+        and not rule.tos
+    )
+    return is_selected != rule.invert and not rule.l3mdev
+
+
+def _contains(prefix: Prefix, address: bytes) -> bool:
+    return not prefix[1] or (len(address) == len(prefix[0]) and fields.contains(prefix, address))
+
+
+def _in_range(limits: tuple[()] | tuple[int, int], value: int) -> bool:
+    return not limits or limits[0] <= value <= limits[1]

@@ -1,0 +1,124 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A packet as the operator describes it, and its reply."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import IPV4, IPV6, UINT32, Unfit
+
+ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
+PROTOCOLS = {"icmp": ICMP, "tcp": TCP, "udp": UDP, "ipv6-icmp": ICMPV6, "sctp": 132, "gre": 47, "esp": 50, "ah": 51}
+PORTS = (TCP, UDP, 132)  # protocols whose header begins with two ports
+SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
+
+
+class Packet(t.NamedTuple):
+    """The first packet of a connection, or its reply.
+
+    source, destination: addresses in network order; source is empty if the node itself chooses it. protocol: IANA's number.
+    interface: the link by which it comes in; empty if the node itself sends it. is_reply: an answer, such as a SYN-ACK.
+    """
+
+    source: bytes
+    destination: bytes
+    protocol: int = TCP
+    source_port: int = 0
+    destination_port: int = 0
+    interface: str = ""
+    mark: int = 0
+    is_reply: bool = False
+
+    @property
+    def family(self) -> int:
+        return IPV6 if len(self.destination) == 16 else IPV4
+
+    @property
+    def flow(self) -> tuple[t.Any, ...]:
+        """What tells its connection from others."""
+        return self.source, self.destination, self.protocol, self.source_port, self.destination_port
+
+    def replied(self, interface: str) -> Packet:
+        """The answer to it, which comes in by ``interface``."""
+        ports = (self.destination_port, self.source_port)
+        if self.protocol in (ICMP, ICMPV6):  # the source port stands for the identifier, which an answer repeats
+            ports = (self.source_port, self.destination_port)
+        return Packet(self.destination, self.source, self.protocol, *ports, interface, 0, not self.is_reply)
+
+    def report(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        shown: dict[str, t.Any] = {
+            "source": fields.show(self.source) if self.source else "",
+            "destination": fields.show(self.destination),
+            "protocol": protocol_name(self.protocol),
+        }
+        if self.protocol in PORTS:
+            shown.update(source_port=self.source_port, destination_port=self.destination_port)
+        return shown
+
+    def __str__(self) -> str:
+        has_ports = self.protocol in PORTS
+        ends = ((self.source, self.source_port), (self.destination, self.destination_port))
+        source, destination = (_end(address, port if has_ports else 0) if address else "the node" for address, port in ends)
+        return f"{protocol_name(self.protocol)} {source} > {destination}"
+
+
+def _end(address: bytes, port: int) -> str:
+    shown = fields.show(address)
+    return f"[{shown}]:{port}" if port and len(address) == 16 else f"{shown}:{port}" if port else shown
+
+
+def protocol_name(number: int) -> str:
+    return next((name for name, known in PROTOCOLS.items() if known == number), str(number))
+
+
+_PORT = "a port from 1 to 65535, for tcp, udp and sctp"
+
+
+def from_options(given: t.Mapping[str, t.Any]) -> Packet:
+    """The packet of the option ``packet``. Raises Invalid."""
+    destination_family, destination = _address(given, "destination")
+    source_family, source = _address(given, "source") if given.get("source") else (destination_family, b"")
+    interface = _parsed(given, "interface", fields.link) if given.get("interface") else ""
+    if not source and interface:
+        raise Invalid("packet.source", None, "given, because the packet comes in by an interface")
+    if source_family != destination_family:
+        raise Invalid("packet.source", given["source"], "an address of the same family as packet.destination")
+    if destination_family == IPV6 and str(given.get("protocol")) == "icmp":
+        given = {**given, "protocol": ICMPV6}
+    protocol = _parsed(given, "protocol", lambda value: fields.name_or_number(value, PROTOCOLS, "a protocol", 1, 255))
+    ports = {name: _port(given, name, protocol) for name in ("source_port", "destination_port")}
+    if protocol in PORTS and not ports["destination_port"]:
+        raise Invalid("packet.destination_port", given.get("destination_port"), _PORT)
+    source_port = ports["source_port"] or SOURCE_PORT
+    mark = _parsed(given, "mark", lambda value: fields.number(value, 0, UINT32)) if given.get("mark") else 0
+    return Packet(source, destination, protocol, source_port, ports["destination_port"], interface, mark)
+
+
+def _port(given: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
+    value = given.get(name)
+    if value is None:
+        return 0
+    if protocol not in PORTS:
+        raise Invalid(f"packet.{name}", value, f"left out for protocol {protocol_name(protocol)}")
+    try:
+        return fields.number(value, 1, 65535)
+    except Unfit:
+        raise Invalid(f"packet.{name}", value, _PORT) from None
+
+
+def _address(given: t.Mapping[str, t.Any], name: str) -> tuple[int, bytes]:
+    return _parsed(given, name, fields.node)
+
+
+def _parsed(given: t.Mapping[str, t.Any], name: str, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
+    try:
+        return parse(given[name])
+    except Unfit as unfit:
+        raise Invalid(f"packet.{name}", given[name], str(unfit)) from None

@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The rules that a packet met, as their own tool prints them."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._netlink import nfnetlink
+from .._platform import process
+from .._twin.blueprint import OWN_TABLE
+from .kernel_events import Event
+
+PROGRAMS = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}
+_TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
+_CHAIN = re.compile(r"^\s*chain (\S+) \{")
+RANDOM = re.compile(r"--mode random|\bnumgen random\b")
+Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle
+_HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
+
+
+class Quotes:
+    """texts: what was loaded, by program. run: starts nft for tables that no program of iptables loaded."""
+
+    def __init__(self, texts: t.Mapping[str, str], run: process.Runner) -> None:
+        self._run = run
+        self._saved = {family: _rules(texts.get(program, "")) for family, program in PROGRAMS.items()}
+        self._chains: dict[tuple[str, str], Chains] = {}
+
+    def text(self, event: Event) -> str:
+        """The rule's text; empty for the end of a chain."""
+        chains = self._of_table(event) if event.handle else {}
+        return chains.get(event.chain, {}).get(event.handle, "")
+
+    def is_by_chance(self, events: t.Iterable[Event]) -> bool:
+        """True if a chain that a packet met has a rule that matches by chance."""
+        visited = {(event.family, event.table, event.chain): event for event in events if event.table != OWN_TABLE}
+        return any(
+            RANDOM.search(text) for event in visited.values() for text in self._of_table(event).get(event.chain, {}).values()
+        )
+
+    def _of_table(self, event: Event) -> Chains:
+        table = event.family, event.table
+        if table not in self._chains:
+            self._chains[table] = self._read(*table)
+        return self._chains[table]
+
+    def _read(self, family: str, table: str) -> Chains:
+        saved = self._saved.get(family, {}).get(table)
+        if saved is not None:
+            handles: dict[str, list[int]] = {}
+            for rule in nfnetlink.rules(family, table):
+                handles.setdefault(rule.chain, []).append(rule.handle)
+            # Both list the rules of a chain in the kernel's order, unless a change was made since.
+            if {chain: len(own) for chain, own in handles.items()} == {chain: len(texts) for chain, texts in saved.items()}:
+                return {chain: dict(zip(own, saved[chain])) for chain, own in handles.items()}
+        return self._listed(family, table) or self._listed("inet", table)
+
+    def _listed(self, family: str, table: str) -> Chains:
+        done = self._run([process.find("nft") or "nft", "-a", "list", "table", family, table], None)
+        found: Chains = {}
+        chain = ""
+        for line in done.stdout.splitlines():
+            head, rule = _CHAIN.match(line), _HANDLE.match(line)
+            if head:
+                chain = head[1]
+            elif rule:
+                found.setdefault(chain, {})[int(rule[2])] = rule[1]
+        return found
+
+
+def _rules(text: str) -> dict[str, dict[str, list[str]]]:
+    """The texts of the rules by table and chain, with ``-A CHAIN``. Chains without rules are left out."""
+    found: dict[str, dict[str, list[str]]] = {}
+    chains: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        table, rule = _TABLE.match(line), _RULE.match(line)
+        if table:
+            chains = found.setdefault(table[1], {})
+        elif rule:
+            own = chains.setdefault(rule[2], [])
+            own.insert(0 if rule[1] == "I" else len(own), f"-A {rule[2]} {rule[3]}".strip())
+    return found

@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What is around a node: who answers on each link, who is at its other end, and by which link a reply comes in."""
+
+from __future__ import annotations
+
+from .._core import fields
+from .._core.fields import Unfit
+from .._twin import blueprint
+from .._twin.blueprint import UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .frame import Frame, is_group
+from .lookup import LOOPBACK, Tables
+from .packet import Packet
+
+ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
+POD_KINDS = ("veth", "tun")
+
+
+class Surroundings:
+    """tables: the rules and routes of the twin. assumed: collects sentences."""
+
+    def __init__(self, snapshot: Entry, built: Blueprint, assumed: list[str]) -> None:
+        self._assumed = assumed
+        self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
+        self._macs = {link.name: link.mac for link in built.links}
+        self._indexes = {link.name: link.number for link in built.links}
+        self._unsolved: set[tuple[str, bytes]] = set()
+        self.known_macs: dict[tuple[str, bytes], bytes] = {}
+        for one in blueprint.entries(snapshot, "neighbors"):
+            place = str(one.get("dev")), _packed(one.get("address"))
+            if one.get("state") in UNSOLVED:
+                self._unsolved.add(place)
+            elif blueprint.is_mac(one.get("mac")):
+                self.known_macs[place] = blueprint.mac_bytes(one["mac"])
+        # The uplink of a node that runs in a container is a veth too.
+        self._uplinks = {
+            hop.get("dev")
+            for route in blueprint.entries(snapshot, "routes")
+            if route.get("to") == "default"
+            for hop in (route, *(route.get("nexthops") or ()))
+        }
+        self._own = {
+            _packed(str(one.get("address")).partition("/")[0]): name
+            for name, link in self.links.items()
+            for one in link.get("addresses") or ()
+        }
+        self._far = {
+            _packed(str(address).partition("/")[0]): name
+            for name, link in self.links.items()
+            for address in (link.get("peer") or {}).get("addresses") or ()
+        }
+
+    def kind(self, link: str) -> str:
+        return str(self.links.get(link, {}).get("kind") or "")
+
+    def is_up(self, link: str) -> bool:
+        return "UP" in (self.links.get(link, {}).get("flags") or ())
+
+    def is_pod(self, link: str) -> bool:
+        """True if a pod, or another network namespace of the node, is at the other end."""
+        return self.kind(link) in POD_KINDS and link not in self._uplinks
+
+    def owner(self, address: bytes) -> str:
+        """The link that has an address; empty if none has."""
+        return self._own.get(address, "")
+
+    def pod_link(self, address: bytes) -> str:
+        """The link to the pod with an address; empty if there is none."""
+        return self._far.get(address, "")
+
+    def is_mac_known(self, mac: bytes) -> bool:
+        """True if a link of the node, the other end of one, or a neighbour has the MAC address."""
+        ends = (self._peer_mac(name) for name in self.links)
+        return mac in (*self._macs.values(), *ends, *self.known_macs.values())
+
+    def neighbour(self, link: str, address: bytes) -> bytes | None:
+        """The MAC address that answers on a link for an address; None if none does."""
+        masters = {link, str(self.links.get(link, {}).get("master") or "")}
+        if any((name, address) in self._unsolved for name in masters) or self.kind(link) in ENDLESS:
+            return None
+        addresses = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
+        far = self._far.get(address)
+        if far == link or (far is None and not addresses and address not in self._own):
+            if not self.is_pod(link):
+                self._assume(f"{fields.show(address)} is assumed to answer on {link}: the neighbours do not tell.")
+            return self._peer_mac(link) or self.world_mac(link)
+        return None
+
+    def world_mac(self, link: str) -> bytes:
+        return blueprint.made_mac(WORLD_MAC, self._indexes[link])
+
+    def _peer_mac(self, link: str) -> bytes:
+        given = (self.links.get(link, {}).get("peer") or {}).get("mac")
+        return blueprint.mac_bytes(given) if blueprint.is_mac(given) else b""
+
+    def macs(self, packet: Packet) -> tuple[bytes, bytes]:
+        """The source and the destination of the frame by which a packet comes in."""
+        link = packet.interface
+        source = self._peer_mac(link) or self.known_macs.get((link, packet.source)) or self.world_mac(link)
+        bridge = str(self.links[link].get("master") or "")
+        to_pod = self._far.get(packet.destination, "")
+        if bridge in self._macs and to_pod and self.links[to_pod].get("master") == bridge:
+            return source, self._peer_mac(to_pod) or self.world_mac(to_pod)
+        owner = bridge if bridge in self._macs and self.is_pod(link) else link
+        return source, self._macs[owner]
+
+    def trouble(self, link: str, frame: Frame) -> str:
+        """Why what is at the other end of a link does not take a frame; empty if it does."""
+        if self.kind(link) in ENDLESS:
+            return f"nothing is behind {link}, a link of kind {self.kind(link)}"
+        mac, peer = self._peer_mac(link), self.links.get(link, {}).get("peer") or {}
+        if mac and frame.destination_mac != mac and not is_group(frame.destination_mac):
+            return f"it is sent to {frame.destination_mac.hex(':')}, but the other end of {link} has {mac.hex(':')}"
+        addresses = {_packed(str(one).partition("/")[0]) for one in peer.get("addresses") or ()}
+        if addresses and frame.packet.destination not in addresses and self.is_pod(link):
+            return f"the pod at {link} does not have the address {fields.show(frame.packet.destination)}"
+        return ""
+
+    def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
+        """The link by which the answer to a packet comes in that has left by ``link``.
+
+        A pod answers by its own link. In the cloud, the answer is sent to the network interface that owns the address.
+        """
+        if self.is_pod(link):
+            return link
+        owner = self._own.get(left.source, "")
+        if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
+            return owner
+        for rule in tables.rules:
+            if rule.src[0] == left.source:
+                leads = {hop.dev for one in tables.of_table(rule.family, rule.table) if not one.dst[1] for hop in one.hops}
+                outside = [name for name in sorted(leads) if not self.is_pod(name)]
+                if outside:
+                    return outside[0]
+        return link
+
+    def _assume(self, sentence: str) -> None:
+        if sentence not in self._assumed:
+            self._assumed.append(sentence)
+
+
+def _packed(given: object) -> bytes:
+    try:
+        return fields.address(given)[1]
+    except Unfit:
+        return b""

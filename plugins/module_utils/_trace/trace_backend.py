@@ -1,0 +1,257 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Sends a packet and its reply through the twin of a snapshot, and tells what became of them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.errors import DatapathError
+from .._platform import kernel, process
+from .._routing.routing_backend import Netlink
+from .._twin import assumptions, blueprint, build_backend, isolation_backend
+from .._twin.assumptions import Ends
+from .._twin.isolation_backend import Isolated
+from . import changes_backend, cures, verdict
+from .cures import Cure
+from .kernel_events import Observation
+from .lookup import Tables
+from .packet import TCP, Packet
+from .quotes_backend import Quotes
+from .surroundings import Surroundings
+from .verdict import ARRIVED, DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Finding, Scene
+from .world_backend import World
+
+SECONDS = 120.0  # for a twin with all of its packets; one with 10,000 rules takes two
+
+
+AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
+
+
+class Question(t.NamedTuple):
+    """What is asked of a snapshot. assume, calls, lines: of the options assume, changes and commands.
+
+    is_curable: whether to try remedies, if there are no changes.
+    """
+
+    snapshot: blueprint.Entry
+    packet: Packet
+    assume: t.Mapping[str, t.Any]
+    calls: tuple[changes_backend.Change, ...] = ()
+    lines: tuple[t.Sequence[str], ...] = ()
+    wants_reply: bool = True
+    is_curable: bool = True
+
+
+def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+    """The result of the module. Raises DatapathError."""
+    snapshot, assumed = assumptions.complete(
+        asked.snapshot, asked.assume, Ends(fields.show(asked.packet.destination), asked.packet.interface)
+    )
+    asked = asked._replace(snapshot=snapshot)
+    found = _in_a_twin(asked, run, checked)
+    found["assumed"] = [*assumed, *found["assumed"]]
+    is_curable = asked.is_curable and not (asked.calls or asked.lines)
+    found["cures"] = _cures(asked, found, run, checked) if is_curable else []
+    return found
+
+
+def _cures(
+    asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked
+) -> list[dict[str, t.Any]]:
+    """The remedies that work: each is tried in a twin of its own."""
+    lost = next((one for one in (found, found["reply"]) if one and one["verdict"] in (DROPPED, REJECTED)), None)
+    if lost is None:
+        return []
+    working = []
+    for cure in cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]):
+        trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
+        try:
+            after = _in_a_twin(trial, run, checked)
+        except DatapathError:  # a remedy that cannot be applied is none
+            continue
+        if _is_well(after, asked.wants_reply):
+            working.append(_shown(cure, after))
+    return working
+
+
+def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+    return isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS)
+
+
+def _is_well(found: t.Mapping[str, t.Any], wants_reply: bool) -> bool:
+    return found["verdict"] in ARRIVED and (not wants_reply or (found["reply"] or {}).get("verdict") in ARRIVED)
+
+
+def _shown(cure: Cure, after: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {"change": cure.text, "verdict": after["verdict"], "reply_verdict": (after["reply"] or {}).get("verdict", "")}
+
+
+class _Exchange:
+    """A twin, and the packets that are sent through it."""
+
+    def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
+        isolation_backend.hide(changes_backend.HIDDEN)
+        self._asked, self._run, self._checked = asked, run, checked
+        self._assumed: list[str] = []
+        self._drawn = blueprint.draw(asked.snapshot)
+        self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
+        self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
+        self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
+        self._quotes, self._is_changed, self._is_by_chance = Quotes(self._twin.texts, run), False, False
+        self._programs: dict[tuple[str, str], list[str]] = {}
+        for one in blueprint.entries(asked.snapshot, "bpf"):
+            place = str(one.get("link")), str(one.get("direction") or "ingress")
+            self._programs.setdefault(place, []).append(
+                f"{one.get('name') or 'unnamed'} ({one.get('hook')} of {one.get('link')})"
+            )
+
+    def result(self) -> dict[str, t.Any]:
+        before = None
+        if self._asked.calls or self._asked.lines:
+            before = self._sent()
+            self._is_changed = True
+            changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
+        first = self._sent()
+        branches = self._branches(first) if self._is_by_chance else []
+        lost = next((one for _share, one in branches if not _is_well(one, self._asked.wants_reply)), first)
+        found = {**lost, "before": _short(before) if before else None}
+        found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
+        notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
+        found["assumed"] = list(dict.fromkeys([*notes, *self._unknown_filters(found)]))
+        found["unknown"] = self._unknown(found)
+        return found
+
+    def _sent(self) -> dict[str, t.Any]:
+        """The packet and its reply, as the module returns them."""
+        self._quotes = Quotes(self._twin.texts, self._run) if self._is_changed else self._quotes
+        self._is_changed = False
+        scene = self._scene()
+        packet = self._asked.packet
+        self._world.forget()
+        seen = self._world.send(packet, *(self._around.macs(packet) if packet.interface else ()))
+        self._is_by_chance = self._quotes.is_by_chance(seen.events)
+        finding = verdict.judge(seen, scene)
+        reply = self._reply(seen, finding, scene) if self._asked.wants_reply else None
+        found = {**finding.report(), "came_in_by": packet.interface, "reply": None}
+        if reply:
+            came_in_by, answer_found = reply
+            found["reply"] = {**answer_found.report(), "came_in_by": came_in_by}
+            if answer_found.verdict in (DROPPED, REJECTED):
+                found["reason"] = f"{found['reason']} Its reply is lost: {answer_found.reason}"
+                found["culprit"] = found["reply"]["culprit"]
+        return found
+
+    def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
+        """The ways that packets take by chance, with the share of each, the most frequent first; empty if there is one."""
+        ways = {_way(first): first}
+        counts = {_way(first): 1}
+        since = 0
+        while since < max(AGAIN, AGAIN_EACH * len(ways)) and sum(counts.values()) < MOST_PACKETS:
+            found = self._sent()
+            way = _way(found)
+            since = since + 1 if way in ways else 0
+            ways.setdefault(way, found)
+            counts[way] = counts.get(way, 0) + 1
+        total = sum(counts.values())
+        shares = [(round(counts[way] / total, 3), found) for way, found in ways.items()]
+        return sorted(shares, key=lambda one: -one[0]) if len(ways) > 1 else []
+
+    def _scene(self) -> Scene:
+        backend = Netlink()
+        routes = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
+        return Scene(self._around, routes, kernel.setting, self._quotes.text, self._programs)
+
+    def _reply(self, seen: Observation, finding: Finding, scene: Scene) -> tuple[str, Finding] | None:
+        """The link by which the reply came in, and what became of it; None if there is none."""
+        if finding.frame is None:
+            return ("", self._own_reply(seen, scene)) if finding.verdict == DELIVERED else None
+        if finding.verdict not in (*ARRIVED, UNKNOWN):
+            return None
+        left = finding.frame.packet
+        link = self._around.reply_link(left, finding.interface, scene.tables)
+        packet = left.replied(link)
+        _source, destination = self._around.macs(packet)
+        source = finding.frame.destination_mac if link == finding.interface else self._around.world_mac(link)
+        reply = verdict.judge(self._world.send(packet, source, destination), scene)
+        expected = seen.sent.replied("")
+        if reply.frame and reply.frame.packet.flow != expected.flow:
+            reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
+            reply = reply._replace(verdict=DROPPED, reason=reason)
+        return link, reply
+
+    def _own_reply(self, seen: Observation, scene: Scene) -> Finding:
+        """What became of the node's own answer to a packet that arrived at the node. There, no program listens in a twin."""
+        sent = seen.sent
+        if not sent.interface:
+            return Finding(DELIVERED, "lo", None, "The node answers itself.", None, ())
+        for link, frame in seen.frames:
+            if frame.packet.destination == sent.source:
+                kind = DELIVERED if self._around.is_pod(link) else FORWARDED
+                return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
+        drop = next((one for one in reversed(seen.events) if one.verdict in verdict.DROPS), None)
+        if drop:
+            text = scene.quote(drop) or f"policy of chain {drop.chain} is DROP"
+            where = f"{drop.family} {drop.table}"
+            return Finding(
+                DROPPED, "", None, f"{where} {drop.chain} drops the answer: {text}.", verdict.Culprit("rule", text), ()
+            )
+        back = sent.replied("")
+        if sent.protocol != TCP:
+            return Finding(UNKNOWN, "", None, "The node's answer was not seen: no program answers in a twin.", None, ())
+        shown = fields.show(back.destination)
+        return Finding(
+            DROPPED,
+            "",
+            None,
+            f"The node's answer to {shown} did not leave.",
+            verdict.Culprit("missing", f"no route to {shown}"),
+            (),
+        )
+
+    def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> list[str]:
+        """Sentences about links on the path whose reverse-path filter the snapshot does not tell."""
+        told = (self._asked.snapshot.get("settings") or {}).get("ipv4") or {}
+        names = [one["came_in_by"] for one in (found, found["reply"]) if one and one["came_in_by"]]
+        if self._asked.packet.family != fields.IPV4 or "rp_filter" in told.get("all", {}):
+            return []
+        unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in told.get(name, {})]
+        values = {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
+        return [f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in values.items()]
+
+    def _unknown(self, found: t.Mapping[str, t.Any]) -> list[str]:
+        unread = [
+            f"{one.get('subset')} {one.get('object')}: {one.get('reason')}".replace("  ", " ")
+            for one in self._asked.snapshot.get("unread") or ()
+        ]
+        own = [found["reason"]] if found["verdict"] == UNKNOWN else []
+        reply = found["reply"] or {}
+        return [*own, *([reply["reason"]] if reply.get("verdict") == UNKNOWN else []), *unread]
+
+
+def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
+    """What tells the way of one packet from that of another."""
+    packet, reply = found["packet"] or {}, found["reply"] or {}
+    culprit = (found["culprit"] or {}).get("text")
+    return (
+        found["verdict"],
+        found["interface"],
+        packet.get("destination"),
+        packet.get("destination_port"),
+        culprit,
+        reply.get("verdict"),
+    )
+
+
+def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {key: found[key] for key in ("verdict", "interface", "packet", "reason", "culprit", "reply")}
+
+
+def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    keys = ("verdict", "interface", "reason", "culprit")
+    reply = found["reply"]
+    return {**{key: found[key] for key in keys}, "reply": {key: reply[key] for key in keys} if reply else None}

@@ -1,0 +1,377 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""From what was observed of a packet to a verdict: what became of it, why, and which object decided."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.fields import IPV6
+from .._routing.route import UNICAST, Route
+from .._routing.rule import LOOKUP, Rule
+from .._twin.blueprint import OWN_TABLE
+from .._twin.virtual_servers import TABLE as IPVS_TABLE
+from .frame import Frame, is_group
+from .kernel_events import Event, Observation
+from .lookup import LOOPBACK, Decision, Query, Tables
+from .packet import Packet
+from .surroundings import Surroundings
+
+DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
+ARRIVED = (DELIVERED, FORWARDED)
+DROPS = ("drop", "policy drop")
+ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
+Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
+
+
+class Culprit(t.NamedTuple):
+    """The object that decided. kind: rule, route, sysctl, neighbor, link, address, bpf or missing. text: as its tool shows it."""
+
+    kind: str
+    text: str
+
+
+class Step(t.NamedTuple):
+    """kind: in, rule, policy, route, neighbor, counter or out. where: chain, link or routing. text: as its tool prints it."""
+
+    kind: str
+    where: str
+    text: str
+    verdict: str = ""
+
+
+class Finding(t.NamedTuple):
+    """What became of a packet. interface: by which it left; empty if it did not. frame: as it left; None if it did not."""
+
+    verdict: str
+    interface: str
+    frame: Frame | None
+    reason: str
+    culprit: Culprit | None
+    steps: tuple[Step, ...]
+
+    def report(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        packet = self.frame.packet.report() if self.frame else None
+        if packet is not None and self.frame:
+            packet.update(source_mac=self.frame.source_mac.hex(":"), destination_mac=self.frame.destination_mac.hex(":"))
+        return {
+            "verdict": self.verdict,
+            "interface": self.interface,
+            "packet": packet,
+            "reason": self.reason,
+            "culprit": self.culprit._asdict() if self.culprit else None,
+            "steps": [step._asdict() for step in self.steps],
+        }
+
+
+class Scene(t.NamedTuple):
+    """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction."""
+
+    surroundings: Surroundings
+    tables: Tables
+    settings: Settings
+    quote: t.Callable[[Event], str]
+    programs: t.Mapping[tuple[str, str], list[str]] = {}
+
+
+def judge(seen: Observation, scene: Scene) -> Finding:
+    packet = seen.sent
+    every = _own_events(seen)
+    query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
+    events = [one for one in every if one.table != OWN_TABLE]
+    frames = [one for one in seen.frames if _is_of(packet, one[1])]
+    good = [(link, one) for link, one in frames if not scene.surroundings.trouble(link, one)]
+    rejected = next((one.reject for _link, one in seen.frames if one.reject), "")
+    steps = _steps(seen, events, query, scene)
+    if good or frames:
+        link, left = (good or frames)[0]
+        steps.append(Step("out", f"link {link}", str(left.packet)))
+        trouble = "" if good else scene.surroundings.trouble(link, left)
+        found = _left(packet, link, left, trouble, scene, steps)
+    else:
+        verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
+        found = Finding(verdict, "", None, reason, culprit, tuple(steps))
+    return _with_programs(packet, found, scene)
+
+
+def _left(packet: Packet, link: str, left: Frame, trouble: str, scene: Scene, steps: list[Step]) -> Finding:
+    if trouble:
+        culprit = _misled(link, left, scene)
+        reason = f"The packet leaves by {link} and is lost: {trouble}."
+        return Finding(DROPPED, link, left, reason, culprit, tuple(steps))
+    is_pod = scene.surroundings.is_pod(link)
+    verdict = DELIVERED if is_pod else FORWARDED
+    change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
+    reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
+    return Finding(verdict, link, left, reason, None, tuple(steps))
+
+
+def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
+    """What sent a frame to one that does not take it: a neighbour, or the route."""
+    destination = left.packet.destination
+    mac = scene.surroundings.known_macs.get((link, destination))
+    if mac == left.destination_mac:
+        return Culprit("neighbor", f"{fields.show(destination)} dev {link} lladdr {mac.hex(':')}")
+    decision = scene.tables.decide(Query(left.packet.source, destination))
+    if decision.route and link in decision.route.links:
+        return Culprit("route", str(decision.route))
+    return Culprit("link", link)
+
+
+def _is_of(packet: Packet, frame: Frame) -> bool:
+    """Whether a frame is the packet, perhaps translated, and not an answer to it."""
+    same_kind = frame.packet.protocol == packet.protocol and frame.packet.is_reply == packet.is_reply
+    is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
+    return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
+
+
+def _own_events(seen: Observation) -> list[Event]:
+    """The events of the packet, and not of one that the node sent because of it. Each has its packet's header."""
+    first = next((one.number for one in seen.events), 0)
+    known, headers = list[Event](), dict[int, tuple[int, int, bytes]]()
+    for one in seen.events:
+        if one.network:
+            headers[one.number] = (one.iif, one.oif, one.network)
+        if one.number == first:
+            iif, oif, network = headers.get(one.number, (0, 0, b""))
+            known.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
+    return known
+
+
+def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene) -> list[Step]:
+    packet = seen.sent
+    start = f"link {packet.interface}" if packet.interface else "the node"
+    steps, is_routed = [Step("in", start, str(packet))], False
+    for one in events:
+        if one.oif and not is_routed and packet.interface:
+            is_routed = True
+            steps += _routed(query, scene)
+        where = f"{one.family} {one.table} {one.chain}"
+        if one.handle:
+            steps.append(Step("rule", where, _of_ipvs(one, scene.quote(one)), one.verdict))
+        elif one.verdict.startswith("policy"):
+            steps.append(Step("policy", where, "", one.verdict))
+    if not is_routed:
+        steps += _routed(query, scene)
+    steps += [
+        Step("neighbor", f"link {one.link}", fields.show(one.request.target), "" if one.is_answered else "no answer")
+        for one in seen.asked
+    ]
+    telling = {name: value for name, value in seen.counters.items() if name.endswith(_COUNTERS)}
+    return steps + [Step("counter", name, f"+{value}") for name, value in sorted(telling.items())]
+
+
+_COUNTERS = (
+    "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
+    "InDelivers",
+)  # fmt: skip
+
+
+def _of_ipvs(one: Event, text: str) -> str:
+    return f"ipvs: {text}" if one.table == IPVS_TABLE else text
+
+
+def _routed(query: Query, scene: Scene) -> list[Step]:
+    """The step that tells the route."""
+    decision = scene.tables.decide(query)
+    if not decision.route:
+        return []
+    return [Step("route", "routing", f"{decision.route} ({_short(decision.rule)})")]
+
+
+def _query(packet: Packet, routed: Event | None) -> Query:
+    """What a packet is routed by: its addresses after translation of the destination, and its mark."""
+    source, destination = packet.source, packet.destination
+    if routed and routed.network:
+        header = routed.network
+        source, destination = (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
+    ports = packet.source_port, packet.destination_port
+    return Query(
+        source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
+    )
+
+
+def _short(rule: Rule | None) -> str:
+    return str(rule).partition(" rule ")[2] if rule else "no rule"
+
+
+def _stopped(
+    seen: Observation, events: t.Sequence[Event], query: Query, rejected: str, scene: Scene
+) -> tuple[str, str, Culprit | None]:
+    """Verdict, reason and culprit of a packet that did not leave."""
+    verdict = REJECTED if rejected else DROPPED
+    answer = f" The node answers with {rejected}." if rejected else ""
+    drop = next((one for one in events if one.verdict in DROPS), None)
+    if drop:
+        text = scene.quote(drop) if drop.handle else f"policy of chain {drop.chain} is DROP"
+        where = f"{drop.family} {drop.table}"
+        return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
+    mac = _diverted(events, scene)
+    if mac:
+        text = scene.quote(mac[0])
+        reason = f"A rule sends the frame to {mac[1].hex(':')}, which no interface on the node has: {text}."
+        return DROPPED, reason, Culprit("rule", f"{mac[0].family} {mac[0].table}: {text}")
+    unanswered = next((one for one in seen.asked if not one.is_answered), None)
+    if unanswered:
+        target = fields.show(unanswered.request.target)
+        reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
+        return verdict, reason, Culprit("neighbor", f"{target} dev {unanswered.link} FAILED")
+    told = _by_counters(seen, query, scene)
+    if told:
+        return verdict, f"{told[0]}{answer}", told[1]
+    if any(name.endswith("InDelivers") for name in seen.counters) or any(one.chain.lower() == "input" for one in events):
+        return DELIVERED, "The packet arrives at the node itself.", None
+    return (verdict, *_unexplained(seen.sent, query, scene, answer))
+
+
+def _diverted(events: t.Sequence[Event], scene: Scene) -> tuple[Event, bytes] | None:
+    """The rule of a bridge after which the frame is for a MAC address that no interface has, and that address."""
+    previous: Event | None = None
+    for one in events:
+        if one.family == "bridge" and one.handle:
+            previous = one
+        mac = one.destination_mac
+        if previous and previous is not one and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
+            return previous, mac
+    text = scene.quote(previous) if previous else ""
+    for word in text.split() if previous and "--to-dst" in text else ():
+        if word.count(":") == 5 and not scene.surroundings.is_mac_known(_mac(word)):
+            return previous, _mac(word)  # type: ignore[return-value]
+    return None
+
+
+def _mac(word: str) -> bytes:
+    try:
+        return bytes(int(part, 16) for part in word.split(":"))
+    except ValueError:
+        return b""
+
+
+def _by_counters(seen: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:
+    packet, moved = seen.sent, seen.counters
+    shown = fields.show(query.destination)
+    if any(name.endswith("IPReversePathFilter") for name in moved):
+        return _reverse_path(query, scene)
+    if any(name.endswith("NoRoutes") for name in moved) or seen.error:
+        decision = scene.tables.decide(query)
+        blocked = _blocked(decision)
+        if blocked:
+            return f"{_sentence_for(blocked)} stops packets to {shown}: {blocked.text}.", blocked
+        if seen.error and decision.route:
+            return f"The node itself cannot send the packet: {seen.error}.", Culprit("route", str(decision.route))
+        words = f"from {fields.show(query.source)} " if query.source else ""
+        where = "the tables that its rules name" if decision.tables else "no table: no rule leads to one"
+        text = f"no route {words}to {shown}"
+        return f"There is {text} in {where}.", Culprit("missing", text)
+    if any(name.endswith("HdrErrors") for name in moved):
+        return "The packet's time to live ends at the node.", Culprit("address", "ttl 1")
+    if any(name.endswith("AddrErrors") for name in moved):
+        return _not_forwarded(query, packet, scene)
+    return None
+
+
+def _sentence_for(blocked: Culprit) -> str:
+    return "A policy rule" if blocked.kind == "rule" else "A route"
+
+
+def _blocked(decision: Decision) -> Culprit | None:
+    """The rule or route whose type stops packets."""
+    if decision.rule and decision.rule.action != LOOKUP:
+        return Culprit("rule", str(decision.rule))
+    if decision.route and decision.route.type != UNICAST:
+        return Culprit("route", str(decision.route))
+    return None
+
+
+def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
+    back = Query(query.destination, query.source, LOOPBACK, query.mark if _valid_mark(query.iif, scene) else 0)
+    decision = scene.tables.decide(back)
+    own = f"net/ipv4/conf/{query.iif}/rp_filter"
+    every = scene.settings("net/ipv4/conf/all/rp_filter") or 0
+    value = scene.settings(own) or 0
+    path = own if value >= every else "net/ipv4/conf/all/rp_filter"
+    culprit = Culprit("sysctl", f"{_dotted(path)} = {max(value, every)}")
+    source, destination = fields.show(query.source), fields.show(query.destination)
+    leads = _leads(decision.route)
+    by = f" ({_short(decision.rule)})" if decision.rule else ""
+    if max(value, every) == 1:
+        reason = (
+            f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict"
+            " reverse-path filtering drops it."
+        )
+    else:
+        reason = (
+            f"There is no way back from {destination} to {source}: loose reverse-path filtering drops the packet that comes in by"
+            f" {query.iif}."
+        )
+    return reason, culprit
+
+
+def _leads(route: Route | None) -> str:
+    return f"dev {', '.join(sorted(route.links))}" if route and route.links else "none"
+
+
+def _valid_mark(link: str, scene: Scene) -> bool:
+    paths = (f"net/ipv4/conf/{name}/src_valid_mark" for name in ("all", link))
+    return any(scene.settings(path) for path in paths)
+
+
+def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> tuple[str, Culprit]:
+    shown = fields.show(query.destination)
+    if packet.family == IPV6 and fields.is_link_local(query.source):
+        source = fields.show(query.source)
+        reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
+        return reason, Culprit("address", f"source {source} is link-local")
+    path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
+    if scene.settings(path):
+        return f"{shown} is no address to which the node may send the packet.", Culprit("address", shown)
+    return f"{shown} is no address of the node, and the node does not forward.", Culprit("sysctl", f"{_dotted(path)} = 0")
+
+
+def _dotted(path: str) -> str:
+    return ".".join(part.replace(".", "/") for part in path.split("/"))
+
+
+def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tuple[str, Culprit | None]:
+    around = scene.surroundings
+    link = packet.interface
+    if link and not around.is_up(link):
+        return f"{link} is down.", Culprit("link", f"{link} is down")
+    owner = around.owner(packet.source)
+    if owner and packet.interface:
+        shown = fields.show(packet.source)
+        return (
+            f"The source {shown} is an address of the node itself, on {owner}, which the kernel takes for forged.{answer}",
+            Culprit("address", f"{shown} dev {owner}"),
+        )
+    if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
+        text = f"net.ipv4.conf.{link}.route_localnet = 0"
+        return f"Addresses of the loopback do not pass {link}.{answer}", Culprit("sysctl", text)
+    decision = scene.tables.decide(query)
+    blocked = _blocked(decision)
+    if blocked:
+        return f"{_sentence_for(blocked)} stops the packet: {blocked.text}.{answer}", blocked
+    down = [name for name in (decision.route.links if decision.route else ()) if not around.is_up(name)]
+    if down:
+        return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
+    if around.links.get(link, {}).get("master"):
+        return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
+    if answer:
+        return answer.strip(), None
+    return "The packet is lost in the kernel, which does not tell where.", None
+
+
+def _with_programs(packet: Packet, found: Finding, scene: Scene) -> Finding:
+    """``unknown`` if a BPF program is on the packet's path: a twin has none."""
+    on_path = list(scene.programs.get((packet.interface, "ingress"), ()))
+    on_path += scene.programs.get((found.interface, "egress"), ()) if found.interface else ()
+    if not on_path:
+        return found
+    names = ", ".join(on_path)
+    reason = f"BPF programs on the path decide, and a twin has none: {names}. Without them: {found.reason}"
+    return found._replace(verdict=UNKNOWN, reason=reason, culprit=Culprit("bpf", names))

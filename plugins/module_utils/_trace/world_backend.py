@@ -1,0 +1,195 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The other ends of a twin's links: sends packets in, answers for neighbours, and records what comes out and what was told."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import time
+import typing as t
+
+from .._core import fields
+from .._core.fields import IPV6
+from .._netlink import wire
+from .._netlink.attributes import message, messages
+from .._twin import link_messages
+from . import frame, kernel_events
+from .frame import Frame, Request
+from .kernel_events import Asked, Event, Observation
+from .packet import TCP, UDP, Packet
+
+NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
+TRACE = 10 << 8 | 17  # NFNL_SUBSYS_NFTABLES, NFT_MSG_TRACE
+FLUSH_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
+PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
+IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
+QUIET = 0.004  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
+PATIENCE = 0.5  # seconds without any sign of the packet
+LIMIT = 5.0  # seconds for a packet with all that it causes
+BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
+COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
+
+
+class World:
+    """packets: a packet socket in the world. names: links by index, which is the same in the world.
+
+    neighbour: tells the MAC address that answers on a link for an address; None if none does.
+    """
+
+    def __init__(
+        self,
+        packets: socket.socket,
+        names: t.Mapping[int, str],
+        neighbour: t.Callable[[str, bytes], bytes | None],
+    ) -> None:
+        self._packets = packets
+        self._names = names
+        self._indexes = {name: index for index, name in names.items()}
+        self._neighbour = neighbour
+        self._trace = wire.open_socket(wire.NETFILTER)
+        for one in (self._packets, self._trace):
+            with contextlib.suppress(OSError):  # without root the usual size has to do
+                one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+            one.setblocking(False)
+        self._trace.bind((0, 0))  # a socket without an address is taken for the sender, which gets no copy
+        self._trace.setsockopt(wire.SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE)
+        self._poll = select.poll()
+        self._poll.register(self._packets, select.POLLIN)
+        self._poll.register(self._trace, select.POLLIN)
+        self._open: list[socket.socket] = []
+
+    def forget(self) -> None:
+        """Ends all connections, so that the next packet is the first of its own."""
+        for one in self._open:
+            one.close()
+        self._open.clear()
+        with contextlib.suppress(Exception), wire.connected(lambda: wire.open_socket(wire.NETFILTER)) as netlink:
+            next(wire.answers(netlink, message(FLUSH_CONNECTIONS, wire.ACK, struct.pack("=BBH", 0, 0, 0))))
+        self._drain([], [], [])
+
+    def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
+        """Sends the packet into its interface, or from the node itself, and waits until nothing more happens."""
+        frames, asked, events = list[tuple[str, Frame]](), list[Asked](), list[Event]()
+        self._drain([], [], [])
+        before, error = _counters(), ""
+        if packet.interface:
+            self._write(packet.interface, frame.build(packet, source_mac, destination_mac))
+        else:
+            try:
+                packet = self._send_from_node(packet)
+            except OSError as problem:
+                error = problem.strerror or str(problem)
+        started = last = time.monotonic()
+        while True:
+            if self._drain(frames, asked, events):
+                last = time.monotonic()
+            moved = kernel_events.moved(before, _counters()) if time.monotonic() - last >= QUIET else {}
+            found = Observation(packet, tuple(frames), tuple(asked), tuple(events), moved, error)
+            idle = time.monotonic() - last
+            if time.monotonic() - started > LIMIT or idle >= (QUIET if _is_explained(found) else PATIENCE):
+                break
+            self._poll.poll(QUIET * 1000)
+        unanswered = [one for one in asked if not one.is_answered]
+        wire.exchange([link_messages.forget(one.request.target, self._indexes[one.link]) for one in unanswered])
+        return found._replace(counters=kernel_events.moved(before, _counters()))
+
+    def _drain(self, frames: list[tuple[str, Frame]], asked: list[Asked], events: list[Event]) -> bool:
+        """Reads all that has arrived, and answers requests. False if nothing had."""
+        is_any = False
+        while True:
+            try:
+                data, (name, _protocol, direction, *_rest) = self._packets.recvfrom(65535)
+            except BlockingIOError:
+                break
+            link = self._names.get(int(name[1:])) if name[1:].isdigit() else None
+            if direction == PACKET_OUTGOING or link is None:
+                continue
+            is_any = True
+            found = frame.read(data)
+            if isinstance(found, Request):
+                mac = self._neighbour(link, found.target)
+                asked.append(Asked(link, found, mac is not None))
+                if mac is not None:
+                    self._write(link, frame.answer(found, mac))
+            elif found:
+                frames.append((link, found))
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                for one in messages(self._receive()):
+                    if one.kind == TRACE:
+                        is_any = True
+                        events.append(kernel_events.event(one.body))
+        return is_any
+
+    def _receive(self) -> bytes:
+        try:
+            return self._trace.recv(wire.BUFFER)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise
+            return b""  # ENOBUFS: messages were lost
+
+    def _write(self, link: str, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # the link is down
+            self._packets.sendto(data, (f"w{self._indexes[link]}", 0))
+
+    def _send_from_node(self, packet: Packet) -> Packet:
+        """Sends from a socket of the node. Returns the packet with the source that the kernel chose. Raises OSError."""
+        kinds = {TCP: socket.SOCK_STREAM, UDP: socket.SOCK_DGRAM}
+        kind = kinds.get(packet.protocol, socket.SOCK_RAW)
+        number = packet.protocol if kind == socket.SOCK_RAW else 0
+        own = socket.socket(packet.family, kind | socket.SOCK_NONBLOCK, number)
+        self._open.append(own)
+        level, transparent = (
+            (socket.IPPROTO_IPV6, IPV6_TRANSPARENT) if packet.family == IPV6 else (socket.IPPROTO_IP, IP_TRANSPARENT)
+        )
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if packet.mark:
+            own.setsockopt(socket.SOL_SOCKET, SO_MARK, packet.mark)
+        if packet.source:
+            own.setsockopt(level, transparent, 1)
+        port = 0 if kind == socket.SOCK_RAW else packet.source_port
+        own.bind((fields.show(packet.source) if packet.source else "", port))
+        place = (fields.show(packet.destination), packet.destination_port if kind != socket.SOCK_RAW else 0)
+        scope = (0, self._scope(packet)) if packet.family == IPV6 else ()
+        with contextlib.suppress(BlockingIOError):
+            own.connect((*place, *scope))
+        address, *_rest = own.getsockname()
+        packet = packet._replace(source=fields.address(address.partition("%")[0])[1])
+        if kind == socket.SOCK_DGRAM:
+            own.send(b"data")
+        elif kind == socket.SOCK_RAW:
+            own.send(frame.payload(packet))
+        return packet
+
+    def _scope(self, packet: Packet) -> int:
+        """A link-local destination needs a link: the first one but the loopback."""
+        return min((index for index in self._names if index > 1), default=0) if fields.is_link_local(packet.destination) else 0
+
+
+def _counters() -> dict[str, int]:
+    texts = []
+    for path in COUNTERS:
+        with contextlib.suppress(OSError), open(path) as file:
+            texts.append(file.read())
+    return kernel_events.counters(*texts)
+
+
+_TELLING = ("IPReversePathFilter", "NoRoutes", "AddrErrors", "HdrErrors", "InDelivers", "InDiscards", "OutDiscards", "FragFails")
+
+
+def _is_explained(found: Observation) -> bool:
+    """True if something is seen that ends the way of the packet."""
+    return bool(
+        found.error
+        or found.frames
+        or any(not one.is_answered for one in found.asked)
+        or any(one.verdict in ("drop", "policy drop") for one in found.events)
+        or any(name.endswith(_TELLING) for name in found.counters)
+    )

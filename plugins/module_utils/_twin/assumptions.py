@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What a snapshot does not tell, and what is assumed instead."""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import Unfit
+from .._platform.sysctl_files import DOTTED
+from .blueprint import Entry
+
+_POD = "assumed-pod"
+
+
+class Ends(t.NamedTuple):
+    """What of a packet matters here. interface: by which it comes in; empty if the node sends it."""
+
+    destination: str
+    interface: str
+
+
+_OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
+FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
+
+
+def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[str]]:
+    """The snapshot with the settings of ``assume``, a node that forwards, and the way of the packet; and sentences about it.
+
+    assume: settings as sysctl names them, with their values. Raises Invalid.
+    """
+    interface = packet.interface
+    told: list[str] = []
+    found = dict(snapshot)
+    settings = copy.deepcopy(dict(found.get("settings") or {}))
+    given = {str(key): _value(key, value) for key, value in assume.items()}
+    for key, value in given.items():
+        _put(settings, key, value)
+        told.append(f"{key} = {value}, as the option assume says.")
+    for key, family in FORWARDING:
+        if not _is_told(settings, key, family):
+            _put(settings, key, 1)
+            told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
+    found["settings"] = settings
+    links = list(found.get("links") or ())
+    if interface and not any(one.get("name") == interface for one in links if isinstance(one, dict)):
+        if found.get("links"):
+            names = ", ".join(str(one.get("name")) for one in links)
+            raise Invalid("packet.interface", interface, f"a link of the node: {names}")
+        links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
+        told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
+    found["links"] = links
+    if found.get("routes") is None and interface:
+        _assume_routes(found, packet, told)
+    return found, told
+
+
+def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+    """A pod at the destination, and a way back: without any route, a snapshot would tell nothing about the rest of the path."""
+    name = _POD
+    destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
+    near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
+    back = near.get("master") or packet.interface
+    peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
+    pod = {"name": name, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}
+    has_peer = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
+    found["links"] = [*found["links"], *([] if has_peer else [pod])]
+    to_pod = {
+        "table": "254",
+        "family": family,
+        "to": destination,
+        "dev": has_peer[0]["name"] if has_peer else name,
+        "scope": "link",
+    }
+    to_rest = {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}
+    found["routes"] = [
+        {key: value for key, value in one.items() if family == "ipv4" or key != "scope"} for one in (to_pod, to_rest)
+    ]
+    told.append(
+        f"The routes are not known. {destination} is assumed to be a pod at the link {to_pod['dev']}, and all else to be reached"
+        f" by {back}."
+    )
+
+
+def _value(key: object, value: object) -> int:
+    if not str(key).startswith(("net.", "net/")):
+        raise Invalid(f"assume.{key}", value, "the setting of a network: its name begins with net.")
+    try:
+        return fields.number(value, -1, fields.UINT32)
+    except Unfit as unfit:
+        raise Invalid(f"assume.{key}", value, str(unfit)) from None
+
+
+def _put(settings: dict[str, t.Any], key: str, value: int) -> None:
+    found = _OF_LINK.fullmatch(key)
+    if found:
+        family, link, name = found.groups()
+        settings.setdefault(family, {}).setdefault(link.replace("/", "."), {})[name] = value
+    else:
+        settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
+
+
+def _is_told(settings: Entry, key: str, family: str) -> bool:
+    every = (settings.get(family) or {}).get("all") or {}
+    return key in (settings.get("node") or {}) or "forwarding" in every or settings.get(family) == {}

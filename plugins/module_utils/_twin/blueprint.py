@@ -1,0 +1,350 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A snapshot as what has to be built: links, settings, and texts for the programs that load the rest.
+
+The snapshot may come from a stranger's report, so its values are data: names and numbers are checked, and a line that would
+make a program read a file or start another program is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+from .._core import fields
+from .._core.errors import Invalid
+from .._core.fields import IPV6, Unfit
+from .._platform.sysctl_files import DOTTED
+from .._routing import route, rt_names, rule
+from .._snapshot.link import SETTINGS
+from . import virtual_servers
+from .link_messages import NewLink
+
+Entry = t.Mapping[str, t.Any]
+LOOPBACK = "lo"
+USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
+LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
+OWN_TABLE = "kubenodeTwin"  # makes the kernel tell which rules a packet meets
+OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
+SPARE_INDEX = 100000  # of the first link whose index is not known
+LARGEST_INDEX = 2**31 - 1
+LOCAL_TABLE = 255
+LOCAL_RULE = "priority 0 from all lookup local"
+KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # besides LOCAL_RULE, in a new network namespace
+KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
+UNSOLVED = ("FAILED", "INCOMPLETE")
+VETH_KINDS = ("", "veth")
+STACKED = ("vlan", "macvlan", "ipvlan", "vrf", "bond")  # kinds whose packets take another link
+# Written when an address is added, and never read again; or ones that would add addresses of the twin's own.
+OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
+SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
+BOTH = ("all", "default")
+# Options by which a line would make iptables or ebtables start a program or read a file, also abbreviated.
+_HARMFUL = re.compile(r"(^|\s)(-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
+_RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
+_SET_LINE = re.compile(r"(create|add) \S+ .*")
+_INCLUDE = re.compile(r"^\s*include\b.*$", re.MULTILINE)
+
+
+class Blueprint(t.NamedTuple):
+    """What has to be built.
+
+    links: bridges first. names: of all links by index. settings: path below /proc/sys and value, in the order of writing.
+    commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
+    the tables whose routes it has. routes: those that the twin must have in the end.
+    restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. notes: sentences about what is
+    different in the twin.
+    """
+
+    links: list[NewLink]
+    names: dict[int, str]
+    settings: list[tuple[str, int]]
+    commands: list[str]
+    routes: list[tuple[route.Route, str]]
+    restores: list[tuple[str, str]]
+    ruleset: list[Entry]
+    ruleset_text: str
+    notes: list[str]
+
+
+def draw(snapshot: Entry) -> Blueprint:
+    """The blueprint of a snapshot. Raises Invalid if the snapshot is none."""
+    notes: list[str] = []
+    links = _links(snapshot, notes)
+    names = {link.number: link.name for link in links} | {1: LOOPBACK}
+    desired = list(_routes(snapshot, notes))
+    servers, told = virtual_servers.ruleset(snapshot.get("ipvs") or ())
+    notes += told
+    objects = [one for one in snapshot.get("nftables") or () if _is_loadable(one, notes)]
+    text = _INCLUDE.sub("", str(snapshot.get("nftables_text") or ""))
+    return Blueprint(
+        links,
+        names,
+        list(_settings(snapshot.get("settings") or {}, {*names.values()})),
+        [*_addresses(snapshot, notes), *_rules(snapshot, notes), *_neighbours(snapshot)],
+        desired,
+        list(_restores(snapshot, notes)),
+        objects,
+        f"{text}\n{servers}",
+        notes,
+    )
+
+
+def entries(snapshot: Entry, subset: str) -> list[Entry]:
+    """The entries of a subset; empty if it was not read. Raises Invalid if it is no list of dictionaries."""
+    found = snapshot.get(subset)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise Invalid(f"snapshot.{subset}", found, "a list of dictionaries, as datapath_info returns it")
+    return found
+
+
+def _links(snapshot: Entry, notes: list[str]) -> list[NewLink]:
+    own = [one for one in entries(snapshot, "links") if one.get("name") != LOOPBACK]
+    used, indexes = {1}, dict[str, int]()
+    for number, one in enumerate(own):
+        name = _checked(f"snapshot.links[{number}].name", one.get("name"), fields.link)
+        index = one.get("index")
+        if not isinstance(index, int) or index in used or not 1 < index < LARGEST_INDEX:
+            index = SPARE_INDEX + number
+        used.add(index)
+        if name in indexes:
+            raise Invalid(f"snapshot.links[{number}].name", name, "a name that no other link has")
+        indexes[name] = index
+    bridges = {str(one["name"]) for one in own if one.get("kind") == "bridge"}
+    masters = {str(one["name"]): indexes[one["master"]] for one in own if one.get("master") in bridges}
+    found = [_link(one, indexes[str(one["name"])], masters.get(str(one["name"]), 0), notes) for one in own]
+    return sorted(found, key=lambda link: (link.kind != "bridge", link.number))
+
+
+def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
+    name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
+    is_bridge = kind == "bridge"
+    if kind in STACKED:
+        notes.append(
+            f"{name} is a link of kind {kind}. In the twin it is a link of its own, so that packets do not take {_below(one)}."
+        )
+    numbers = {label: number for number, label in SETTINGS["bridge"].items()}
+    given = (one.get("settings") or {}).items() if is_bridge else ()
+    # A kernel refuses a setting that it was built without, so the usual ones are not sent.
+    settings = {numbers[label]: int(value) for label, value in given if label in numbers and value != USUAL.get(label, 0)}
+    is_up = "UP" in flags
+    return NewLink(
+        index,
+        name,
+        "bridge" if is_bridge else "veth",
+        mac_bytes(one["mac"]) if is_mac(one.get("mac")) else made_mac(OWN_MAC, index),
+        int(one.get("mtu") or 0) if 68 <= int(one.get("mtu") or 0) <= 65535 else 0,
+        is_up,
+        is_up and ("LOWER_UP" in flags or "NO-CARRIER" not in flags and "RUNNING" not in flags and kind not in VETH_KINDS),
+        "NOARP" not in flags and one.get("type", 1) == 1,
+        master,
+        settings,
+    )
+
+
+def _below(one: Entry) -> str:
+    return str(one.get("parent") or "the link below it")
+
+
+def is_mac(given: object) -> bool:
+    """True for the address of one Ethernet interface, as text."""
+    text = str(given or "").lower()
+    is_address = re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", text)
+    return bool(is_address) and not int(text[:2], 16) & 1 and text != "00:00:00:00:00:00"
+
+
+def mac_bytes(given: object) -> bytes:
+    return bytes.fromhex(str(given).replace(":", ""))
+
+
+def made_mac(first: int, index: int) -> bytes:
+    """An address for an interface whose own is not known. It is locally administered (IEEE 802)."""
+    return bytes([first, 0]) + index.to_bytes(4, "big")
+
+
+def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
+    """Those of the node, of all links, and of each: a setting of ``all`` changes those of the links."""
+    for key, value in (given.get("node") or {}).items():
+        if str(key).startswith("net.") and not str(key).endswith(OF_THE_MACHINE):
+            yield str(key).translate(DOTTED), int(value)
+    for family in ("ipv4", "ipv6"):
+        of_family = given.get(family) or {}
+        for link in ("all", *sorted(of_family.keys() - {*BOTH})):
+            if link == "all" or link in names:
+                for key, value in (of_family.get(link) or {}).items():
+                    if key not in SKIPPED_SETTINGS and re.fullmatch(r"\w+", str(key)):
+                        yield f"net/{family}/conf/{link}/{key}", int(value)
+
+
+def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
+    for number, link in enumerate(entries(snapshot, "links")):
+        for one in link.get("addresses") or ():
+            option = f"snapshot.links[{number}].addresses"
+            host, slash, length = str(one.get("address")).partition("/")
+            family, packed = _checked(option, host, fields.address)
+            if link["name"] == LOOPBACK and host in LOOPBACK_ADDRESSES:
+                continue  # the kernel adds them
+            bits = len(packed) * 8
+            length = _checked(option, length or bits, functools.partial(fields.number, low=0, high=bits))
+            far = _checked(option, one["peer"], fields.address)[1] if one.get("peer") else packed
+            near = f"{fields.show(packed)} peer " if far != packed else ""
+            words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
+            words.append(f"scope {one['scope']}" if one.get("scope") in route.SCOPES else "")
+            flags = one.get("flags") or ()
+            words.append("noprefixroute" if "noprefixroute" in flags else "")
+            words.append("nodad" if family == IPV6 else "")
+            yield " ".join(filter(None, words))
+            if "tentative" in flags or "dadfailed" in flags:
+                notes.append(f"{host} on {link['name']} is tentative on the node. In the twin it is usable.")
+
+
+_RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
+
+
+def _rules(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
+    """Lines that replace the kernel's rules by those of the snapshot, in its order."""
+    if snapshot.get("rules") is None:
+        return
+    found = [_rule(number, one, notes) for number, one in enumerate(entries(snapshot, "rules"))]
+    for family, words in (("ipv4", "-4"), ("ipv6", "-6")):
+        lines = [line for of_family, line in filter(None, found) if of_family == family]
+        if lines:
+            first = [] if LOCAL_RULE in lines else [0]
+            yield from (f"{words} rule del priority {priority}" for priority in (*first, *KERNELS_RULES[family]))
+            yield from (f"{words} rule add {line}" for line in lines if line != LOCAL_RULE)
+
+
+def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
+    """Family and words of a rule."""
+    option = f"snapshot.rules[{number}]"
+    if one.get("unread"):
+        notes.append(
+            f"Rule {one.get('priority')} has attributes that this collection cannot read, and is not in the twin: {one}."
+        )
+        return None
+    if one.get("priority") in (0, "0"):
+        return str(one.get("family") or "ipv4"), LOCAL_RULE
+    given = {name: value for name, value in one.items() if name not in ("protocol", "unread")}
+    shown = rule.from_options(option, given, rt_names.TABLES).options()
+    words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
+    words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
+    if shown.get("l3mdev"):
+        words.append("l3mdev")
+    elif "goto" in shown:
+        words.append(f"goto {shown['goto']}")
+    elif "action" in shown:
+        words.append(str(shown["action"]))
+    else:
+        words.append(f"lookup {shown['table']}")
+    if "suppress_prefixlength" in shown:
+        words.append(f"suppress_prefixlength {shown['suppress_prefixlength']}")
+    return shown["family"], " ".join(filter(None, words))
+
+
+def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
+    """The routes and their protocols. Those that the kernel adds by itself are left to it."""
+    for number, one in enumerate(entries(snapshot, "routes")):
+        if _is_kernels(one):
+            continue
+        unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
+        if unread or one.get("tos") or one.get("from"):
+            notes.append(
+                f"Route {one.get('to')} of table {one.get('table')} is not in the twin: it has"
+                f" {', '.join(unread) or 'a source or a type of service'}."
+            )
+            continue
+        given = {name: value for name, value in one.items() if name not in ("protocol", "unread", "tos", "from")}
+        if given.get("family") == "ipv6":
+            given.pop("scope", None)
+        yield route.from_options(f"snapshot.routes[{number}]", given, rt_names.TABLES), str(one.get("protocol") or "")
+
+
+def _is_kernels(one: Entry) -> bool:
+    return str(one.get("table")) in ("255", "local") and str(one.get("protocol") or KERNELS) == KERNELS
+
+
+def _neighbours(snapshot: Entry) -> t.Iterator[str]:
+    """Every neighbour that was resolved is permanent in the twin: its entry does not age."""
+    for number, one in enumerate(entries(snapshot, "neighbors")):
+        option = f"snapshot.neighbors[{number}]"
+        address = fields.show(_checked(f"{option}.address", one.get("address"), fields.address)[1])
+        dev = _checked(f"{option}.dev", one.get("dev"), fields.link)
+        if one.get("state") == "PROXY":
+            yield f"neigh add proxy {address} dev {dev}"
+        elif is_mac(one.get("mac")) and one.get("state") not in UNSOLVED:
+            yield f"neigh replace {address} lladdr {one['mac']} dev {dev} nud permanent"
+
+
+def route_line(one: route.Route, protocol: str) -> str:
+    """A line for ``ip -batch``."""
+    words = str(one).partition(" route ")[2]
+    known = protocol in rt_names.PROTOCOLS.values() or protocol.isdigit()
+    return f"{'-6' if one.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
+
+
+def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
+    sets = [
+        line for one in entries(snapshot, "ipsets") for line in str(one.get("save")).splitlines() if _SET_LINE.fullmatch(line)
+    ]
+    if sets:
+        yield "ipset", "\n".join([*sets, ""])
+    for family, program in (("ip", "iptables-nft-restore"), ("ip6", "ip6tables-nft-restore")):
+        texts: dict[str, str] = {}
+        for one in entries(snapshot, "iptables"):
+            if one.get("family") == family:
+                name = str(one.get("table"))
+                if name in texts:
+                    notes.append(
+                        f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin."
+                    )
+                if name not in texts or one.get("backend") == "nft":
+                    texts[name] = _clean(str(one.get("save")), program, notes)
+        if texts:
+            yield program, "".join(texts.values())
+    text = _ebtables(snapshot, notes)
+    if text:
+        yield "ebtables-nft-restore", text
+
+
+def _clean(text: str, program: str, notes: list[str]) -> str:
+    """The lines of a table that are safe to load."""
+    kept = []
+    for line in text.splitlines():
+        if not _RESTORE_LINE.fullmatch(line) or _HARMFUL.search(line):
+            if line and not line.startswith("#"):
+                notes.append(
+                    f"{program}: a line was left out of the twin, because it is no rule or would start a program: {line[:120]}"
+                )
+            continue
+        kept.append(line)
+    return "\n".join([*kept, ""])
+
+
+def _ebtables(snapshot: Entry, notes: list[str]) -> str:
+    tables: dict[str, tuple[list[str], list[str]]] = {}
+    for one in entries(snapshot, "ebtables"):
+        heads, rules = tables.setdefault(str(one.get("table")), ([], []))
+        heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
+        rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
+    texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
+    return _clean("".join(texts), "ebtables-nft-restore", notes) if texts else ""
+
+
+def _is_loadable(one: Entry, notes: list[str]) -> bool:
+    kinds = [*one]
+    if kinds == ["flowtable"]:
+        notes.append(f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path.")
+    return kinds not in (["flowtable"], ["metainfo"])
+
+
+def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:
+    try:
+        return parse(given)
+    except Unfit as unfit:
+        raise Invalid(option, given, str(unfit)) from None

@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Builds a twin in the process's own network namespace, and reads back what the kernel made of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import typing as t
+
+from .._core.errors import Failure
+from .._files import files
+from .._netlink import wire
+from .._platform import process
+from .._routing.route import HOST, LINK, Route
+from .._routing.routing_backend import Netlink
+from . import blueprint, link_messages
+from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
+from .isolation_backend import Isolated
+
+PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
+UNTOUCHED = ("net/ipv6/conf/default/addr_gen_mode", 1), ("net/ipv6/conf/default/accept_ra", 0), (
+    "net/ipv6/conf/default/dad_transmits", 0), ("net/ipv6/conf/default/router_solicitations", 0)  # fmt: skip
+_FAILED = re.compile(r"Command failed -:(\d+)")
+_BAD_LINE = re.compile(r"line:? (\d+)")
+MOST_BAD_LINES = 40
+
+TRACE = """\
+table inet {table} {{
+  chain prerouting {{ type filter hook prerouting priority -500; {mark} meta nftrace set 1; }}
+  chain output {{ type filter hook output priority -500; meta nftrace set 1; }}
+  chain routing {{ type filter hook prerouting priority -90; }}
+  chain rerouting {{ type filter hook output priority -90; }}
+}}
+"""  # the last two are behind the translation of destinations (-100): they show what a packet is routed by
+TRACE_BRIDGE = """\
+table bridge {table} {{
+  chain prerouting {{ type filter hook prerouting priority -500; meta nftrace set 1; }}
+}}
+"""
+
+
+class Twin(t.NamedTuple):
+    """texts: what was loaded by each program, after the lines that it refused were left out."""
+
+    texts: dict[str, str]
+    notes: list[str]
+
+
+def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:
+    """Builds everything. mark: set on each packet that comes in. Raises Failure."""
+    notes: list[str] = []
+    for path, value in UNTOUCHED:
+        _set(path, value)
+    _ip(run, ["link set lo up"], notes)
+    _create_links(drawn, isolated)
+    _settings(drawn, notes)
+    _ip(run, drawn.commands, notes)
+    _add_routes(run, drawn, notes)
+    texts = {program: _restore(run, program, text, notes) for program, text in drawn.restores}
+    _load_rulesets(run, drawn, notes)
+    set_mark = f"meta mark set {mark:#x};" if mark else ""
+    has_bridge = any(link.kind == "bridge" for link in drawn.links)
+    _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark))
+    return Twin(texts, notes)
+
+
+def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
+    ended = [link for link in drawn.links if link.kind == "veth" and link.has_carrier]
+    for first in range(0, len(drawn.links), PART):
+        part = drawn.links[first : first + PART]
+        requests = [link_messages.create(link, isolated.world, number) for number, link in enumerate(part, 1)]
+        for number, refused in wire.exchange(requests).items():
+            raise Failure(f"the twin's link {part[number - 1].name} was refused: {refused.text or os.strerror(refused.code)}")
+    for first in range(0, len(ended), PART):
+        part = ended[first : first + PART]
+        wire.exchange([link_messages.raise_end(link, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
+
+
+def _settings(drawn: Blueprint, notes: list[str]) -> None:
+    """Writes the settings that are different. The links of a new network namespace have the same ones, except the loopback."""
+    usual: dict[str, str] = {}
+    for path, value in drawn.settings:
+        *folder, key = path.split("/")
+        is_link = len(folder) == 4 and folder[-1] not in ("all", "default", blueprint.LOOPBACK)
+        place = f"{folder[1]}/{key}" if is_link else path
+        if place not in usual:
+            usual[place] = _get(path)
+        if usual[place] == str(value):
+            continue
+        if not usual[place]:
+            if value:
+                notes.append(f"{path.replace('/', '.')} = {value} is not in the twin: this kernel lacks it.")
+        elif not _set(path, value):
+            notes.append(f"{path.replace('/', '.')} = {value} is not in the twin: the kernel refused it.")
+        elif not is_link:
+            usual.clear()  # a setting of the node or of all links changes those of the links
+
+
+def _get(path: str) -> str:
+    try:
+        return files.text(f"/proc/sys/{path}").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _set(path: str, value: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/sys/{path}", "w") as file:
+        file.write(str(value))
+        return True
+    return False
+
+
+def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[str]:
+    """Runs the lines, those of IPv6 alone after the others, and returns those that failed."""
+    failed = []
+    for family in ("-4", "-6"):
+        own = [
+            line.partition(" ")[2] if line.startswith("-") else line
+            for line in lines
+            if line.startswith("-6") == (family == "-6")
+        ]
+        failed += [f"{family} {line}" for line in _batch(run, family, own, notes)]
+    return failed
+
+
+def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list[str]) -> t.Iterator[str]:
+    if not lines:
+        return
+    done = run(
+        [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
+    )
+    reason = ""
+    for said in done.stderr.splitlines():
+        found = _FAILED.search(said)
+        if found:
+            line = lines[int(found[1]) - 1]
+            notes.append(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}.")
+            reason = ""
+            yield line
+        elif said.strip():
+            reason = said.strip().rstrip(".")
+
+
+def _program(name: str, package: str) -> str:
+    path = process.find(name)
+    if path is None:
+        raise Failure(f"{name} (package {package}) is needed for a twin and is not installed. Install it and run again")
+    return path
+
+
+def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
+    """Adds the routes that the twin lacks, and removes those that the kernel added with addresses and the node does not have."""
+    desired = dict(drawn.routes)
+    current = {route for route, _protocol in Netlink().routes()}
+    # A gateway has to be reachable when its route is added: routes without one come first.
+    lacking = sorted(
+        (one for one in desired if one not in current), key=lambda one: (_distance(one), one.family, one.table, one.dst)
+    )
+    failed = _ip(run, [blueprint.route_line(one, desired[one]) for one in lacking], [])
+    _ip(run, [f"{line} onlink" if " via " in line and " onlink" not in line else line for line in failed], notes)
+    told = {(one.family, one.table) for one in desired}
+    surplus = [
+        one for one in current if (one.family, one.table) in told and one.table != LOCAL_TABLE and one not in desired
+        and not any(one.is_like(other) for other in desired)
+    ]  # fmt: skip
+    _ip(run, [blueprint.route_line(one, "").replace(" append ", " del ", 1) for one in surplus], notes)
+
+
+def _distance(route: Route) -> int:
+    """0 for a route to what is on a link, 1 for one by a gateway."""
+    return 0 if route.scope in (LINK, HOST) or not any(hop.via for hop in route.hops) else 1
+
+
+def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> str:
+    """Loads a text, without the lines that the program refuses. Returns what was loaded."""
+    path = _program(program, program.partition("-")[0])
+    argv = [path, "restore"] if program == "ipset" else [path]
+    lines = text.splitlines()
+    for _try in range(MOST_BAD_LINES):
+        done = run(argv, "\n".join([*lines, ""]))
+        if not done.rc:
+            return "\n".join([*lines, ""])
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        found = [int(number) for line in said for number in _BAD_LINE.findall(line)]
+        if not found or not 0 < found[0] <= len(lines) or lines[found[0] - 1] == "COMMIT":
+            raise Failure(f"{program} does not load the rules: {' '.join(said)[:300] or done.rc}. Leave out what it names")
+        notes.append(f"{program} refused a line, which is not in the twin: {lines.pop(found[0] - 1)} ({said[0][:120]}).")
+    raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
+
+
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
+    if drawn.ruleset:
+        done = run([_program("nft", "nftables"), "-j", "-f", "-"], json.dumps({"nftables": drawn.ruleset}))
+        if done.rc:
+            raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")
+    if drawn.ruleset_text.strip():
+        _nft(run, drawn.ruleset_text)
+
+
+def _nft(run: process.Runner, text: str) -> None:
+    done = run([_program("nft", "nftables"), "-f", "-"], text)
+    if done.rc:
+        raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")

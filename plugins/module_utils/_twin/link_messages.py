@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Messages to the kernel that create the links of a twin. Each link is one end of a veth; the other end is in the world."""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+
+from .._netlink.attributes import message, pack
+
+RTM_NEWLINK, RTM_DELNEIGH = 16, 29
+CREATE = 0x600  # NLM_F_CREATE, NLM_F_EXCL
+IFINFO = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+NDMSG = struct.Struct("=BxxxiHBB")
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_LINKINFO, IFLA_NET_NS_FD = 1, 3, 4, 10, 18, 28
+INFO_KIND, INFO_DATA, VETH_INFO_PEER = 1, 2, 1
+IFF_UP, IFF_NOARP = 0x1, 0x80
+FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY; with 0 a port forwards at once (net/bridge/br_stp_if.c)
+_SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38: "=B"}  # of the settings of a bridge
+
+
+class NewLink(t.NamedTuple):
+    """A link to create. number: its index, as on the node and in the world. kind: "bridge" or "veth".
+
+    master: the index of its bridge, or 0. settings: of a bridge, by number. has_carrier: whether the other end is up.
+    """
+
+    number: int
+    name: str
+    kind: str
+    mac: bytes = b""
+    mtu: int = 0
+    is_up: bool = True
+    has_carrier: bool = True
+    has_arp: bool = True
+    master: int = 0
+    settings: t.Mapping[int, int] = {}
+
+
+def create(link: NewLink, world: int, number: int) -> bytes:
+    """world: descriptor of the network namespace of the other end. number: of the message."""
+    found = {IFLA_IFNAME: link.name.encode() + b"\0"}
+    if link.mac:
+        found[IFLA_ADDRESS] = link.mac
+    if link.mtu:
+        found[IFLA_MTU] = struct.pack("=I", link.mtu)
+    if link.master:
+        found[IFLA_MASTER] = struct.pack("=I", link.master)
+    info = {INFO_KIND: link.kind.encode()}
+    if link.kind == "bridge":
+        data = {kind: struct.pack(_SIZES[kind], value) for kind, value in link.settings.items()}
+        info[INFO_DATA] = pack({FORWARD_DELAY: struct.pack("=I", 0), **data})
+    else:
+        name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
+        if link.mtu:
+            name[IFLA_MTU] = found[IFLA_MTU]
+        info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
+    flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
+    body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**found, IFLA_LINKINFO: pack(info)})
+    return message(RTM_NEWLINK, CREATE, body, number)
+
+
+def raise_end(link: NewLink, number: int) -> bytes:
+    """Sets the other end of a link up, in the world. The kernel does not do that while it creates the pair (veth_open)."""
+    return message(RTM_NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
+
+
+def forget(address: bytes, index: int) -> bytes:
+    """Deletes a neighbour that did not answer, so that the next packet asks for it again."""
+    family = 10 if len(address) == 16 else 2
+    return message(RTM_DELNEIGH, 0, NDMSG.pack(family, index, 0, 0, 0) + pack({1: address}))

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Virtual servers of IPVS as rules of nft that send a packet to the same places.
+
+IPVS translates a packet for a local address after the chains of INPUT, and sends it on without the chains of FORWARD. These rules
+translate it before routing. For each virtual server they choose among the destinations by weight.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core import fields
+from .._core.fields import IPV6, Unfit
+
+TABLE = "kubenodeTwinIPVS"
+PRIORITY = -99  # after kube-proxy's chain in the nat table, which marks packets to masquerade (-100)
+HASHING = ("sh", "dh", "mh")
+
+
+def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]:
+    """The text for nft, empty if there are no servers, and sentences about what is different."""
+    rules: dict[str, list[str]] = {"ip": [], "ip6": []}
+    notes: list[str] = []
+    for server in servers:
+        ends = [one for one in server.get("destinations") or () if int(one.get("weight", 1)) > 0]
+        try:
+            family, selector = _selector(server, ends)
+            rules[family] += _rules(family, selector, ends)
+        except (Unfit, KeyError) as error:
+            notes.append(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}.")
+        if server.get("scheduler") in HASHING:
+            notes.append(
+                f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address. The twin chooses by"
+                " chance."
+            )
+    if not any(rules.values()):
+        return "", notes
+    notes.append(
+        "The twin translates packets to virtual servers of IPVS by rules of nft, before routing and not after the chains of"
+        " INPUT."
+    )
+    return "".join(_table(family, of_family) for family, of_family in rules.items() if of_family), notes
+
+
+def _table(family: str, rules: list[str]) -> str:
+    hooks = (("prerouting", "prerouting"), ("output", "output"))
+    chains = [
+        f"  chain {name} {{\n    type nat hook {hook} priority {PRIORITY};\n    fib daddr type local jump servers\n  }}\n"
+        for name, hook in hooks
+    ]
+    lines = "".join(f"    {rule}\n" for rule in rules)
+    return f"table {family} {TABLE} {{\n  chain servers {{\n{lines}  }}\n{''.join(chains)}}}\n"
+
+
+def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[str, str]:
+    if server.get("fwmark"):
+        mark = fields.number(server["fwmark"], 1, fields.UINT32)
+        is_ipv6 = any(":" in str(one.get("address")) for one in ends)
+        return "ip6" if is_ipv6 else "ip", f"meta mark {mark:#x}"
+    family, packed = fields.address(server["address"])
+    name, protocol = "ip6" if family == IPV6 else "ip", str(server.get("protocol"))
+    if protocol not in ("tcp", "udp", "sctp"):
+        raise Unfit(f"protocol {protocol}")
+    return name, f"{name} daddr {fields.show(packed)} {protocol} dport {fields.number(server['port'], 1, 65535)}"
+
+
+def _rules(family: str, selector: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
+    if not ends:
+        yield f"{selector} drop"
+    rest = sum(int(one.get("weight", 1)) for one in ends)
+    for one in ends:
+        weight = int(one.get("weight", 1))
+        _family, packed = fields.address(one["address"])
+        place = f"[{fields.show(packed)}]" if family == "ip6" else fields.show(packed)
+        port = f":{fields.number(one['port'], 1, 65535)}" if one.get("port") else ""
+        chance = f"numgen random mod {rest} < {weight} " if rest > weight else ""
+        yield f"{selector} {chance}dnat to {place}{port}"
+        rest -= weight

@@ -1,0 +1,275 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: datapath_trace
+short_description: Tell why a packet does not arrive, and whether a change would help
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Rebuilds the network of a node in a network namespace, the node's I(twin), sends a packet and its reply through it, and tells
+    what the kernel did with them, the object that decided, and each rule that they met.
+  - The node is the one on which the module runs, the snapshot of another one, or outputs of commands that were pasted into a
+    report.
+  - Applies changes in the twin, and tells how the packet fares with them. If no change is given and the packet is lost, tries the
+    remedies of this collection in further twins, and returns those that work.
+  - Changes nothing on the node. The kernel removes a twin with its last process, also if the module is killed.
+notes:
+  - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
+  - Needs the programs C(ip) and C(nft), and C(iptables-nft-restore), C(ebtables-nft-restore) and C(ipset) if the node has their
+    rules.
+  - Links are ends of veth pairs, and bridges. VLANs, tunnels, bonds and VRFs are such links too, which RV(assumed) tells.
+  - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
+  - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) tells where this
+    makes a difference.
+  - The kernel of the machine on which the module runs decides. A node with another version may do otherwise.
+  - The time of day and hardware offload have no effect in a twin. A rule that matches by chance may match another packet.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+options:
+  packet:
+    description: The first packet of the connection.
+    type: dict
+    required: true
+    suboptions:
+      source:
+        description: Its source address. May be left out if the node itself sends it.
+        type: str
+      destination:
+        description: Its destination address.
+        type: str
+        required: true
+      protocol:
+        description: V(tcp), V(udp), V(icmp), the name of another protocol, or its number.
+        type: str
+        default: tcp
+      source_port:
+        description: Its source port. The default for protocols with ports is V(40000).
+        type: int
+      destination_port:
+        description: Its destination port, for protocols with ports.
+        type: int
+      interface:
+        description: The link by which it comes in. Leave it out if the node itself sends it.
+        type: str
+      mark:
+        description: The mark with which it comes in or is sent.
+        type: str
+  snapshot:
+    description:
+      - The snapshot of a node, as RV(kubenode.datapath.datapath_info#module:snapshot) returns it.
+      - The default is the node on which the module runs. Mutually exclusive with O(dump).
+    type: dict
+  dump:
+    description:
+      - A folder with outputs of commands, on the machine on which the module runs, or a dictionary of such outputs.
+      - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
+        The network of a pod is in one with C(pod) in its name, such as V(ip-addr-pod.txt).
+      - A text may contain several commands with their prompts, or an output of which the name tells nothing.
+      - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
+        C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
+        as JSON, C(ipvsadm -Ln) and C(sysctl). RV(ignored) has lines that it did not understand.
+    type: raw
+  assume:
+    description:
+      - Settings that the snapshot lacks or that shall be different in the twin, as C(sysctl) names them.
+    type: dict
+    default: {}
+  changes:
+    description:
+      - Changes in the twin, each a dictionary with the name of a module of this collection as its key and its options as the
+        value.
+      - Can be M(kubenode.datapath.rp_filter), M(kubenode.datapath.policy_routes), M(kubenode.datapath.nftables_probe_snat),
+        M(kubenode.datapath.nftables_connmark), M(kubenode.datapath.ebtables_cleanup), M(kubenode.datapath.link_addresses) and
+        M(kubenode.datapath.azure_vnet_bridge). They change the running twin only, and no boot.
+    type: list
+    elements: dict
+    default: []
+  commands:
+    description:
+      - Commands in the twin, after O(changes). Can be C(ip), C(bridge), C(nft), C(ipset), C(iptables), C(ip6tables), C(ebtables)
+        and C(sysctl), without files and other namespaces. No shell runs them.
+    type: list
+    elements: str
+    default: []
+  reply:
+    description:
+      - Whether to send a reply too. It is made from the packet as it left, and comes in by the link that owns its destination.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Tell why the pod does not reach the load balancer
+  kubenode.datapath.datapath_trace:
+    packet:
+      source: 10.12.192.44
+      destination: 10.12.115.101
+      destination_port: 80
+      interface: eni7c22dbae71f
+  register: trace
+
+- name: Tell the same from a report, with settings that it lacks
+  kubenode.datapath.datapath_trace:
+    dump: "{{ playbook_dir }}/report"
+    packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
+    assume: {net.ipv4.conf.eth0.rp_filter: 1}
+  delegate_to: localhost
+
+- name: Tell whether loose filtering would help
+  kubenode.datapath.datapath_trace:
+    packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
+    changes:
+      - rp_filter: {interfaces: [eth0], mode: loose}
+"""
+
+RETURN = r"""
+verdict:
+  description:
+    - V(delivered) if the packet reaches the node itself or a pod, V(forwarded) if it leaves by another link, V(dropped) if it is
+      lost, V(rejected) if the node answers with an error, V(unknown) if a twin cannot tell.
+  returned: success
+  type: str
+  sample: forwarded
+interface:
+  description: The link by which the packet left; V("") if it did not.
+  returned: success
+  type: str
+  sample: eth1
+came_in_by:
+  description: The link by which the packet came in; V("") if the node itself sent it.
+  returned: success
+  type: str
+packet:
+  description: The packet as it left, with the MAC addresses of its frame; null if it did not.
+  returned: success
+  type: dict
+  sample: {source: 10.12.97.49, destination: 10.253.4.194, protocol: tcp, source_port: 40000, destination_port: 8000,
+    source_mac: "20:90:6f:42:35:13", destination_mac: "06:00:00:00:00:03"}
+reason:
+  description: What became of the packet and why. If it left and its reply is lost, what became of the reply as well.
+  returned: success
+  type: str
+culprit:
+  description:
+    - The object that stopped the packet, or its reply; null if both arrive.
+    - C(kind) is V(rule), V(route), V(sysctl), V(neighbor), V(link), V(address), V(bpf) or V(missing). C(text) is the object as
+      its own tool prints it.
+  returned: success
+  type: dict
+  sample: {kind: sysctl, text: net.ipv4.conf.eth0.rp_filter = 1}
+steps:
+  description:
+    - The packet's way. C(kind) is V(in), V(rule), V(policy), V(route), V(neighbor), V(counter) or V(out). C(where) is the link,
+      the chain or the counter. C(text) is the object as its own tool prints it, and C(verdict) what the kernel did.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{kind: rule, where: ip nat KUBE-SERVICES, text: "-A KUBE-SERVICES -j KUBE-NODEPORTS", verdict: jump KUBE-NODEPORTS}]
+reply:
+  description:
+    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if there is
+      none.
+  returned: success
+  type: dict
+before:
+  description: RV(verdict), RV(interface), RV(reason), RV(culprit) and RV(reply) without the changes; null if none were given.
+  returned: success
+  type: dict
+branches:
+  description:
+    - If chance decides, such as among the endpoints of a Service, the ways that packets took, the most frequent first.
+    - Packets are sent until no new way is seen. Each way has C(share), the part of the packets from 0 to 1, and RV(verdict),
+      RV(interface), RV(packet), RV(reason), RV(culprit) and RV(reply).
+    - The other results are those of the most frequent way that lost its packets, or of the first packet if none did.
+  returned: success
+  type: list
+  elements: dict
+cures:
+  description:
+    - Remedies of this collection with which the packet and its reply arrive, each tried in a twin. Empty if nothing is wrong, or
+      if O(changes) or O(commands) were given.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{change: "rp_filter: {interfaces: [eth0], mode: loose}", verdict: forwarded, reply_verdict: delivered}]
+assumed:
+  description: What the snapshot does not tell and what is different in the twin, in sentences.
+  returned: success
+  type: list
+  elements: str
+ignored:
+  description: Lines of O(dump) that were not understood, in sentences.
+  returned: success
+  type: list
+  elements: str
+unknown:
+  description: What a twin cannot tell, and what could not be read of the node, in sentences.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, trace_backend
+
+PACKET: dict[str, dict[str, t.Any]] = {
+    "source": {"type": "str"},
+    "destination": {"type": "str", "required": True},
+    "protocol": {"type": "str", "default": "tcp"},
+    "source_port": {"type": "int"},
+    "destination_port": {"type": "int"},
+    "interface": {"type": "str"},
+    "mark": {"type": "str"},
+}
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "packet": {"type": "dict", "required": True, "options": PACKET},
+    "snapshot": {"type": "dict"},
+    "dump": {"type": "raw"},
+    "assume": {"type": "dict", "default": {}},
+    "changes": {"type": "list", "elements": "dict", "default": []},
+    "commands": {"type": "list", "elements": "str", "default": []},
+    "reply": {"type": "bool", "default": True},
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        options = module.params
+        sent = packet.from_options(options["packet"])
+        calls = changes_backend.module_calls(options["changes"])
+        lines = changes_backend.commands(options["commands"])
+        found, assumed, ignored = _observed(module)
+        asked = trace_backend.Question(found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"])
+        told = trace_backend.answer(asked, module.run, checked)
+        result.update(changed=False, **{**told, "assumed": [*assumed, *told["assumed"]], "ignored": ignored})
+
+
+def _observed(module: Module) -> tuple[dict[str, t.Any], list[str], list[str]]:
+    """The snapshot, and sentences about what it lacks and about lines that were not understood."""
+    options = module.params
+    if options["dump"] is not None:
+        if options["snapshot"] is not None:
+            raise Invalid("dump", options["dump"], "left out if snapshot is given")
+        pasted = pastes.read(pastes_backend.texts(options["dump"]))
+        return pasted.snapshot, pasted.assumed, pasted.ignored
+    if options["snapshot"] is not None:
+        return options["snapshot"], [], []
+    require_root()
+    return snapshot_backend.read(module.run, snapshot.SUBSETS), [], []
+
+
+if __name__ == "__main__":
+    main()

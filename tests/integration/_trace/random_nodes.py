@@ -1,0 +1,234 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random nodes, built by the programs that an operator uses, and packets that are sent through them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from typing import Any
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import wire
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as model
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.kernel_events import Observation
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Tables
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.surroundings import Surroundings
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import _is_of as is_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.world_backend import World
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend, link_messages
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import Isolated
+
+SUBSETS = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
+ADDRESSES = ["10.0.0.9", "10.0.1.9", "10.1.0.5", "10.1.0.6", "10.96.0.1", "10.96.0.2", "172.16.0.1", "192.0.2.7"]
+LINKS = ["eth0", "eth1", "pod1", "pod2", "port1"]
+FAR = {"pod1": "10.1.0.5", "pod2": "10.1.0.6"}
+
+
+class Node:
+    """What a seed makes: lines for ip, settings, rules and a packet."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        self.seed = seed
+        self.ip = [
+            "addr add 10.0.0.4/24 dev eth0",
+            "addr add 10.0.1.4/24 dev eth1",
+            "addr add 10.2.0.1/24 dev br0",
+            "route add 10.1.0.5 dev pod1 scope link",
+            "route add 10.1.0.6 dev pod2 scope link",
+        ]
+        if chance.random() < 0.9:
+            self.ip.append("route add default via 10.0.0.1 dev eth0")
+        self.ip += ["route add default via 10.0.1.1 dev eth1 table 100"]
+        for number in range(chance.randrange(4)):
+            kind = chance.choice(["unreachable", "blackhole", "prohibit", "throw"])
+            self.ip += chance.choice([
+                [f"route add {kind} {chance.choice(ADDRESSES)} table {chance.choice(['main', '100'])} metric {number + 5}"],
+                [f"route add {chance.choice(ADDRESSES)} dev {chance.choice(LINKS[:4])} table {chance.choice(['main', '100'])} metric {number + 1}"],
+                [f"route add 172.16.0.0/16 via 10.0.{number % 2}.7 dev eth{number % 2} metric {number + 1}"],
+            ])  # fmt: skip
+        for _number in range(chance.randrange(5)):
+            words = chance.sample(
+                [
+                    f"from {chance.choice(ADDRESSES)}",
+                    f"to {chance.choice(ADDRESSES)}",
+                    f"iif {chance.choice(LINKS)}",
+                    f"fwmark {chance.choice(['0x1', '0x80/0x80', '0x0/0x80'])}",
+                    "ipproto tcp",
+                    f"dport {chance.choice([80, 443])}",
+                ],
+                chance.randrange(1, 3),
+            )
+            action = chance.choice(["lookup 100", "lookup 100", "lookup main", "unreachable", "blackhole"])
+            self.ip.append(f"rule add priority {chance.randrange(1, 2000)} {chance.choice(['', '', '', 'not '])}{' '.join(words)} {action}")
+        self.settings = {"net/ipv4/ip_forward": int(chance.random() < 0.95)}
+        for link in ("all", *LINKS):
+            self.settings[f"net/ipv4/conf/{link}/rp_filter"] = chance.choice([0, 0, 0, 1, 2])
+        self.settings["net/ipv4/conf/all/src_valid_mark"] = chance.randrange(2)
+        self.sets = "create S hash:ip,port family inet\nadd S 10.96.0.1,tcp:80\n" if chance.random() < 0.5 else ""
+        self.iptables = self._iptables(chance) if chance.random() < 0.8 else ""
+        self.nft = self._nft(chance) if chance.random() < 0.5 else ""
+        self.ebtables = self._ebtables(chance) if chance.random() < 0.4 else ""
+        protocol = chance.choice(["tcp", "tcp", "udp", "icmp"])
+        interface = chance.choice(LINKS)
+        given: dict[str, Any] = {
+            "source": FAR.get(interface) if chance.random() < 0.8 and interface in FAR else chance.choice(ADDRESSES),
+            "destination": chance.choice([*ADDRESSES, "10.2.0.9", "10.0.0.4"]),
+            "protocol": protocol,
+            "interface": interface,
+        }
+        if protocol != "icmp":
+            given["destination_port"] = chance.choice([80, 443, 30080])
+        self.packet = given
+
+    def _iptables(self, chance: random.Random) -> str:
+        in_nat = [
+            "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.1.0.5:8080",
+            "-A PREROUTING -d 10.96.0.2/32 -j DNAT --to-destination 10.0.1.9",
+            "-A PREROUTING -p tcp -m tcp --dport 30080 -m addrtype --dst-type LOCAL -j DNAT --to-destination 10.1.0.6:80",
+            "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
+            f"-A POSTROUTING -s 10.1.0.0/24 -o {chance.choice(LINKS)} -j MASQUERADE",
+            "-A POSTROUTING -o eth1 -j SNAT --to-source 10.0.1.4",
+        ]
+        in_mangle = [
+            f"-A PREROUTING -i {chance.choice(LINKS)} -j MARK --set-xmark 0x80/0x80",
+            f"-A PREROUTING -s {chance.choice(ADDRESSES)} -j MARK --set-xmark 0x1/0xffffffff",
+            "-A FORWARD -j MARK --set-xmark 0x4000/0x4000",
+            "-A PREROUTING -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80",
+            "-A FORWARD -m mark --mark 0x80/0x80 -j CONNMARK --save-mark --nfmask 0x80 --ctmask 0x80",
+        ]
+        in_filter = [
+            f"-A FORWARD -i {chance.choice(LINKS)} -o {chance.choice(LINKS)} -j DROP",
+            f"-A FORWARD -d {chance.choice(ADDRESSES)} -j REJECT --reject-with icmp-port-unreachable",
+            "-A FORWARD -m conntrack --ctstate INVALID -j DROP",
+            f"-A INPUT -i {chance.choice(LINKS)} -j DROP",
+            "-A FORWARD -p udp -j OWN",
+            "-A OWN -m mark --mark 0x1 -j DROP",
+            *(["-A FORWARD -m set --match-set S dst,dst -j DROP"] if self.sets else []),
+        ]
+        texts = []
+        heads = {"nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"), "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"), "filter": ("INPUT", "FORWARD", "OUTPUT")}  # fmt: skip
+        for name, rules in (("nat", in_nat), ("mangle", in_mangle), ("filter", in_filter)):
+            chosen = [rule for rule in rules if chance.random() < 0.35]
+            policy = "DROP" if name == "filter" and chance.random() < 0.1 else "ACCEPT"
+            own = [":OWN - [0:0]"] if name == "filter" else []
+            chains = [f":{chain} {policy if chain == 'FORWARD' else 'ACCEPT'} [0:0]" for chain in heads[name]]
+            texts += [f"*{name}", *chains, *own, *chosen, "COMMIT"]
+        return "\n".join([*texts, ""])
+
+    def _nft(self, chance: random.Random) -> str:
+        rules = [
+            f"ip saddr {chance.choice(ADDRESSES)} meta mark set 0x80",
+            f"iifname {chance.choice(LINKS)} ip daddr {{ {', '.join(chance.sample(ADDRESSES, 3))} }} drop",
+            f"tcp dport vmap {{ 443 : {chance.choice(['drop', 'accept'])} }}",
+            f"ip daddr {chance.choice(ADDRESSES)} ip ttl set 30",
+            "meta l4proto icmp reject",
+            "ct state invalid counter drop",
+        ]
+        chosen = "\n".join(rule for rule in rules if chance.random() < 0.4)
+        hook, priority = chance.choice([("prerouting", -150), ("forward", -5), ("postrouting", 150)])
+        if hook != "prerouting" and "reject" in chosen and hook == "postrouting":
+            chosen = chosen.replace("reject", "drop")
+        if hook == "postrouting":
+            chosen = chosen.replace("iifname", "oifname")
+        return f"table inet chance {{ chain one {{ type filter hook {hook} priority {priority}; policy accept;\n{chosen}\n}}\n}}\n"
+
+    def _ebtables(self, chance: random.Random) -> str:
+        rules = [
+            "-A PREROUTING -p IPv4 --ip-dst 10.2.0.9 -j dnat --to-dst 02:aa:bb:cc:dd:ee --dnat-target ACCEPT",
+            "-A PREROUTING -p IPv4 -i port1 --ip-proto udp -j DROP",
+        ]
+        chosen = [rule for rule in rules if chance.random() < 0.5]
+        return "\n".join(["*nat", ":PREROUTING ACCEPT", ":OUTPUT ACCEPT", ":POSTROUTING ACCEPT", *chosen, ""])
+
+
+class Sent(dict[str, Any]):
+    """What came out: link and packet of the first frame, and whether the node answered with an error."""
+
+
+def seen(observation: Observation) -> dict[str, Any]:
+    out = [(link, one) for link, one in observation.frames if is_of(observation.sent, one)]
+    return {
+        "out": sorted({(link, str(one.packet), one.source_mac.hex(":"), one.destination_mac.hex(":")) for link, one in out}),
+        "rejected": any(one.reject for _link, one in observation.frames),
+        "delivered": any(name.endswith("InDelivers") for name in observation.counters),
+        "asked": sorted({(one.link, fields.show(one.request.target)) for one in observation.asked if not one.is_answered}),
+    }
+
+
+def through_the_node(node: Node) -> dict[str, Any]:
+    """Builds the node by commands, sends the packet and the reply, and returns what was seen, and the node's snapshot."""
+    return isolation_backend.run(lambda isolated: _through(isolated, node), 60)
+
+
+def _run(argv: list[str], stdin: str | None = None) -> process.Completed:
+    return process.run(argv, stdin, {"PATH": process.SEARCH_PATH})
+
+
+def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
+    links = [link_messages.NewLink(5, "br0", "bridge", bytes.fromhex("02cb00000005"))]
+    links += [
+        link_messages.NewLink(10 + number, name, "veth", bytes([2, 0xCC, 0, 0, 0, number]), master=5 if name == "port1" else 0)
+        for number, name in enumerate(LINKS)
+    ]
+    for path, value in (("net/ipv6/conf/default/disable_ipv6", 1), *node.settings.items()):
+        if "/conf/" not in path or path.split("/")[3] in ("all", "default"):
+            with open(f"/proc/sys/{path}", "w") as file:
+                file.write(str(value))
+    assert not wire.exchange([link_messages.create(link, isolated.world, number) for number, link in enumerate(links, 1)])
+    wire.exchange([link_messages.raise_end(link, number) for number, link in enumerate(links[1:], 1)], isolated.netlink.dup)
+    for path, value in node.settings.items():
+        if path.split("/")[3:4] and path.split("/")[3] in LINKS:
+            with open(f"/proc/sys/{path}", "w") as file:
+                file.write(str(value))
+    _run(["ip", "link", "set", "lo", "up"])
+    for line in node.ip:
+        subprocess.run(["ip", *line.split()], check=False, capture_output=True)  # some contradict each other
+    for argv, text in (
+        (["ipset", "restore"], node.sets),
+        (["iptables-nft-restore"], node.iptables),
+        (["ebtables-nft-restore"], node.ebtables),
+        (["nft", "-f", "-"], node.nft),
+    ):
+        done = _run(argv, text) if text else None
+        assert done is None or not done.rc, f"{argv} {done.stderr}\n{text}"
+    names = {link.number: link.name for link in links}
+    world = World(isolated.packets, names, lambda link, _address: bytes([6, 0xDD, 0, 0, 0, len(link)]))
+    sent = model.from_options(node.packet)
+    own = next(link for link in links if link.name == sent.interface)
+    macs = _macs(sent, own, links)
+    first = world.send(sent, *macs)
+    snapshot = snapshot_backend.read(_run, SUBSETS)
+    reply = _reply(world, first, snapshot)
+    # The neighbours of the reply's way are known only now.
+    return {"first": seen(first), "reply": reply, "snapshot": snapshot_backend.read(_run, SUBSETS)}
+
+
+def _macs(sent: Packet, own: link_messages.NewLink, links: list[link_messages.NewLink]) -> tuple[bytes, bytes]:
+    owner = links[0] if own.master and sent.interface != "port1" else own
+    return blueprint.made_mac(blueprint.WORLD_MAC, own.number), owner.mac
+
+
+def _reply(world: World, first: Observation, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+    """The reply comes in by the link that the rules of the twin's surroundings tell: which one is no matter of the kernel."""
+    out = [(link, one) for link, one in first.frames if is_of(first.sent, one)]
+    if not out:
+        return None
+    drawn = blueprint.draw(snapshot)
+    around = Surroundings(snapshot, drawn, [])
+    good = [(link, one) for link, one in out if not around.trouble(link, one)]
+    if not good:
+        return None
+    link, left = good[0]
+    backend = Netlink()
+    tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
+    by = around.reply_link(left.packet, link, tables)
+    packet = left.packet.replied(by)
+    source = left.destination_mac if by == link else around.world_mac(by)
+    return {"by": by, **seen(world.send(packet, source, around.macs(packet)[1]))}

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A packet through the twin of a node's snapshot fares as the same packet through the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, trace_backend
+
+from . import random_nodes
+
+
+def traced(node: random_nodes.Node, snapshot: dict[str, Any]) -> dict[str, Any]:
+    asked = trace_backend.Question(snapshot, packet.from_options(node.packet), {})
+    run = lambda argv, stdin=None, *_more: process.run(argv, stdin, {"PATH": process.SEARCH_PATH})  # noqa: E731
+    return trace_backend.answer(asked._replace(is_curable=False), run, lambda _spec, given: given)
+
+
+def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """As random_nodes.seen() tells a frame; empty if none left."""
+    left = found["packet"]
+    if left is None:
+        return []
+    text = next(step["text"] for step in found["steps"] if step["kind"] == "out")
+    return [(found["interface"], text, left["source_mac"], left["destination_mac"])]
+
+
+@hypothesis.given(seed=st.integers(0, 2**32))
+@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+def test_node_and_twin_agree(seed: int) -> None:
+    node = random_nodes.Node(seed)
+    real = random_nodes.through_the_node(node)
+    twin = traced(node, real["snapshot"])
+    seen = real["first"]
+    said = f"{node.packet}\nnode: {seen}\ntwin: {twin['verdict']} {twin['interface']} {twin['packet']} {twin['reason']}"
+    assert twin["verdict"] != "unknown", said
+    if seen["out"]:
+        assert out(twin) and out(twin)[0] in [tuple(one) for one in seen["out"]], said
+    else:
+        assert not out(twin), said
+        if twin["verdict"] == "delivered":
+            assert seen["delivered"], said
+        else:
+            assert not seen["delivered"] and (twin["verdict"] == "rejected") == seen["rejected"], said
+            assert twin["culprit"], said
+    if real["reply"] is not None:
+        reply = twin["reply"]
+        said = f"{said}\nreply of the node: {real['reply']}\nof the twin: {reply and (reply['verdict'], reply['reason'], reply['packet'])}"
+        assert reply and reply["came_in_by"] == real["reply"]["by"], said
+        assert bool(out(reply)) == bool(real["reply"]["out"]), said
+        if out(reply):
+            assert out(reply)[0] in [tuple(one) for one in real["reply"]["out"]], said
