@@ -62,7 +62,7 @@ def lay_out(chosen: list[Path]) -> None:
     """Always anew: mutmut keeps the verdicts of an earlier run, whatever has become of the tests."""
     shutil.rmtree(WORK, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "integration")
-    for name in ("plugins", "meta"):
+    for name in ("plugins", "meta", "roles"):
         shutil.copytree(ROOT / name, WORK / COLLECTION / name, ignore=ignored)
     shutil.copytree(ROOT / "tests", WORK / "tests", ignore=ignored)
     settings = SETTINGS.format(

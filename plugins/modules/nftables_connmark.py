@@ -43,6 +43,7 @@ notes:
     that adds the rule later is not detected.
   - The module warns of bits in O(mask) that kube-proxy, Cilium, Calico or another CNI uses for something else.
   - With O(strict), the module warns of a line in another file that would override C(src_valid_mark) at the next boot.
+  - When the module undoes O(strict), it warns if reverse-path filtering stays strict.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group

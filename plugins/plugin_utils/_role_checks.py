@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import cleanup_options
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint
-from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni_layout
+from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import eni, eni_layout
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields, names, version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import Unfit
@@ -178,6 +178,8 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
         yield from _unfit_enis(desired, values)
         if is_marked:
             _return_path(desired, values)
+    if "filters" in managed and remedy != "symmetric":
+        _filtered(values)
 
 
 def _unfit_enis(desired: eni_layout.DesiredLayout, values: Values) -> t.Iterator[str]:
@@ -188,6 +190,20 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, values: Values) -> t.Iterator
             link_address.from_options(desired.addresses)
     except Invalid as error:
         yield f"eni_policy_routing_enis must give valid rules, routes and addresses: {error}"
+
+
+def _filtered(values: Values) -> None:
+    """rp_filter takes fewer names than the other modules."""
+    if values["primary_interface"]:
+        named = {"primary_interface": values["primary_interface"]}
+    else:
+        enis = eni.from_list("enis", values["enis"]) if values["enis"] else ()
+        named = {f"{one.option}.name": one.name for one in enis if one.primary}
+    if values["remedy"] == "loose":
+        named.update({f"interface_marks[{number}].name": one["name"] for number, one in enumerate(values["interface_marks"])})
+    for option, name in named.items():
+        if "=" in name:
+            raise Invalid(option, name, "a link's name without =, as no line of sysctl.d(5) can set rp_filter of it")
 
 
 def _return_path(desired: eni_layout.DesiredLayout, values: Values) -> None:

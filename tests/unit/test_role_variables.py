@@ -19,10 +19,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
+from ansible_collections.kubenode.datapath.plugins.action.role_variables import OWN_ROLES, ActionModule
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_checks import ROLES
 
-ROOT = Path(__file__).resolve().parents[2]
 Result = dict[str, t.Any]
 
 ENIS = [
@@ -49,7 +48,7 @@ def act(
 ) -> Result:
     """The action's result. role: the one that the task belongs to."""
     loader = DataLoader()
-    running = types.SimpleNamespace(_role_name=role, _role_path=str(path or ROOT / "roles" / role)) if role else None
+    running = types.SimpleNamespace(_role_name=role, _role_path=str(path or OWN_ROLES / role)) if role else None
     task = types.SimpleNamespace(
         args=options or {}, _role=running, async_val=0, check_mode=False, diff=False, action="role_variables",
         environment=None, delegate_to=None, no_log=False,
@@ -62,7 +61,7 @@ def act(
 
 def check(role: str, given: Result, **more: t.Any) -> list[str]:
     """The lines of the error, without the role's prefix; the role's defaults are among the variables, as in a run."""
-    defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
+    defaults = yaml.safe_load((OWN_ROLES / f"{role}/defaults/main.yml").read_text())
     variables = {**defaults, **{f"{role}_{name}": value for name, value in given.items()}, "inventory_hostname": "n1"}
     result = act(variables, role=role, **more)
     assert result["changed"] is False and result.get("failed", False) is ("msg" in result)
@@ -102,6 +101,8 @@ GOOD: list[tuple[str, Result]] = [
     ("eni_policy_routing", {**AWS, "interface_marks": [{"name": "eth1", "mark": "0x20"}, {"name": "eth2", "mark": 64}]}),
     ("eni_policy_routing", {**CUSTOM, "interface_marks": [{"name": "eth1", "mark": "0x20"}], "remedy": "strict"}),
     ("eni_policy_routing", {**IMAGE, "interface_marks": [{"name": "eth1", "mark": "0x20"}]}),
+    ("eni_policy_routing", {**AWS, "interface_marks": [{"name": "eth=1", "mark": "0x20"}], "remedy": "symmetric"}),
+    ("eni_policy_routing", {**AWS, "interface_marks": [{"name": "eth=1", "mark": "0x20"}], "manage": "connmark"}),
     ("eni_policy_routing", {**CUSTOM, "mark": "0x100/0xf00", "priorities": {"from_pod": 1350}}),
     ("eni_policy_routing", {"layout": "custom", "connmark": "never"}),
     ("eni_policy_routing", {"layout": "custom", "pod_interfaces": ["cali+"], "connmark": "never"}),
@@ -248,6 +249,17 @@ PLACES: list[tuple[str, Result, list[str]]] = [
         {**CUSTOM, "interface_marks": [{"name": "eth0", "mark": "0x20"}]},
         ["interface_marks must be of secondary ENIs; the option mark is that of the primary ENI; 'eth0' was given"],
     ),
+    (
+        "eni_policy_routing",
+        {**AWS, "interface_marks": [{"name": "eth1", "mark": "0x20"}, {"name": "eth=2", "mark": "0x40"}]},
+        ["interface_marks[1].name must be a link's name without =, as no line of sysctl.d(5) can set rp_filter of it; 'eth=2'"],
+    ),
+    ("eni_policy_routing", {**AWS, "primary_interface": "eth=0"}, ["primary_interface must be a link's name without =, as no"]),
+    (
+        "eni_policy_routing",
+        {**CUSTOM, "enis": [{**ENIS[0], "name": "eth=0"}, ENIS[1]]},
+        ["enis[0].name must be a link's name without =, as no"],
+    ),
     ("eni_policy_routing", {**CUSTOM, "mark": "0x180/0x80"}, ["mark must be MARK or MARK/MASK, numbers up to 0xffffffff"]),
     ("eni_policy_routing", {**CUSTOM, "priorities": {"to_pod": 2000}}, ["priorities must be in the order to_pod, mark, from"]),
     ("eni_policy_routing", {**CUSTOM, "priorities": {"to": 1}}, ["priorities.to must be left out; known here are to_pod"]),
@@ -339,7 +351,7 @@ def test_variables_that_are_none_of_the_roles_are_ignored() -> None:
 
 
 def options_of(role: str) -> dict[str, t.Any]:
-    spec = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text())
+    spec = yaml.safe_load((OWN_ROLES / f"{role}/meta/argument_specs.yml").read_text())
     return t.cast("dict[str, t.Any]", spec["argument_specs"]["main"]["options"])
 
 

@@ -47,17 +47,24 @@ def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str
 
 
 class Effects(t.NamedTuple):
-    """What a module does to the node, as far as the modules after it in the same transaction have to know.
+    """What a module does to the node, as far as the other modules of the same transaction have to know.
 
     brings_nft: nft is installed. units_gone: the units that are removed. rules: policy rules that are added.
+    loosens: strict reverse-path filtering is undone or replaced, before the module in question or after it.
     """
 
     brings_nft: bool = False
     units_gone: frozenset[str] = frozenset()
     rules: tuple[t.Any, ...] = ()
+    loosens: bool = False
 
     def then(self, other: Effects) -> Effects:
-        return Effects(self.brings_nft or other.brings_nft, self.units_gone | other.units_gone, (*self.rules, *other.rules))
+        return Effects(
+            self.brings_nft or other.brings_nft,
+            self.units_gone | other.units_gone,
+            (*self.rules, *other.rules),
+            self.loosens or other.loosens,
+        )
 
 
 NO_EFFECTS = Effects()

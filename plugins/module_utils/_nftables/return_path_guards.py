@@ -10,11 +10,15 @@ from __future__ import annotations
 import typing as t
 
 from .._core import fields
-from .._platform import kernel, sysctl
+from .._files import managed_files
+from .._platform import kernel, sysctl, sysctl_files
 from .._routing import rule
 from .._routing.routing_backend import Netlink
+from .._rp_filter import reverse_path
+from .._rp_filter.live_reverse_path import LiveReversePath
 from .return_path_table import ReturnPath, Way
 
+STRICT = reverse_path.MODES["strict"]
 PRIORITY = 1024  # AWS's (amazon-vpc-cni-k8s, pkg/networkutils/network.go, hostRulePriority)
 
 
@@ -96,3 +100,43 @@ class MarkRule:
             " such a rule, add it with kubenode.datapath.policy_routes and rules:"
             f" [{{priority: {priority}, family: {family}, fwmark: {mark}, table: {table}}}]{which}."
         )
+
+
+class StrictFilter:
+    """Warns of each link whose filter stays strict although packets that enter by it are no longer marked.
+
+    valid: the links' src_valid_mark in the running kernel, path: of the file that sets it at boot; None for a plane that is not
+    managed. files: the texts of all files of sysctl.d(5), by path.
+    """
+
+    def __init__(self, valid: LiveReversePath | None, path: str | None, files: t.Mapping[str, str]) -> None:
+        self._valid = valid
+        self._path = path
+        self._files = files
+
+    def inspect(self) -> t.Iterable[str]:
+        times: dict[str, list[str]] = {}
+        for time, links in (("in the running kernel", self._now()), ("at the next boot", self._at_boot())):
+            for link in links:
+                times.setdefault(link, []).append(time)
+        for link, when in times.items():
+            yield (
+                f"Reverse-path filtering of {link} should be loose or off once packets that enter by it are no longer marked, but"
+                f" stays strict {' and '.join(when)}: replies to pods whose traffic leaves by another interface are dropped."
+                " Make it loose with kubenode.datapath.rp_filter, or remove with state absent what that module has set."
+            )
+
+    def _now(self) -> t.Iterator[str]:
+        read = sysctl.Sysctl().read
+        for link in self._valid.released() if self._valid else ():
+            if max(read(reverse_path.key(name)) or 0 for name in (reverse_path.ALL, link)) == STRICT:
+                yield link
+
+    def _at_boot(self) -> t.Iterator[str]:
+        ours = {path: text for path, text in self._files.items() if text.startswith(managed_files.HEADING)}
+        given_up = {self._path: ours.pop(self._path)} if self._path in ours else {}
+        others = sysctl_files.by_systemd(ours)
+        for one in sysctl_files.by_systemd(given_up).assignments:
+            link = one.key.split("/")[3]
+            if others.value(one.key) != one.number and reverse_path.at_boot(link, self._files) == STRICT:
+                yield link

@@ -21,7 +21,7 @@ from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
-from .._nftables.return_path_guards import MarkRule, MissingLinks
+from .._nftables.return_path_guards import MarkRule, MissingLinks, StrictFilter
 from .._nftables.return_path_table import ReturnPath
 from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
@@ -87,6 +87,9 @@ def parts(request: Request) -> Parts:
         guards.append(MarkRule(desired, request.earlier.rules))
     if desired and request.params["permanent"]:
         guards.append(KubeletStarters(units, [boot.unit], before))
+    if not validation and not request.earlier.loosens:
+        managed = valid if request.params["immediate"] and kernel.is_own_root() else None
+        guards.append(StrictFilter(managed, sysctl_path if request.params["permanent"] else None, found))
     if validation and setting and request.params["permanent"]:
         texts = {**found, sysctl_path: setting}
         guards.append(BootOrder(validation, sysctl_path, texts, SRC_VALID_MARK, is_chosen=False))

@@ -12,7 +12,7 @@ import typing as t
 
 from .._cloud.clouds import CHOICES
 from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import CHECKPOINT, NO_EFFECTS, Effects, Parts, Request, loaded
+from .._core.parts import CHECKPOINT, Effects, Parts, Request, loaded
 from .._core.plan import Outcome, Resource
 from .._platform import node_mode
 from .._platform.own_root import OwnRoot
@@ -105,12 +105,12 @@ def _stages(built: t.Sequence[tuple[Entry, Parts]]) -> t.Iterator[list[Resource]
     yield from (ground[entry.module] for entry, _own in built if entry.undoes)
 
 
-def _built(request: Request, entries: t.Iterable[Entry], is_image: bool) -> t.Iterator[tuple[Entry, Request, Parts]]:
+def _built(request: Request, entries: t.Sequence[Entry], is_image: bool) -> t.Iterator[tuple[Entry, Request, Parts]]:
     """The entries, what they ask for, and their parts on the planes that they select.
 
     Raises Invalid for a wrong option of any entry before another error of another one.
     """
-    earlier, trouble = NO_EFFECTS, list[DatapathError]()
+    earlier, trouble = Effects(loosens=any(entry.loosens for entry in entries)), list[DatapathError]()
     for entry in entries:
         part = _part(entry.module)
         asked = _asked(request, entry, part, is_image, earlier)

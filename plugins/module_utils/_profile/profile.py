@@ -58,9 +58,17 @@ class Entry(t.NamedTuple):
         return bool(self.options.get("state") == WAYS_BACK.get(self.module, "absent"))
 
     @property
+    def tightens(self) -> bool:
+        return bool(self.module == "rp_filter" and self.options.get("mode") == "strict")
+
+    @property
+    def loosens(self) -> bool:
+        """Whether the module undoes strict reverse-path filtering, or sets another mode."""
+        return self.module == "rp_filter" and (self.undoes or not self.tightens)
+
+    @property
     def rank(self) -> int:
-        is_tightened = self.module == "rp_filter" and self.options.get("mode") == "strict"
-        return ORDER.index(TIGHTENED if is_tightened else self.module)
+        return ORDER.index(TIGHTENED if self.tightens else self.module)
 
 
 def entries(given: t.Sequence[object], option: str = "modules") -> list[Entry]:

@@ -104,10 +104,16 @@ class LiveReversePath:
 
     def report(self, before: Settings, after: Settings) -> Interfaces:
         """The links concerned, and those that get a former value back, as they are and as they will be. Pure."""
-        current = {name for name, entry in before.entries(self._holder).items() if entry.holder == self._holder}
+        current = before.held(self._holder).keys()
         named = {link for link in before.links if (self._desired.covers(link) if self._desired else link in current)}
-        restored = {link for link in current.intersection(before.links) if before.shown(link) != after.shown(link)}
+        restored = {link for link in current & before.links.keys() if before.shown(link) != after.shown(link)}
         return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(named | restored)}
+
+    def released(self) -> list[str]:
+        """The links whose setting the holder gives up, and which no other holder sets, if desired is None."""
+        settings = self.observe().settings
+        others = settings.desired_by_others(self._holder)
+        return [name for name in settings.held(self._holder) if name not in others]
 
     def plan(self, observed: Observed) -> Plan:
         settings = observed.settings

@@ -143,6 +143,13 @@ def desired_in(text: str) -> DesiredFilter | None:
         return None
 
 
+def at_boot(link: str, files: t.Mapping[str, str]) -> int:
+    """The effective mode that ``files``, texts by path, give to a link at the next boot."""
+    configuration = sysctl_files.by_systemd(files)
+    own, default, all_ = (configuration.value(key(name)) for name in (link, DEFAULT, ALL))
+    return max(all_ or 0, own if own is not None else default or 0)
+
+
 def _name(one: sysctl_files.Assignment) -> str:
     """The name or pattern in a line about rp_filter of links; empty if the line is about something else."""
     parts = one.key.split("/")
@@ -303,7 +310,11 @@ class Settings(t.NamedTuple):
 
     def entries(self, holder: str) -> dict[str, Entry]:
         """The record's entries for current settings, by name: the entry of ``holder``, else another holder's desired value."""
-        return {**self.desired_by_others(holder), **self._there(one for one in self.record if one.holder == holder)}
+        return {**self.desired_by_others(holder), **self.held(holder)}
+
+    def held(self, holder: str) -> dict[str, Entry]:
+        """The record's entries of ``holder`` for current settings, by name."""
+        return self._there(one for one in self.record if one.holder == holder)
 
     def desired_by_others(self, holder: str) -> dict[str, Entry]:
         """The entries of other holders that name the link, by name. All of them for one link have the same value."""
@@ -352,7 +363,7 @@ def difference(desired: DesiredFilter | None, holder: str, settings: Settings) -
     Raises Refusal if conf/all or another holder makes that impossible.
     """
     entries = settings.entries(holder)
-    current = {name: entry for name, entry in entries.items() if entry.holder == holder}
+    current = settings.held(holder)
     ours = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
     targets = _targets(desired, entries, ours, holder, settings) if desired else {}
     others = settings.desired_by_others(holder)

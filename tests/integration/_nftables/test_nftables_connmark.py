@@ -519,3 +519,37 @@ def test_warns_of_a_line_that_wins_over_the_setting_at_the_next_boot(node: Names
         assert f"{SETTING} would be 0; 1 is expected. Remove that line." in warning
     for options in ({"strict": True, "permanent": False}, {"strict": False}):
         assert not warnings(connmark.run(check=True, **options))
+
+
+NOW, BOOT = "in the running kernel", "at the next boot"
+
+
+@pytest.mark.parametrize("way", [{"state": "absent"}, {"strict": False}], ids=["absent", "not strict"])
+def test_warns_of_a_filter_that_stays_strict_without_the_marks(node: NamespaceNode, connmark: Steps, way: dict[str, Any]) -> None:
+    node.ip([MARK_RULE])
+    connmark.run(strict=True)
+    assert not warnings(connmark.run(check=True, **way))
+    filters = Steps(node, "rp_filter", {"interfaces": ["eth0"], "mode": "strict"})
+    for planes, filtered, times in (
+        ({}, {}, f"{NOW} and {BOOT}"),
+        ({"permanent": False}, {}, NOW),
+        ({"immediate": False}, {}, BOOT),
+        ({}, {"permanent": False}, NOW),
+        ({}, {"immediate": False}, BOOT),
+    ):
+        filters.run(**filtered)
+        (warning,) = warnings(connmark.run(check=True, **way, **planes))
+        assert "Reverse-path filtering of eth0 should be loose or off" in warning and f" stays strict {times}: " in warning
+        filters.run(state="absent")
+    filters.run()
+    assert warnings(connmark.run(**way)) and not warnings(connmark.run(**way))
+
+
+def test_the_filter_may_stay_strict_beside_another_tables_marks(node: NamespaceNode, connmark: Steps) -> None:
+    node.ip([MARK_RULE])
+    other: dict[str, Any] = {"table": "other", "path": "/etc/kubenode/other.nft"}
+    Steps(node, "rp_filter").run(interfaces=["eth0"], mode="strict")
+    connmark.run(strict=True)
+    connmark.run(strict=True, **other)
+    assert not warnings(connmark.run(state="absent"))
+    assert warnings(connmark.run(state="absent", **other))

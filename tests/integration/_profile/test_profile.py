@@ -126,6 +126,19 @@ def test_a_module_knows_what_the_modules_before_it_do(node: NamespaceNode, profi
         assert not warnings(profile.run(check=check, modules=[table, rule]))
 
 
+@pytest.mark.parametrize(
+    ("filters", "is_warned"),
+    [({"state": "absent"}, False), ({"mode": "loose"}, False), ({"mode": "strict"}, True)],
+    ids=["undone", "loosened", "kept"],
+)
+def test_a_filter_that_the_profile_loosens_does_not_stay_strict(profile: Steps, filters: dict[str, Any], is_warned: bool) -> None:
+    table: dict[str, Any] = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "strict": True}
+    strict: dict[str, Any] = {"interfaces": ["eth0"], "mode": "strict"}
+    profile.run(modules=[{"rp_filter": strict}, {"nftables_connmark": table}])
+    modules = [{"rp_filter": {"interfaces": ["eth0"], **filters}}, {"nftables_connmark": {"state": "absent"}}]
+    assert bool(warnings(profile.run(check=True, modules=modules))) is is_warned
+
+
 def test_an_interface_that_comes_later_is_asked_for(node: NamespaceNode, profile: Steps) -> None:
     modules: Modules = [{"rp_filter": {"interfaces": ["eth7", "en*"], "mode": "loose"}}]
     assert "rp_filter.interfaces[0] must be an interface of this node (eth0, " in profile.refused(modules=modules)
@@ -142,6 +155,12 @@ def test_an_error_begins_with_the_variable_that_the_option_comes_from(profile: S
         modules=[{"policy_routes": {"rules": [{"priority": -1}]}}], variables={"policy_routes.rules": "my_rules"}
     )
     assert said.startswith("my_rules[0]")
+    for interfaces, begins in (
+        (["eth9"], "my_interface must be "),
+        (["eth0", "eth9"], "profile: rp_filter.interfaces[1] must be "),
+    ):
+        filters: Modules = [{"rp_filter": {"interfaces": interfaces, "mode": "loose"}}]
+        assert profile.refused(modules=filters, variables={"rp_filter.interfaces[0]": "my_interface"}).startswith(begins)
 
 
 def test_a_step_that_fails_undoes_the_modules_before_it(node: NamespaceNode, profile: Steps) -> None:

@@ -1,18 +1,25 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rp_filter, nftables_connmark and link_addresses through real boots and hotplugs: what brings back what they have written."""
+"""rp_filter, nftables_connmark and link_addresses through real boots and hotplugs: what brings back what they have written.
+
+The last scene has packets: marks of ENIs, as the role gives them to an image.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import namespace
+from lab import Eni, EniLab, namespace, playbook
 from lab.container import SystemdNode
+from lab.eni import PRIMARY, EniSystemdNode
 from lab.machine import Machine
+from lab.metadata import MetadataServer
+from lab.metadata_replies import Aws, Nic
 from lab.podman import Podman
 from lab.waiting import eventually
 
@@ -168,6 +175,50 @@ def test_a_link_gets_its_address_at_boot_when_it_comes_and_when_it_comes_again(r
     assert rack.addressed() == set()
     assert not rack.run("link_addresses", state="absent")["changed"]
     assert not rack.node.exists("/run/kubenode")
+
+
+FIRST, SECOND = Eni("eth1", pods=["pod1"], has_address=True), Eni("eth2", pods=["pod2"], has_address=True)
+NODE_PORT = 30080
+ROLE = {
+    "layout": "aws_vpc_cni",
+    "mode": "image",
+    "primary_interface": "eth0",
+    "pod_interfaces": ["veth-*"],
+    "interface_marks": [{"name": "eth1", "mark": "0x2"}, {"name": "eth2", "mark": "0x4"}],
+}
+
+
+def test_each_eni_answers_its_requests_after_a_boot_and_when_it_comes_again(tmp_path: Path) -> None:
+    """A request by one ENI is for the pod of the other, and the cloud checks sources."""
+    with EniLab("marks", [FIRST, SECOND], system="bookworm") as lab:
+        node: EniSystemdNode = lab.node("node1")
+        nics = [
+            Nic(node.place.mac(eni.number), (eni.address,), (), f"10.0.{eni.number}.0/24", device_number=eni.number)
+            for eni in (PRIMARY, FIRST, SECOND)
+        ]
+
+        def are_answered(*enis: Eni) -> bool:
+            return all(lab.client.fetch(eni.address, NODE_PORT + eni.number, timeout=0.5) for eni in enis)
+
+        def serve() -> None:
+            for eni, pod in ((FIRST, "pod2"), (SECOND, "pod1")):
+                node.service(NODE_PORT + eni.number, [lab.pod(pod).address], "Local", backend="iptables")
+
+        with MetadataServer(lab.router, Aws(), tuple(nics)):
+            serve()
+            assert not are_answered(FIRST) and not are_answered(SECOND)
+            node.write("/etc/sysctl.d/10-hardening.conf", "-net.ipv4.conf.eth*.rp_filter = 1\n")
+            given = {f"eni_policy_routing_{name}": value for name, value in ROLE.items()}
+            inventory = lab.write_inventory(tmp_path / "inventory.json")
+            playbook.play(inventory, "kubenode.datapath.eni_policy_routing", variables=given).well()
+            node.reboot()
+            serve()
+            assert eventually(lambda: are_answered(FIRST, SECOND), PATIENCE)
+            lab.unplug("eth2")
+            assert are_answered(FIRST) and not are_answered(SECOND)
+            lab.plug("eth2")
+            node.ip(["link set eth2 up", f"address add {SECOND.address}/24 dev eth2 noprefixroute"])
+            assert eventually(lambda: are_answered(FIRST, SECOND), PATIENCE)
 
 
 def remove_all(rack: Rack, bare: dict[str, int]) -> None:

@@ -159,10 +159,21 @@ def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
 
 def test_a_node_that_a_killed_run_cordoned_is_uncordoned(pool: Pool) -> None:
     pool.play().well()
-    for state in ("true|true||", "|true||"):  # killed after the node was cordoned, and before
-        pool.say(node=state)
-        assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
-        assert pool.calls()[1:] == RELEASE and (pool.folder / "node").read_text() == "|||"
+    pool.say(node="true|true||")
+    assert pool.play(cordon="true", kubectl=str(pool.kubectl)).well().changed == 1
+    assert pool.calls()[1:] == RELEASE and (pool.folder / "node").read_text() == "|||"
+
+
+def test_an_annotation_on_an_uncordoned_node_is_stale(pool: Pool) -> None:
+    """The run was killed before it cordoned the node, or an operator has uncordoned the node."""
+    options: dict[str, Any] = {"cordon": "true", "kubectl": str(pool.kubectl)}
+    pool.say(node="|true||")
+    pool.play(**options).well()
+    assert pool.calls()[1:] == [ANNOTATE, "cordon node1", *RELEASE]
+    for arguments, suffix, left in ((["--check"], " --dry-run=client", "|true||"), ([], "", "|||")):
+        pool.say(node="|true||")
+        assert pool.play(*arguments, **options).well().changed == 1
+        assert pool.calls()[1:] == [RELEASE[1] + suffix] and (pool.folder / "node").read_text() == left
 
 
 def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool) -> None:

@@ -62,6 +62,21 @@ def test_a_filter_is_loosened_before_and_tightened_after_whatever_order_is_given
     assert order(*strictly, undo=True) == ["rp_filter", "nftables_connmark", "policy_routes"]
 
 
+@pytest.mark.parametrize(
+    ("module", "loosens"),
+    [
+        (LOOSE, True),
+        ({"rp_filter": GONE}, True),
+        ({"rp_filter": {"mode": "strict", **GONE}}, True),
+        (STRICT, False),
+        (MARKS, False),
+    ],
+)
+def test_a_filter_is_no_longer_strict_if_another_mode_is_set_or_it_is_undone(module: dict[str, t.Any], loosens: bool) -> None:
+    (entry,) = profile.entries([module])
+    assert entry.loosens is loosens
+
+
 def test_what_is_undone_comes_last_in_reverse_order() -> None:
     given = [{"rp_filter": GONE}, {"link_addresses": GONE}, ROUTES, {"network_daemons": {}}]
     assert order(*given) == ["network_daemons", "policy_routes", "link_addresses", "rp_filter"]

@@ -22,6 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, perform
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.managed_files import HEADING
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import sysctl_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter import reverse_path
 from ansible_collections.kubenode.datapath.plugins.module_utils._rp_filter.live_reverse_path import (
     RECORDS,
     LiveReversePath,
@@ -71,6 +72,23 @@ def test_bad_input_names_the_option_and_what_was_given(option: str, change: dict
     with pytest.raises(Invalid, match="must be .* was given") as caught:
         DesiredFilter.from_options({"interfaces": ["eth0"], "mode": "loose", "raise_all": False, **change})
     assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("lines", "mode"),
+    [
+        ([], 0),
+        (["eth0.rp_filter = 1"], 1),
+        (["eth1.rp_filter = 1"], 0),
+        (["default.rp_filter = 1"], 1),
+        (["default.rp_filter = 1", "eth0.rp_filter = 0"], 0),
+        (["all.rp_filter = 1", "eth0.rp_filter = 0"], 1),
+        (["all.rp_filter = 1", "eth*.rp_filter = 2"], 2),
+    ],
+)
+def test_the_mode_at_the_next_boot_is_the_higher_of_the_links_and_that_of_all(lines: list[str], mode: int) -> None:
+    text = "".join(f"net.ipv4.conf.{line}\n" for line in lines)
+    assert reverse_path.at_boot("eth0", {"/etc/sysctl.d/10-site.conf": text}) == mode
 
 
 def test_the_desired_state_has_no_order_and_no_duplicates() -> None:
