@@ -204,7 +204,7 @@ class _Exchange:
                 return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
         drop = next((one for one in reversed(seen.events) if one.verdict in verdict.DROPS), None)
         if drop:
-            text = scene.quote(drop) or f"policy of chain {drop.chain} is DROP"
+            text = scene.quote(drop) or f"-P {drop.chain} DROP"
             where = f"{drop.family} {drop.table}"
             return Finding(
                 DROPPED, "", None, f"{where} {drop.chain} drops the answer: {text}.", verdict.Culprit("rule", text), ()

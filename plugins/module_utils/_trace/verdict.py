@@ -18,7 +18,7 @@ from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
 from .kernel_events import Event, Observation, ends, of_packet
 from .lookup import LOOPBACK, Decision, Query, Tables
-from .packet import Packet
+from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
@@ -125,7 +125,8 @@ def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
     """Whether a frame is the packet, perhaps translated, and not an answer to it."""
-    same_kind = frame.packet.protocol == packet.protocol and frame.packet.is_reply == packet.is_reply
+    is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not tell a reply from a request
+    same_kind = frame.packet.protocol == packet.protocol and (not is_told or frame.packet.is_reply == packet.is_reply)
     is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
 
@@ -194,7 +195,7 @@ def _stopped(
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
     if drop:
-        text = scene.quote(drop) if drop.handle else f"policy of chain {drop.chain} is DROP"
+        text = scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
         where = f"{drop.family} {drop.table}"
         return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     mac = _diverted(events, scene)
