@@ -224,6 +224,15 @@ class _Links:
                 one["master"] = bridges[0]
                 self._assumed.append(f"{name} is assumed to be a port of {bridges[0]}, because rules of ebtables name it.")
 
+        for one in [bridge for bridge in self.found if bridge["kind"] == "bridge"]:
+            has_ports = any(port["master"] == one["name"] for port in self.found)
+            if not has_ports and "NO-CARRIER" not in one["flags"]:
+                port = ip_text.blank_link(f"{one['name'][:10]}-port")
+                self.found.append({**port, "kind": "veth", "master": one["name"]})
+                self._assumed.append(
+                    f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
+                )
+
     def _make(self, name: str) -> None:
         if name in self._by_name:
             return

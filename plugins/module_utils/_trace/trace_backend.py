@@ -50,15 +50,29 @@ class Question(t.NamedTuple):
 
 def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """The result of the module. Raises DatapathError."""
-    snapshot, assumed = assumptions.complete(
-        asked.snapshot, asked.assume, Ends(fields.show(asked.packet.destination), asked.packet.interface)
-    )
+    snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, _ends(asked.packet))
     asked = asked._replace(snapshot=snapshot)
     found = _in_a_twin(asked, run, checked)
     found["assumed"] = [*assumed, *found["assumed"]]
+    found["assumed"] += _if_strict(asked, found, run, checked)
     is_curable = asked.is_curable and not (asked.calls or asked.lines)
     found["cures"] = _cures(asked, found, run, checked) if is_curable else []
+    del found["unknown_filters"]
     return found
+
+
+def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked) -> list[str]:
+    """What strict reverse-path filtering would do, where the snapshot does not tell whether the node has it."""
+    if not found["unknown_filters"] or not _is_well(found, asked.wants_reply):
+        return []
+    strict = {f"net.ipv4.conf.{name}.rp_filter": 1 for name in found["unknown_filters"]}
+    snapshot, _told = assumptions.complete(asked.snapshot, strict, _ends(asked.packet))
+    after = _in_a_twin(asked._replace(snapshot=snapshot), run, checked)
+    return [] if _is_well(after, asked.wants_reply) else [f"With {after['culprit']['text']} instead: {after['reason']}"]
+
+
+def _ends(packet: Packet) -> Ends:
+    return Ends(fields.show(packet.destination), packet.interface)
 
 
 def _cures(
@@ -124,7 +138,12 @@ class _Exchange:
         found = {**lost, "before": _short(before) if before else None}
         found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
-        found["assumed"] = list(dict.fromkeys([*notes, *self._unknown_filters(found)]))
+        filters = self._unknown_filters(found)
+        assumed = (
+            f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in filters.items()
+        )
+        found["unknown_filters"] = [name for name, value in filters.items() if not value]
+        found["assumed"] = list(dict.fromkeys([*notes, *assumed]))
         found["unknown"] = self._unknown(found)
         return found
 
@@ -222,15 +241,14 @@ class _Exchange:
             (),
         )
 
-    def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> list[str]:
-        """Sentences about links on the path whose reverse-path filter the snapshot does not tell."""
+    def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> dict[str, int]:
+        """Links on the path whose reverse-path filter the snapshot does not tell, with the value in the twin."""
         told = (self._asked.snapshot.get("settings") or {}).get("ipv4") or {}
         names = [one["came_in_by"] for one in (found, found["reply"]) if one and one["came_in_by"]]
         if self._asked.packet.family != fields.IPV4 or "rp_filter" in told.get("all", {}):
-            return []
+            return {}
         unknown = [name for name in dict.fromkeys(names) if "rp_filter" not in told.get(name, {})]
-        values = {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
-        return [f"net.ipv4.conf.{name}.rp_filter is not known. It is assumed to be {value}." for name, value in values.items()]
+        return {name: kernel.setting(f"net/ipv4/conf/{name}/rp_filter") or 0 for name in unknown}
 
     def _unknown(self, found: t.Mapping[str, t.Any]) -> list[str]:
         unread = [
