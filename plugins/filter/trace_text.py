@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: trace_text
+short_description: Write a packet's trace as text for a terminal
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Writes a result of M(kubenode.datapath.datapath_trace) as text. It begins with the packet and what became of it, and lists the
+    steps of its path and of its reply's path. A C(!) marks the culprit.
+  - Control characters in the result are written as Python escapes them, so that a name cannot change the terminal.
+positional: colors
+options:
+  _input:
+    description: The result of the module.
+    type: dict
+    required: true
+  colors:
+    description: Whether to color verdicts and the culprit, by the escape sequences of ECMA-48.
+    type: bool
+    default: false
+seealso:
+  - plugin: kubenode.datapath.trace_html
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Print why the packet does not arrive
+  ansible.builtin.debug:
+    msg: "{{ (trace | kubenode.datapath.trace_text).splitlines() }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The text, in lines.
+  type: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+
+
+def trace_text(given: t.Any, colors: bool = False) -> str:
+    try:
+        return render.text(result.from_result(given), colors)
+    except result.NoTrace as error:
+        raise AnsibleFilterError(f"trace_text: {error}.") from None
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., str]]:
+        return {"trace_text": trace_text}
