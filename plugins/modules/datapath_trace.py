@@ -251,19 +251,19 @@ def main() -> None:
         sent = packet.from_options(options["packet"])
         calls = changes_backend.module_calls(options["changes"])
         lines = changes_backend.commands(options["commands"])
-        found, assumed, ignored = _observed(module)
+        found, assumed, ignored = _observed(module, sent.interface)
         asked = trace_backend.Question(found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"])
         told = trace_backend.answer(asked, module.run, checked)
         result.update(changed=False, **{**told, "assumed": [*assumed, *told["assumed"]], "ignored": ignored})
 
 
-def _observed(module: Module) -> tuple[dict[str, t.Any], list[str], list[str]]:
+def _observed(module: Module, interface: str) -> tuple[dict[str, t.Any], list[str], list[str]]:
     """The snapshot, and sentences about what it lacks and about lines that were not understood."""
     options = module.params
     if options["dump"] is not None:
         if options["snapshot"] is not None:
             raise Invalid("dump", options["dump"], "left out if snapshot is given")
-        pasted = pastes.read(pastes_backend.texts(options["dump"]))
+        pasted = pastes.read(pastes_backend.texts(options["dump"]), interface)
         return pasted.snapshot, pasted.assumed, pasted.ignored
     if options["snapshot"] is not None:
         return options["snapshot"], [], []

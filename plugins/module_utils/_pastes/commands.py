@@ -35,7 +35,7 @@ _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*)?|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s.*)?|ebtables(?:-\w+)*(?:\s.*)?"
     r"|ipset\s.*|ipvsadm(?:\s.*)?|nft\s.*|sysctl\s.*|route(?:\s+-\S+)*|ifconfig(?:\s.*)?|cat\s+/proc/sys/\S+)"
 )
-_PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.:~/-]+\s*[#$%])\s*"
+_PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%])\s*"
 _WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(rf"(?:{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?P<tool>{_TOOL})(?:\s*\|.*)?\s*")
 _QUOTE = re.compile(r"^(?:> ?)+")

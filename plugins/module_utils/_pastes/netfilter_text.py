@@ -35,6 +35,22 @@ HELPERS = {
     "KUBE-MARK-MASQ": "-j MARK --set-xmark 0x4000/0x4000",
     "KUBE-MARK-DROP": "-j MARK --set-xmark 0x8000/0x8000",
 }
+MASQUERADING = (
+    "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+    "-j MARK --set-xmark 0x4000/0x0",
+    "-j MASQUERADE",
+)  # of kube-proxy's KUBE-POSTROUTING
+# Where programs jump to their chains, by table: the chain and the rule in it.
+ENTRIES = {
+    ("nat", "KUBE-SERVICES"): (("PREROUTING", "-j KUBE-SERVICES"), ("OUTPUT", "-j KUBE-SERVICES")),
+    ("nat", "KUBE-NODEPORTS"): (("KUBE-SERVICES", "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"),),
+    ("nat", "IP-MASQ-AGENT"): (("POSTROUTING", "-m addrtype ! --dst-type LOCAL -j IP-MASQ-AGENT"),),
+    ("nat", "IP-MASQ"): (("POSTROUTING", "-m addrtype ! --dst-type LOCAL -j IP-MASQ"),),
+    ("nat", "AWS-SNAT-CHAIN-0"): (("POSTROUTING", "-j AWS-SNAT-CHAIN-0"),),
+    ("nat", "SWIFT"): (("POSTROUTING", "-j SWIFT"),),
+    ("filter", "KUBE-FIREWALL"): (("INPUT", "-j KUBE-FIREWALL"), ("OUTPUT", "-j KUBE-FIREWALL")),
+    ("filter", "AZURE-NPM"): (("FORWARD", "-j AZURE-NPM"),),
+}
 SET_TYPES = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}
 
 
@@ -44,6 +60,7 @@ class Table:
     def __init__(self) -> None:
         self.policies: dict[str, str] = {}
         self.rules: list[tuple[str, str]] = []
+        self.is_whole = False  # whether a paste has its header, as a grep has not
 
     def add(self, chain: str, rule: str) -> None:
         if (chain, rule) not in self.rules:
@@ -65,6 +82,7 @@ def iptables(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str
         header, chain, rule, policy = (one.fullmatch(text) for one in (_HEADER, _CHAIN, _RULE, _POLICY))
         if header:
             name = header[1]
+            tables.setdefault((family, name), Table()).is_whole = True
         elif text in ("", "COMMIT") or text.startswith("#"):
             continue
         elif rule:
@@ -117,6 +135,8 @@ def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[st
         if name not in BUILT_IN:
             ignore("is no table of iptables", name)
             continue
+        if not table.is_whole:
+            _connect(table, family, name, assumed)
         own = {chain for chain, _rule in table.rules} | {*table.policies}
         jumps = {target for _chain, rule in table.rules for target in _jumps(rule)}
         for chain in sorted(own | jumps):
@@ -135,6 +155,22 @@ def _jumps(rule: str) -> t.Iterator[str]:
     for target in re.findall(r"(?:^| )-[jg] (\S+)", rule):
         if target not in TARGETS:
             yield target
+
+
+def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
+    """Adds jumps to chains of known programs, which a grep for something else lost."""
+    jumped = {target for _chain, rule in table.rules for target in _jumps(rule)}
+    if name == "nat" and "KUBE-MARK-MASQ" in jumped and not any(chain == "KUBE-POSTROUTING" for chain, _rule in table.rules):
+        for rule in MASQUERADING:
+            table.add("KUBE-POSTROUTING", rule)
+        assumed.append("Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's.")
+    for chain in dict.fromkeys(chain for chain, _rule in table.rules):
+        if chain in jumped or chain in BUILT_IN[name]:
+            continue
+        base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
+        for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
+            table.add(place, rule)
+            assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
 
 
 def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:

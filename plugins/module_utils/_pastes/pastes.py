@@ -20,6 +20,7 @@ from .commands import Part
 from .netfilter_text import Table
 
 Entry = dict[str, t.Any]
+Tables = t.Mapping[tuple[str, str], Table]
 SHOWN = 120  # characters of a line in a sentence
 MOST = 3  # sentences of one kind
 LARGEST = 64 << 20  # characters of all texts
@@ -39,11 +40,14 @@ class Pasted(t.NamedTuple):
     ignored: list[str]
 
 
-def read(dump: t.Mapping[str, str]) -> Pasted:
-    """The snapshot of texts by the command that printed them, or by the name of their file. Raises Invalid."""
+def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
+    """The snapshot of texts by the command that printed them, or by the name of their file. Raises Invalid.
+
+    interface: a link that the node must have, whether the texts name it or not.
+    """
     if sum(len(str(text)) for text in dump.values()) > LARGEST:
         raise Invalid("dump", f"{len(dump)} texts", f"texts of at most {LARGEST} characters")
-    return _Reader(dump).pasted()
+    return _Reader(dump).pasted(interface)
 
 
 class _Reader:
@@ -137,7 +141,7 @@ class _Reader:
             else:
                 known.update({key: value for key, value in one.items() if value})
 
-    def pasted(self) -> Pasted:
+    def pasted(self, interface: str) -> Pasted:
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
         ruleset_text = "".join(netfilter_text.nft_text(part, without, self._ignore) for part in self._ruleset_text)
         iptables = netfilter_text.iptables_entries(self._filters, self.assumed, self._ignore)
@@ -158,7 +162,7 @@ class _Reader:
                 "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
             )
         links = _Links(told.get("links"), self.assumed)
-        links.complete(told, self._filters, self._bridge_filters)
+        links.complete(told, self._filters, self._bridge_filters, interface)
         for _name, pod in self._pods:
             links.add_pod(pod, told.get("routes") or ())
         links.add_routed_pods(told.get("routes") or ())
@@ -203,9 +207,7 @@ class _Links:
             elif lower and lower != "NONE":
                 one["kind"], one["parent"] = "vlan" if "." in name else "macvlan", lower
 
-    def complete(
-        self, told: Entry, filters: t.Mapping[tuple[str, str], Table], bridge_filters: t.Mapping[tuple[str, str], Table]
-    ) -> None:
+    def complete(self, told: Entry, filters: Tables, bridge_filters: Tables, interface: str) -> None:
         """Adds links that only other outputs name, and ports of a bridge that only ebtables shows."""
         named = [one.get("dev") for subset in ("routes", "neighbors") for one in told.get(subset) or ()]
         named += [hop.get("dev") for one in told.get("routes") or () for hop in one.get("nexthops") or ()]
@@ -213,7 +215,7 @@ class _Links:
         ports = _matched(bridge_filters)
         if not self._were_told:
             named += [*_matched(filters), *ports]
-        for name in dict.fromkeys(filter(None, named)):
+        for name in dict.fromkeys(filter(None, [*named, interface])):
             self._make(str(name))
         bridges = [one["name"] for one in self.found if one["kind"] == "bridge"]
         for name in ports:
@@ -282,7 +284,7 @@ def _address(text: str) -> Entry:
 _INTERFACE = re.compile(r"(?:^| )(?:-i|-o|--in-interface|--out-interface) (\S+)")
 
 
-def _matched(tables: t.Mapping[tuple[str, str], Table]) -> list[str]:
+def _matched(tables: Tables) -> list[str]:
     """The interfaces that rules name, without patterns."""
     names = [name for table in tables.values() for _chain, rule in table.rules for name in _INTERFACE.findall(rule)]
     found = []

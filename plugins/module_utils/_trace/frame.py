@@ -112,7 +112,10 @@ def read(data: bytes) -> Frame | Request | None:
     packet, ttl, payload = found
     if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
         return Request(payload[8:24], packet.source, source)
-    return Frame(packet, source, destination, ttl, *_reject(packet, payload))
+    reject, about = _reject(packet, payload)
+    if packet.protocol in ECHO and not reject and payload[:1] not in map(bytes, zip(ECHO[packet.protocol])):
+        return None  # a multicast report, a redirect or an advertisement
+    return Frame(packet, source, destination, ttl, reject, about)
 
 
 def _ip(body: bytes) -> tuple[Packet, int, bytes] | None:

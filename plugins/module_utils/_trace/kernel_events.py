@@ -64,6 +64,26 @@ class Observation(t.NamedTuple):
     error: str = ""
 
 
+def of_packet(seen: Observation) -> list[Event]:
+    """The events of the packet that was sent, and not of others, such as multicast reports. Each has its packet's header."""
+    sent = seen.sent
+    wanted = {(sent.source, sent.destination), (b"", sent.destination)}  # the node may have chosen the source
+    headers = ((one.number, *ends(one.network)) for one in seen.events if one.network)
+    own = next((number for number, source, to in headers if (source if sent.source else b"", to) in wanted), None)
+    found, iif, oif, network = list[Event](), 0, 0, b""
+    for one in seen.events:
+        if one.number == own:
+            if one.network:
+                iif, oif, network = one.iif, one.oif, one.network
+            found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
+    return found
+
+
+def ends(header: bytes) -> tuple[bytes, bytes]:
+    """Source and destination in an IP header."""
+    return (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
+
+
 def event(body: bytes) -> Event:
     """A message of the kernel without its header."""
     found = attributes(body, 4)

@@ -19,6 +19,9 @@ PROGRAMS = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridg
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
+_PROBABILITY = re.compile(r"--probability ([\d.]+)")
+_MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
+ENDING = ("accept", "drop", "goto", "jump")  # verdicts after which the rest of a chain is not met, unless the jump returns
 Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
@@ -42,6 +45,26 @@ class Quotes:
         return any(
             RANDOM.search(text) for event in visited.values() for text in self._of_table(event).get(event.chain, {}).values()
         )
+
+    def probability(self, events: t.Sequence[Event]) -> float:
+        """How likely the packet's way is, by the rules that match by chance; 0 if one of them is not understood.
+
+        A rule that the packet passed without a match counts with the rest of its probability.
+        """
+        met: dict[tuple[str, str, str], list[Event]] = {}
+        for event in events:
+            if event.table != OWN_TABLE:
+                met.setdefault((event.family, event.table, event.chain), []).append(event)
+        found = 1.0
+        for own in met.values():
+            matched = {event.handle: event.verdict for event in own if event.handle}
+            for handle, text in self._of_table(own[0]).get(own[0].chain, {}).items():
+                if RANDOM.search(text):
+                    chance = _chance(text)
+                    found *= chance if handle in matched else 1 - chance
+                if matched.get(handle, "").startswith(ENDING):
+                    break
+        return found
 
     def _of_table(self, event: Event) -> Chains:
         table = event.family, event.table
@@ -71,6 +94,14 @@ class Quotes:
             elif rule:
                 found.setdefault(chain, {})[int(rule[2])] = rule[1]
         return found
+
+
+def _chance(text: str) -> float:
+    """The probability with which a rule matches; 0 if its text does not tell."""
+    statistic, modulo = _PROBABILITY.search(text), _MODULO.search(text)
+    if statistic:
+        return float(statistic[1])
+    return (int(modulo[3]) if modulo[2] else 1) / int(modulo[1]) if modulo else 0.0
 
 
 def _rules(text: str) -> dict[str, dict[str, list[str]]]:

@@ -18,7 +18,7 @@ from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import changes_backend, cures, verdict
 from .cures import Cure
-from .kernel_events import Observation
+from .kernel_events import Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, Packet
 from .quotes_backend import Quotes
@@ -30,6 +30,7 @@ SECONDS = 120.0  # for a twin with all of its packets; one with 10,000 rules tak
 
 
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
+ALL = 0.999  # the sum of the probabilities of all ways
 
 
 class Question(t.NamedTuple):
@@ -102,7 +103,8 @@ class _Exchange:
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
-        self._quotes, self._is_changed, self._is_by_chance = Quotes(self._twin.texts, run), False, False
+        self._quotes, self._is_changed = Quotes(self._twin.texts, run), False
+        self._is_by_chance, self._probability = False, 1.0  # of the last packet
         self._programs: dict[tuple[str, str], list[str]] = {}
         for one in blueprint.entries(asked.snapshot, "bpf"):
             place = str(one.get("link")), str(one.get("direction") or "ingress")
@@ -134,7 +136,9 @@ class _Exchange:
         packet = self._asked.packet
         self._world.forget()
         seen = self._world.send(packet, *(self._around.macs(packet) if packet.interface else ()))
-        self._is_by_chance = self._quotes.is_by_chance(seen.events)
+        events = of_packet(seen)
+        self._is_by_chance = self._quotes.is_by_chance(events)
+        self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
         finding = verdict.judge(seen, scene)
         reply = self._reply(seen, finding, scene) if self._asked.wants_reply else None
         found = {**finding.report(), "came_in_by": packet.interface, "reply": None}
@@ -147,19 +151,24 @@ class _Exchange:
         return found
 
     def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
-        """The ways that packets take by chance, with the share of each, the most frequent first; empty if there is one."""
-        ways = {_way(first): first}
-        counts = {_way(first): 1}
+        """The ways that packets take by chance, with the share of each, the most frequent first; empty if there is one.
+
+        The shares are those of the rules. If the rules do not tell, they are those of the packets that were sent.
+        """
+        ways, counts, likely = {_way(first): first}, {_way(first): 1}, {_way(first): self._probability}
         since = 0
-        while since < max(AGAIN, AGAIN_EACH * len(ways)) and sum(counts.values()) < MOST_PACKETS:
+        while since < max(AGAIN, AGAIN_EACH * len(ways)) and sum(counts.values()) < MOST_PACKETS and sum(likely.values()) < ALL:
             found = self._sent()
             way = _way(found)
             since = since + 1 if way in ways else 0
             ways.setdefault(way, found)
             counts[way] = counts.get(way, 0) + 1
-        total = sum(counts.values())
-        shares = [(round(counts[way] / total, 3), found) for way, found in ways.items()]
-        return sorted(shares, key=lambda one: -one[0]) if len(ways) > 1 else []
+            likely[way] = self._probability
+        shares = (
+            likely if ALL <= sum(likely.values()) <= 2 - ALL else {way: one / sum(counts.values()) for way, one in counts.items()}
+        )
+        found_shares = [(round(shares[way], 3), found) for way, found in ways.items()]
+        return sorted(found_shares, key=lambda one: -one[0]) if len(ways) > 1 else []
 
     def _scene(self) -> Scene:
         backend = Netlink()
@@ -195,7 +204,7 @@ class _Exchange:
                 return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
         drop = next((one for one in reversed(seen.events) if one.verdict in verdict.DROPS), None)
         if drop:
-            text = scene.quote(drop) or f"policy of chain {drop.chain} is DROP"
+            text = scene.quote(drop) or f"-P {drop.chain} DROP"
             where = f"{drop.family} {drop.table}"
             return Finding(
                 DROPPED, "", None, f"{where} {drop.chain} drops the answer: {text}.", verdict.Culprit("rule", text), ()

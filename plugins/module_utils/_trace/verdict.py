@@ -16,9 +16,9 @@ from .._routing.rule import LOOKUP, Rule
 from .._twin.blueprint import OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import Event, Observation
+from .kernel_events import Event, Observation, ends, of_packet
 from .lookup import LOOPBACK, Decision, Query, Tables
-from .packet import Packet
+from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
@@ -81,7 +81,7 @@ class Scene(t.NamedTuple):
 
 def judge(seen: Observation, scene: Scene) -> Finding:
     packet = seen.sent
-    every = _own_events(seen)
+    every = of_packet(seen)
     query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
     events = [one for one in every if one.table != OWN_TABLE]
     frames = [one for one in seen.frames if _is_of(packet, one[1])]
@@ -125,22 +125,10 @@ def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
     """Whether a frame is the packet, perhaps translated, and not an answer to it."""
-    same_kind = frame.packet.protocol == packet.protocol and frame.packet.is_reply == packet.is_reply
+    is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not tell a reply from a request
+    same_kind = frame.packet.protocol == packet.protocol and (not is_told or frame.packet.is_reply == packet.is_reply)
     is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
-
-
-def _own_events(seen: Observation) -> list[Event]:
-    """The events of the packet, and not of one that the node sent because of it. Each has its packet's header."""
-    first = next((one.number for one in seen.events), 0)
-    known, headers = list[Event](), dict[int, tuple[int, int, bytes]]()
-    for one in seen.events:
-        if one.network:
-            headers[one.number] = (one.iif, one.oif, one.network)
-        if one.number == first:
-            iif, oif, network = headers.get(one.number, (0, 0, b""))
-            known.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
-    return known
 
 
 def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Scene) -> list[Step]:
@@ -188,8 +176,7 @@ def _query(packet: Packet, routed: Event | None) -> Query:
     """What a packet is routed by: its addresses after translation of the destination, and its mark."""
     source, destination = packet.source, packet.destination
     if routed and routed.network:
-        header = routed.network
-        source, destination = (header[8:24], header[24:40]) if header[0] >> 4 == 6 else (header[12:16], header[16:20])
+        source, destination = ends(routed.network)
     ports = packet.source_port, packet.destination_port
     return Query(
         source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
@@ -208,7 +195,7 @@ def _stopped(
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
     if drop:
-        text = scene.quote(drop) if drop.handle else f"policy of chain {drop.chain} is DROP"
+        text = scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
         where = f"{drop.family} {drop.table}"
         return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     mac = _diverted(events, scene)

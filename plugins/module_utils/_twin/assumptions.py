@@ -15,7 +15,7 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._platform.sysctl_files import DOTTED
-from .blueprint import Entry
+from .blueprint import LOOPBACK, Entry
 
 _POD = "assumed-pod"
 
@@ -57,9 +57,24 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
         links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
         told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
     found["links"] = links
+    if ":" in packet.destination:
+        found["links"] = _with_link_local(links, settings.get("ipv6") or {}, told)
     if found.get("routes") is None and interface:
         _assume_routes(found, packet, told)
     return found, told
+
+
+def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> list[Entry]:
+    """Every link that is up has a link-local address, from which the kernel asks for neighbours, unless IPv6 is off there."""
+    found: list[Entry] = []
+    for number, one in enumerate(links):
+        own = list(one.get("addresses") or ())
+        is_told = str(one.get("name")) in settings or one.get("name") == LOOPBACK or "UP" not in (one.get("flags") or ())
+        if not is_told and not any(str(address.get("address")).startswith("fe80:") for address in own):
+            own.append({"address": f"fe80::ff:{number + 1:x}/64", "peer": "", "scope": "link", "flags": []})
+            told.append(f"The link-local address of {one.get('name')} is not known. It is assumed to be fe80::ff:{number + 1:x}.")
+        found.append({**one, "addresses": own})
+    return found
 
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
@@ -93,7 +108,7 @@ def _value(key: object, value: object) -> int:
     if not str(key).startswith(("net.", "net/")):
         raise Invalid(f"assume.{key}", value, "the setting of a network: its name begins with net.")
     try:
-        return fields.number(value, -1, fields.UINT32)
+        return fields.number(value, 0, fields.UINT32)
     except Unfit as unfit:
         raise Invalid(f"assume.{key}", value, str(unfit)) from None
 

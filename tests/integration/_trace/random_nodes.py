@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
@@ -48,11 +49,16 @@ class Node:
         self.ip += ["route add default via 10.0.1.1 dev eth1 table 100"]
         for number in range(chance.randrange(4)):
             kind = chance.choice(["unreachable", "blackhole", "prohibit", "throw"])
-            self.ip += chance.choice([
-                [f"route add {kind} {chance.choice(ADDRESSES)} table {chance.choice(['main', '100'])} metric {number + 5}"],
-                [f"route add {chance.choice(ADDRESSES)} dev {chance.choice(LINKS[:4])} table {chance.choice(['main', '100'])} metric {number + 1}"],
-                [f"route add 172.16.0.0/16 via 10.0.{number % 2}.7 dev eth{number % 2} metric {number + 1}"],
-            ])  # fmt: skip
+            self.ip += chance.choice(
+                [
+                    [f"route add {kind} {chance.choice(ADDRESSES)} table {chance.choice(['main', '100'])} metric {number + 5}"],
+                    [
+                        f"route add {chance.choice(ADDRESSES)} dev {chance.choice(LINKS[:4])}"
+                        f" table {chance.choice(['main', '100'])} metric {number + 1}"
+                    ],
+                    [f"route add 172.16.0.0/16 via 10.0.{number % 2}.7 dev eth{number % 2} metric {number + 1}"],
+                ]
+            )
         for _number in range(chance.randrange(5)):
             words = chance.sample(
                 [
@@ -66,7 +72,9 @@ class Node:
                 chance.randrange(1, 3),
             )
             action = chance.choice(["lookup 100", "lookup 100", "lookup main", "unreachable", "blackhole"])
-            self.ip.append(f"rule add priority {chance.randrange(1, 2000)} {chance.choice(['', '', '', 'not '])}{' '.join(words)} {action}")
+            self.ip.append(
+                f"rule add priority {chance.randrange(1, 2000)} {chance.choice(['', '', '', 'not '])}{' '.join(words)} {action}"
+            )
         self.settings = {"net/ipv4/ip_forward": int(chance.random() < 0.95)}
         for link in ("all", *LINKS):
             self.settings[f"net/ipv4/conf/{link}/rp_filter"] = chance.choice([0, 0, 0, 1, 2])
@@ -113,7 +121,11 @@ class Node:
             *(["-A FORWARD -m set --match-set S dst,dst -j DROP"] if self.sets else []),
         ]
         texts = []
-        heads = {"nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"), "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"), "filter": ("INPUT", "FORWARD", "OUTPUT")}  # fmt: skip
+        heads = {
+            "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+            "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+            "filter": ("INPUT", "FORWARD", "OUTPUT"),
+        }
         for name, rules in (("nat", in_nat), ("mangle", in_mangle), ("filter", in_filter)):
             chosen = [rule for rule in rules if chance.random() < 0.35]
             policy = "DROP" if name == "filter" and chance.random() < 0.1 else "ACCEPT"
@@ -137,7 +149,9 @@ class Node:
             chosen = chosen.replace("reject", "drop")
         if hook == "postrouting":
             chosen = chosen.replace("iifname", "oifname")
-        return f"table inet chance {{ chain one {{ type filter hook {hook} priority {priority}; policy accept;\n{chosen}\n}}\n}}\n"
+        return (
+            f"table inet chance {{ chain one {{ type filter hook {hook} priority {priority}; policy accept;\n{chosen}\n}}\n}}\n"
+        )
 
     def _ebtables(self, chance: random.Random) -> str:
         rules = [
@@ -146,10 +160,6 @@ class Node:
         ]
         chosen = [rule for rule in rules if chance.random() < 0.5]
         return "\n".join(["*nat", ":PREROUTING ACCEPT", ":OUTPUT ACCEPT", ":POSTROUTING ACCEPT", *chosen, ""])
-
-
-class Sent(dict[str, Any]):
-    """What came out: link and packet of the first frame, and whether the node answered with an error."""
 
 
 def seen(observation: Observation) -> dict[str, Any]:
@@ -167,7 +177,7 @@ def through_the_node(node: Node) -> dict[str, Any]:
     return isolation_backend.run(lambda isolated: _through(isolated, node), 60)
 
 
-def _run(argv: list[str], stdin: str | None = None) -> process.Completed:
+def _run(argv: Sequence[str], stdin: str | None = None) -> process.Completed:
     return process.run(argv, stdin, {"PATH": process.SEARCH_PATH})
 
 

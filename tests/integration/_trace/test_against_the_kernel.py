@@ -51,7 +51,8 @@ def test_node_and_twin_agree(seed: int) -> None:
             assert twin["culprit"], said
     if real["reply"] is not None:
         reply = twin["reply"]
-        said = f"{said}\nreply of the node: {real['reply']}\nof the twin: {reply and (reply['verdict'], reply['reason'], reply['packet'])}"
+        told = reply and (reply["verdict"], reply["reason"], reply["packet"])
+        said = f"{said}\nreply of the node: {real['reply']}\nof the twin: {told}"
         assert reply and reply["came_in_by"] == real["reply"]["by"], said
         assert bool(out(reply)) == bool(real["reply"]["out"]), said
         if out(reply):

@@ -1,0 +1,338 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pasted outputs of old and new tools, damaged ones too, give the snapshot that they tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands, pastes
+
+CASES = Path(__file__).parents[2] / "integration/_trace/cases"
+
+
+def read(**texts: str) -> dict[str, Any]:
+    return pastes.read({name.replace("_", "-"): text for name, text in texts.items()}).snapshot
+
+
+def by_name(snapshot: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in snapshot["links"]}
+
+
+def table(snapshot: dict[str, Any], name: str, family: str = "ip") -> list[str]:
+    found = [one["save"] for one in snapshot["iptables"] if (one["family"], one["table"]) == (family, name)]
+    assert len(found) == 1
+    return str(found[0]).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "family", "of"),
+    [
+        ("ip-rule", commands.RULE, "", ""),
+        ("ip-6-rule", commands.RULE, "ipv6", ""),
+        ("ip -6 route show table 100", commands.ROUTE, "ipv6", "100"),
+        ("ip-route-show-table-main.txt", commands.ROUTE, "", "main"),
+        ("ip-route-table-1003", commands.ROUTE, "", "1003"),
+        ("ip r s", commands.ROUTE, "", ""),
+        ("ip ru l", commands.RULE, "", ""),
+        ("ip -d link", commands.LINK, "", ""),
+        ("ip-neigh", commands.NEIGHBOUR, "", ""),
+        ("iptables-save", commands.IPTABLES, "ipv4", ""),
+        ("ip6tables-save", commands.IPTABLES, "ipv6", ""),
+        ("iptables-save -t nat", commands.IPTABLES, "ipv4", "nat"),
+        ("iptables -t nat -L -n -v", commands.IPTABLES_LIST, "ipv4", "nat"),
+        ("iptables -nvL", commands.IPTABLES_LIST, "ipv4", ""),
+        ("iptables -S", commands.IPTABLES, "ipv4", ""),
+        ("ebtables-save", commands.EBTABLES, "", ""),
+        ("ebtables -t nat -L", commands.EBTABLES_LIST, "", "nat"),
+        ("ipset-list", commands.IPSET, "", ""),
+        ("ipvsadm-ln", commands.IPVS, "", ""),
+        ("nft-list-ruleset", commands.NFT, "", ""),
+        ("nft -j list ruleset", commands.NFT_JSON, "", ""),
+        ("sysctl--a", commands.SYSCTL, "", ""),
+        ("route -n", commands.ROUTE_N, "", ""),
+    ],
+)
+def test_a_name_tells_its_command(name: str, kind: str, family: str, of: str) -> None:
+    (part,) = commands.parts(name, "x")
+    assert (part.kind, part.family, part.table) == (kind, family, of)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["$ ", "# ", "[root@node-1 ~]# ", "root@node:/# ", "admin@ip-10-0-0-1:~$ ", "> $ ", "$ sudo ", "core@node ~ $ ", ""],
+)
+def test_prompts_divide_a_text(prompt: str) -> None:
+    text = f"{prompt}ip rule\n0:\tfrom all lookup local\n{prompt}ip route show table 100 | grep eth1\n"
+    text += "default via 10.0.1.1 dev eth1\n"
+    snapshot = read(report=text)
+    assert [one["priority"] for one in snapshot["rules"]] == [0]
+    assert [(one["table"], one["dev"]) for one in snapshot["routes"]] == [("100", "eth1")]
+
+
+def test_a_text_that_nothing_names_is_told_by_its_look() -> None:
+    snapshot = read(
+        note="my node cannot reach it:\n0: from all lookup local\n32766: from all lookup main\n"
+        "2: eth0: <BROADCAST,UP,LOWER_UP> mtu 1500\n    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff\n"
+        "default via 10.0.0.1 dev eth0\n10.0.0.1 dev eth0 lladdr 12:34:56:78:9a:bc REACHABLE\n"
+        "net.ipv4.conf.eth0.rp_filter = 1\n*nat\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n"
+    )
+    assert len(snapshot["rules"]) == 2 and len(snapshot["routes"]) == 1 and len(snapshot["neighbors"]) == 1
+    assert snapshot["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}}
+    assert by_name(snapshot)["eth0"]["mac"] == "00:0d:3a:00:00:01"
+    assert "-A POSTROUTING -o eth0 -j MASQUERADE" in table(snapshot, "nat")
+
+
+def test_rules_have_what_policy_routes_calls_them() -> None:
+    text = "0:\tfrom all lookup local\n512:\tfrom all to 10.1.0.5 lookup main\n"
+    text += "1024:\tnot from all fwmark 0x80/0x80 iif eth0 lookup eni-1\n"
+    text += "2000: from 10.0.0.0/8 unreachable\n3000: from all lookup [l3mdev-table]\n"
+    assert [
+        {key: one.get(key) for key in ("priority", "to", "fwmark", "not", "action", "l3mdev", "from")}
+        for one in read(ip_rule=text)["rules"]
+    ][1:] == [
+        {"priority": 512, "to": "10.1.0.5", "fwmark": None, "not": None, "action": None, "l3mdev": None, "from": None},
+        {"priority": 1024, "to": None, "fwmark": "0x80/0x80", "not": True, "action": None, "l3mdev": None, "from": None},
+        {
+            "priority": 2000,
+            "to": None,
+            "fwmark": None,
+            "not": None,
+            "action": "unreachable",
+            "l3mdev": None,
+            "from": "10.0.0.0/8",
+        },
+        {"priority": 3000, "to": None, "fwmark": None, "not": None, "action": None, "l3mdev": True, "from": None},
+    ]
+
+
+def test_a_table_with_a_name_is_the_same_table_in_rules_and_routes() -> None:
+    snapshot = read(ip_rule="100: from all lookup blue\n", report="$ ip route show table blue\ndefault via 10.0.0.1 dev eth0\n")
+    assert snapshot["rules"][0]["table"] == snapshot["routes"][0]["table"]
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("default via 10.0.0.1 dev eth0 proto dhcp src 10.0.0.4 metric 100", {"to": "default", "via": "10.0.0.1", "metric": 100}),
+        ("10.1.0.5 dev veth1 scope link", {"to": "10.1.0.5", "scope": "link"}),
+        ("unreachable 10.9.0.0/16 metric 4278198272", {"type": "unreachable", "metric": 4278198272}),
+        ("blackhole 10.8.0.0/24", {"type": "blackhole"}),
+        ("default via fe80::1 dev eth0 proto ra metric 100 expires 1799sec pref medium", {"family": "ipv6", "via": "fe80::1"}),
+        ("default nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2", {"to": "default"}),
+        ("10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4   <--- this one", {"src": "10.0.0.4"}),
+    ],
+)
+def test_routes(line: str, entry: dict[str, Any]) -> None:
+    (found,) = read(ip_route=f"{line}\n")["routes"]
+    assert {key: found.get(key) for key in entry} == entry
+
+
+def test_next_hops_may_be_on_lines_of_their_own() -> None:
+    text = "default proto static\n\tnexthop via 10.0.0.1 dev eth0 weight 1\n\tnexthop via 10.0.1.1 dev eth1 weight 1\n"
+    assert [hop["dev"] for hop in read(ip_route=text)["routes"][0]["nexthops"]] == ["eth0", "eth1"]
+
+
+def test_links_of_ip_ifconfig_and_route() -> None:
+    new = read(
+        ip_addr="1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n"
+        "3: veth1@if2: <BROADCAST,UP,LOWER_UP> mtu 1450 qdisc noqueue master cni0 state UP group default\n"
+        "    link/ether 0a:58:0a:f4:00:01 brd ff:ff:ff:ff:ff:ff link-netnsid 0\n    inet6 fe80::1/64 scope link\n"
+        "4: cni0: <NO-CARRIER,BROADCAST,UP> mtu 1500\n5: eth0.100@eth0: <UP,LOWER_UP> mtu 1500\n"
+    )
+    links = by_name(new)
+    assert {name: one["kind"] for name, one in links.items()} == {"lo": "", "veth1": "veth", "cni0": "bridge", "eth0.100": "vlan"}
+    assert links["veth1"]["master"] == "cni0" and links["eth0.100"]["parent"] == "eth0"
+    assert links["veth1"]["addresses"] == [{"address": "fe80::1/64", "peer": "", "scope": "link", "flags": []}]
+    old = read(
+        ifconfig="eth0      Link encap:Ethernet  HWaddr 00:0D:3A:00:00:01\n"
+        "          inet addr:10.0.0.4  Bcast:10.0.0.255  Mask:255.255.255.0\n"
+        "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n",
+        route="Kernel IP routing table\nDestination     Gateway         Genmask         Flags Metric Ref    Use Iface\n"
+        "0.0.0.0         10.0.0.1        0.0.0.0         UG    0      0        0 eth0\n",
+    )
+    eth0 = by_name(old)["eth0"]
+    assert (eth0["mac"], eth0["mtu"], eth0["addresses"][0]["address"]) == ("00:0d:3a:00:00:01", 1500, "10.0.0.4/24")
+    assert old["routes"][0]["via"] == "10.0.0.1"
+
+
+def test_a_pods_paste_and_a_host_route_tell_the_other_end_of_a_link() -> None:
+    snapshot = read(
+        ip_link="7: veth7@if3: <UP,LOWER_UP> mtu 1500\n    link/ether 0a:00:00:00:00:07 link-netnsid 1\n"
+        "8: cali8@if4: <UP,LOWER_UP> mtu 1500\n",
+        report="$ kubectl exec -it web -- ip a\n3: eth0@if7: <UP,LOWER_UP> mtu 1500\n    link/ether 0a:00:00:00:00:99\n"
+        "    inet 10.1.0.7/32 scope global eth0\n",
+        ip_route="10.1.0.8 dev cali8 scope link\n",
+    )
+    links = by_name(snapshot)
+    assert links["veth7"]["peer"] == {"namespace": "pod", "name": "eth0", "mac": "0a:00:00:00:00:99", "addresses": ["10.1.0.7"]}
+    assert links["cali8"]["peer"]["addresses"] == ["10.1.0.8"] and "10.1.0.7" not in str(links["cali8"])
+
+
+def test_a_grep_of_iptables_save_is_completed() -> None:
+    found = pastes.read(
+        {
+            "iptables-save | grep web": "-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp --dport 80 -j KUBE-SVC-A\n"
+            "-A KUBE-SVC-A -j KUBE-MARK-MASQ\n"
+        }
+    )
+    lines = table(found.snapshot, "nat")
+    assert ":KUBE-SVC-A - [0:0]" in lines and "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000" in lines
+    assert any("KUBE-MARK-MASQ" in sentence for sentence in found.assumed)
+
+
+def test_a_rule_that_two_greps_show_is_one() -> None:
+    snapshot = read(a="$ iptables-save | grep X\n-A FORWARD -j DROP\n$ iptables-save | grep Y\n-A FORWARD -j DROP\n")
+    assert table(snapshot, "filter").count("-A FORWARD -j DROP") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (
+            "  100  6000 KUBE-SVC-A tcp  --  *  *  0.0.0.0/0  10.96.0.1  /* web */ tcp dpt:80",
+            "-d 10.96.0.1 -p tcp -m tcp --dport 80 -j KUBE-SVC-A",
+        ),
+        (
+            "    0     0 DROP  all  --  eth0 !eth1 10.0.0.0/8 0.0.0.0/0 ctstate INVALID,NEW",
+            "-i eth0 ! -o eth1 -s 10.0.0.0/8 -m conntrack --ctstate INVALID,NEW -j DROP",
+        ),
+        (
+            "    0     0 DNAT  tcp  --  *  *  0.0.0.0/0  0.0.0.0/0  tcp to:10.1.0.5:8080",
+            "-p tcp -m tcp -j DNAT --to-destination 10.1.0.5:8080",
+        ),
+        ("1   0     0 MARK  all  --  *  *  0.0.0.0/0  0.0.0.0/0  MARK or 0x4000", "-j MARK --or-mark 0x4000"),
+        (
+            "    0     0 KUBE-SEP-B all -- * * 0.0.0.0/0 0.0.0.0/0 statistic mode random probability 0.33333",
+            "-m statistic --mode random --probability 0.33333 -j KUBE-SEP-B",
+        ),
+    ],
+)
+def test_iptables_list(line: str, rule: str) -> None:
+    text = f"Chain PREROUTING (policy ACCEPT 0 packets, 0 bytes)\n pkts bytes target prot opt in out source destination\n{line}\n"
+    lines = table(pastes.read({"iptables -t nat -L -n -v": text}).snapshot, "nat")
+    assert f"-A PREROUTING {rule}" in lines
+
+
+def test_iptables_list_without_interfaces_says_so() -> None:
+    text = "Chain FORWARD (policy DROP)\ntarget     prot opt source               destination\n"
+    text += "ACCEPT     all  --  anywhere             10.0.0.0/8\n"
+    found = pastes.read({"iptables -L": text})
+    assert "-A FORWARD -d 10.0.0.0/8 -j ACCEPT" in table(found.snapshot, "filter")
+    assert any("does not show interfaces" in sentence for sentence in found.assumed)
+
+
+def test_sets_that_no_paste_has_are_empty() -> None:
+    found = pastes.read({"iptables-save": "*filter\n-A FORWARD -m set --match-set S dst,dst,src -j DROP\nCOMMIT\n"})
+    assert found.snapshot["ipsets"] == [{"name": "S", "save": "create S hash:ip,port,ip family inet\n"}]
+    assert "Set S is not in the paste. It is assumed to be empty." in found.assumed
+
+
+def test_nft_without_the_tables_that_iptables_has() -> None:
+    text = "# Warning: table ip nat is managed by iptables-nft, do not touch!\ntable ip nat {\n chain x {\n }\n}\n"
+    text += "table inet own {\n chain y {\n }\n}\n"
+    found = read(nft_list_ruleset=text, iptables_save="*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")["nftables_text"]
+    assert "table inet own" in found and "nat" not in found
+
+
+def test_settings_of_links_with_dots() -> None:
+    settings = read(
+        sysctl="net.ipv4.conf.eth0/100.rp_filter = 1\nnet.ipv4.ip_forward=1\n/proc/sys/net/ipv4/conf/all/rp_filter: 2\n"
+    )["settings"]
+    assert settings["ipv4"] == {"eth0.100": {"rp_filter": 1}, "all": {"rp_filter": 2}} and settings["node"] == {
+        "net.ipv4.ip_forward": 1
+    }
+
+
+def test_the_same_command_twice_counts_once_and_the_last_time() -> None:
+    text = "$ ip route\ndefault via 10.0.0.1 dev eth0\n$ ip route\ndefault via 10.0.0.2 dev eth0\n"
+    found = pastes.read({"report": text})
+    assert [one["via"] for one in found.snapshot["routes"]] == ["10.0.0.2"]
+    assert any("The last one is taken" in sentence for sentence in found.assumed)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+def test_public_reports_are_understood_line_by_line(name: str) -> None:
+    found = pastes.read({path.stem: path.read_text() for path in (CASES / name).glob("*.txt")})
+    assert found.ignored == []
+
+
+def test_nothing_understood_is_an_error() -> None:
+    with pytest.raises(Invalid, match="dump must be outputs of ip"):
+        pastes.read({"report": "it does not work\n"})
+
+
+LINES = [
+    "0: from all lookup local",
+    "512: from all to 10.1.0.5 lookup main",
+    "default via 10.0.0.1 dev eth0",
+    "10.1.0.5 dev veth1 scope link",
+    "2: eth0: <BROADCAST,UP,LOWER_UP> mtu 1500",
+    "    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff",
+    "    inet 10.0.0.4/24 scope global eth0",
+    "*nat",
+    ":PREROUTING ACCEPT [0:0]",
+    "-A PREROUTING -d 10.96.0.1/32 -j DNAT --to-destination 10.1.0.5",
+    "COMMIT",
+    "Name: S",
+    "Type: hash:ip",
+    "Header: family inet",
+    "Members:",
+    "10.0.0.1,tcp:80",
+    "TCP  10.96.0.1:80 rr",
+    "  -> 10.1.0.5:80  Masq  1  0  0",
+    "table ip x {",
+    "}",
+    "net.ipv4.conf.eth0.rp_filter = 1",
+    "Chain FORWARD (policy DROP)",
+    "ACCEPT tcp -- anywhere anywhere",
+    "$ ip rule",
+    "# iptables-save",
+    "...",
+    '{"nftables": []}',
+    "10.0.0.1 dev eth0 lladdr 12:34:56:78:9a:bc STALE",
+    "nexthop via 10.0.0.1 dev eth0",
+]
+
+
+@hypothesis.given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "report",
+                "ip-rule",
+                "ip-route",
+                "ip-addr",
+                "iptables-save",
+                "ipset-list",
+                "ipvsadm-ln",
+                "nft",
+                "sysctl",
+                "ip-addr-pod",
+                "ebtables",
+                "iptables -L",
+            ]
+        ),
+        st.lists(
+            st.one_of(
+                st.sampled_from(LINES),
+                st.sampled_from(LINES).flatmap(lambda line: st.integers(0, len(line)).map(lambda end: line[:end])),
+                st.text(max_size=40),
+            ),
+            max_size=12,
+        ).map("\n".join),
+        max_size=4,
+    )
+)
+def test_no_text_is_an_error_of_ours(dump: dict[str, str]) -> None:
+    try:
+        pastes.read(dump)
+    except Invalid as error:
+        assert error.option == "dump"

@@ -1,0 +1,219 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A packet as options, as a frame, and looked up in rules and routes."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rt_names, rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, cures, frame, kernel_events, packet
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query, Tables
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import Packet
+
+A, B = socket.inet_aton("10.0.0.1"), socket.inet_aton("10.0.0.2")
+A6, B6 = (socket.inet_pton(socket.AF_INET6, text) for text in ("fd00::1", "fd00::2"))
+MAC, OTHER = bytes(range(6)), bytes(range(2, 8))
+
+
+def given(**options: Any) -> Packet:
+    return packet.from_options(
+        {"destination": "10.0.0.2", "source": "10.0.0.1", "protocol": "tcp", "destination_port": 80, **options}
+    )
+
+
+def test_a_packet_has_defaults_and_its_reply_the_other_ends() -> None:
+    sent = given(interface="eth0", mark="0x80")
+    assert sent == Packet(A, B, 6, packet.SOURCE_PORT, 80, "eth0", 0x80)
+    assert sent.replied("eth1") == Packet(B, A, 6, 80, packet.SOURCE_PORT, "eth1", 0, True)
+    assert str(sent) == "tcp 10.0.0.1:40000 > 10.0.0.2:80"
+    assert str(packet.from_options({"destination": "fd00::2", "protocol": "icmp"})) == "ipv6-icmp the node > fd00::2"
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"destination_port": None}, "packet.destination_port"),
+        ({"destination_port": 70000}, "packet.destination_port"),
+        ({"protocol": "icmp"}, "packet.destination_port"),
+        ({"protocol": "quic"}, "packet.protocol"),
+        ({"source": "fd00::1"}, "packet.source"),
+        ({"source": None, "interface": "eth0"}, "packet.source"),
+        ({"interface": "a/b"}, "packet.interface"),
+        ({"mark": "x"}, "packet.mark"),
+        ({"destination": "0.0.0.0"}, "packet.destination"),
+    ],
+)
+def test_a_wrong_packet_is_named(options: dict[str, Any], option: str) -> None:
+    with pytest.raises(Invalid) as error:
+        given(**options)
+    assert error.value.option == option
+
+
+@hypothesis.given(
+    st.sampled_from([(A, B), (A6, B6)]),
+    st.sampled_from([6, 17, 132]),
+    st.integers(1, 65535),
+    st.integers(1, 65535),
+    st.booleans(),
+)
+def test_a_frame_is_read_as_it_was_built(
+    ends: tuple[bytes, bytes], protocol: int, source: int, destination: int, is_reply: bool
+) -> None:
+    sent = Packet(*ends, protocol, source, destination, is_reply=is_reply and protocol == 6)
+    found = frame.read(frame.build(sent, MAC, OTHER))
+    assert isinstance(found, frame.Frame)
+    assert (found.packet, found.source_mac, found.destination_mac, found.reject) == (sent, MAC, OTHER, "")
+
+
+@pytest.mark.parametrize("ends", [(A, B), (A6, B6)])
+def test_an_echo_and_its_reply_have_one_identifier(ends: tuple[bytes, bytes]) -> None:
+    protocol = packet.ICMPV6 if len(ends[0]) == 16 else packet.ICMP
+    sent = Packet(*ends, protocol, 7)
+    for one in (sent, sent.replied("")):
+        found = frame.read(frame.build(one, MAC, OTHER))
+        assert isinstance(found, frame.Frame) and found.packet == one
+
+
+def test_a_request_for_a_mac_is_answered() -> None:
+    asked = frame.read(
+        frame.ETHERNET.pack(b"\xff" * 6, MAC, frame.ARP) + frame.ARP_PACKET.pack(1, 0x800, 6, 4, 1, MAC, A, bytes(6), B)
+    )
+    assert asked == frame.Request(B, A, MAC)
+    assert frame.read(frame.answer(asked, OTHER)) is None  # an answer is no request
+    assert frame.answer(asked, OTHER)[:12] == MAC + OTHER
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 13, b"\0" * 12 + b"\x08\x00", b"\0" * 12 + b"\x08\x00" + b"E" * 10, b"\0" * 12 + b"\x86\xdd" + b"`" * 39],
+)
+def test_a_cut_frame_is_nothing(data: bytes) -> None:
+    assert frame.read(data) is None
+
+
+def tables(rules: list[dict[str, Any]], routes: list[dict[str, Any]]) -> Tables:
+    parsed = [rule.from_options("rule", one, rt_names.TABLES) for one in rules]
+    return Tables(parsed, [route.from_options("route", {"table": "main", **one}, rt_names.TABLES) for one in routes])
+
+
+ROUTES: list[dict[str, Any]] = [
+    {"to": "default", "dev": "eth0"},
+    {"to": "10.0.0.0/24", "dev": "eth1", "metric": 5},
+    {"to": "10.0.0.0/24", "dev": "eth2"},
+    {"to": "default", "dev": "eth9", "table": "100"},
+    {"to": "10.9.0.0/16", "type": "throw", "table": "100"},
+]
+
+
+LOOKUPS: list[tuple[list[dict[str, Any]], Query, str | None]] = [
+    ([], Query(A, B), None),
+    ([{"priority": 9, "table": "main"}], Query(A, B), "eth2"),
+    ([{"priority": 1, "table": "100", "from": "10.0.0.1"}, {"priority": 9, "table": "main"}], Query(A, B), "eth9"),
+    (
+        [{"priority": 1, "table": "100", "from": "10.0.0.1", "not": True}, {"priority": 9, "table": "main"}],
+        Query(A, B),
+        "eth2",
+    ),
+    ([{"priority": 1, "table": "100", "iif": "pod"}, {"priority": 9, "table": "main"}], Query(A, B, "pod"), "eth9"),
+    (
+        [{"priority": 1, "table": "100", "fwmark": "0x80/0x80"}, {"priority": 9, "table": "main"}],
+        Query(A, B, mark=0x81),
+        "eth9",
+    ),
+    (
+        [{"priority": 1, "table": "100", "ipproto": "tcp", "dport": "80-90"}],
+        Query(A, B, protocol=6, destination_port=85),
+        "eth9",
+    ),
+    ([{"priority": 1, "goto": 9}, {"priority": 5, "table": "100"}, {"priority": 9, "table": "main"}], Query(A, B), "eth2"),
+    ([{"priority": 1, "table": "main", "suppress_prefixlength": 0}], Query(A, b"\x08\x08\x08\x08"), None),
+    ([{"priority": 1, "table": "100"}, {"priority": 9, "table": "main"}], Query(A, b"\x0a\x09\x00\x01"), "eth0"),
+    ([{"priority": 1, "action": "blackhole"}, {"priority": 9, "table": "main"}], Query(A, B), None),
+]
+
+
+@pytest.mark.parametrize(("rules", "query", "dev"), LOOKUPS)
+def test_a_lookup_finds_the_rule_and_the_route(rules: list[dict[str, Any]], query: Query, dev: str | None) -> None:
+    found = tables(rules, ROUTES).decide(query)
+    assert (found.route.hops[0].dev if found.route else None) == dev
+
+
+def test_counters_that_moved() -> None:
+    before = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 1 2\n", "Ip6InReceives \t 4\n")
+    after = kernel_events.counters("Ip: InNoRoutes InReceives\nIp: 2 2\n", "Ip6InReceives \t 5\n")
+    assert kernel_events.moved(before, after) == {"Ip.InNoRoutes": 1, "Ip6InReceives": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sudo iptables -t nat -D POSTROUTING 1", ["iptables", "-t", "nat", "-D", "POSTROUTING", "1"]),
+        ("/sbin/ip rule del priority 5", ["ip", "rule", "del", "priority", "5"]),
+        ("sysctl -w net.ipv4.ip_forward=1", ["sysctl", "-w", "net.ipv4.ip_forward=1"]),
+        (
+            "nft add rule inet t c ip saddr 10.0.0.1 drop",
+            ["nft", "add", "rule", "inet", "t", "c", "ip", "saddr", "10.0.0.1", "drop"],
+        ),
+        (
+            "iptables -A FORWARD -m statistic --mode random -j DROP",
+            ["iptables", "-A", "FORWARD", "-m", "statistic", "--mode", "random", "-j", "DROP"],
+        ),
+    ],
+)
+def test_commands_are_divided_without_a_shell(line: str, words: list[str]) -> None:
+    assert changes_backend.commands([line]) == [words]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "sh -c true",
+        "ip -n x link",
+        "ip netns exec x sh",
+        "ip link set eth0 netns 1",
+        "ip -batch /etc/shadow",
+        "ip vrf exec x sh",
+        "iptables -M /x -L",
+        "iptables --modprobe=/x -L",
+        "iptables --modp /x",
+        "ebtables --atomic-file /x -L",
+        "nft -f /x",
+        "nft -I / list",
+        "nft 'include \"/etc/shadow\"'",
+        "ipset restore -f /x",
+        "ipset save -file /x",
+        "sysctl -p",
+        "sysctl -w kernel.panic=1",
+        "sysctl --system",
+        "bridge -b /x",
+        "ip link 'unclosed",
+    ],
+)
+def test_a_command_that_could_act_outside_of_the_twin_is_refused(line: str) -> None:
+    with pytest.raises(Invalid, match=r"commands\[0\]"):
+        changes_backend.commands([line])
+
+
+@pytest.mark.parametrize(
+    ("culprit", "changes"),
+    [
+        (None, []),
+        ({"kind": "sysctl", "text": "net.ipv4.conf.eth0.rp_filter = 1"}, ["rp_filter: {interfaces: [eth0], mode: loose}"]),
+        ({"kind": "sysctl", "text": "net.ipv4.conf.eth0.forwarding = 0"}, ["sysctl -w net.ipv4.ip_forward=1"]),
+        ({"kind": "sysctl", "text": "net.ipv6.conf.all.forwarding = 0"}, ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
+        ({"kind": "neighbor", "text": "10.0.0.9 dev azure0 lladdr 02:00:00:00:00:01"}, ["ip neigh del 10.0.0.9 dev azure0"]),
+        ({"kind": "address", "text": f"source {cures.AZURE_PROBE} is link-local"}, ["nftables_probe_snat: {interface: eth0}"]),
+        ({"kind": "missing", "text": "no route to 10.0.0.9"}, []),
+    ],
+)
+def test_cures_fit_the_culprit(culprit: dict[str, str] | None, changes: list[str]) -> None:
+    assert [cure.text for cure in cures.candidates(given(), culprit, "eth0")] == changes

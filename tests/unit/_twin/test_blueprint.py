@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A snapshot as the texts that build its twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, virtual_servers
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.assumptions import Ends
+
+ETH0 = {"name": "eth0", "index": 2, "kind": "", "mac": "00:0d:3a:00:00:01", "flags": ["UP", "LOWER_UP"]}
+
+
+def draw(**subsets: Any) -> blueprint.Blueprint:
+    return blueprint.draw({"links": [ETH0], **subsets})
+
+
+def test_bridges_are_built_before_their_ports() -> None:
+    drawn = blueprint.draw({"links": [{**ETH0, "master": "br0"}, {"name": "br0", "index": 7, "kind": "bridge", "flags": ["UP"]}]})
+    assert [(link.name, link.kind, link.master) for link in drawn.links] == [("br0", "bridge", 0), ("eth0", "veth", 7)]
+
+
+def test_links_without_an_index_or_a_mac_get_ones() -> None:
+    drawn = blueprint.draw({"links": [{"name": "a", "flags": []}, {"name": "b", "index": 1, "flags": ["UP"]}]})
+    assert len({link.number for link in drawn.links}) == 2 and all(link.number > 1 and link.mac[0] == 2 for link in drawn.links)
+    assert [link.is_up for link in drawn.links] == [False, True]
+
+
+def test_rules_that_the_snapshot_lacks_are_removed() -> None:
+    rules = [
+        {"priority": 0, "family": "ipv4", "table": "255"},
+        {"priority": 9, "family": "ipv4", "from": "10.0.0.1", "table": "100"},
+    ]
+    assert draw(rules=rules).commands == [
+        "-4 rule del priority 32766",
+        "-4 rule del priority 32767",
+        "-4 rule add priority 9 from 10.0.0.1 lookup 100",
+    ]
+    assert draw(rules=None).commands == []
+
+
+def test_what_the_kernel_adds_is_left_to_it() -> None:
+    own = {"table": "255", "to": "10.0.0.4", "type": "local", "dev": "eth0", "protocol": "kernel"}
+    other = {"table": "254", "to": "10.1.0.0/16", "dev": "eth0", "protocol": "bird"}
+    drawn = draw(routes=[own, other])
+    assert [blueprint.route_line(*one) for one in drawn.routes] == [
+        "-4 route append 10.1.0.0/16 dev eth0 table main scope link protocol bird"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-A FORWARD --modprobe=/x -j DROP",
+        "-A FORWARD -M /x",
+        "-A FORWARD --modp /x -j DROP",
+        "!touch /x",
+        "-A FORWARD -m bpf --object-pinned /x",
+    ],
+)
+def test_a_line_that_would_start_a_program_is_left_out(line: str) -> None:
+    save = f"*filter\n:FORWARD ACCEPT [0:0]\n{line}\n-A FORWARD -m statistic --mode random --probability 0.5 -j DROP\nCOMMIT\n"
+    drawn = draw(iptables=[{"family": "ip", "backend": "nft", "table": "filter", "save": save}])
+    assert drawn.restores == [("iptables-nft-restore", save.replace(f"{line}\n", ""))]
+    assert any(line in note for note in drawn.notes)
+
+
+def test_settings_of_all_links_come_before_those_of_one() -> None:
+    settings = {
+        "node": {"net.ipv4.ip_forward": 1},
+        "ipv4": {"eth0": {"rp_filter": 1}, "all": {"rp_filter": 2}, "gone": {"rp_filter": 1}},
+    }
+    assert draw(settings=settings).settings == [
+        ("net/ipv4/ip_forward", 1),
+        ("net/ipv4/conf/all/rp_filter", 2),
+        ("net/ipv4/conf/eth0/rp_filter", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "option"),
+    [
+        ({"links": "x"}, "snapshot.links"),
+        ({"links": [{"name": "a/b"}]}, "snapshot.links[0].name"),
+        ({"links": [ETH0, ETH0]}, "snapshot.links[1].name"),
+        ({"links": [{**ETH0, "addresses": [{"address": "x"}]}]}, "snapshot.links[0].addresses"),
+        ({"rules": [{"priority": 1, "table": "nope"}]}, "snapshot.rules[0].table"),
+        ({"routes": [{"to": "x", "table": "254"}]}, "snapshot.routes[0].to"),
+        ({"neighbors": [{"address": "x"}]}, "snapshot.neighbors[0].address"),
+    ],
+)
+def test_a_snapshot_that_is_none_is_named(snapshot: dict[str, Any], option: str) -> None:
+    with pytest.raises(Invalid) as error:
+        blueprint.draw(snapshot)
+    assert error.value.option == option
+
+
+def test_virtual_servers_choose_by_weight() -> None:
+    ends = [{"address": f"10.1.0.{number}", "port": 80, "weight": weight} for number, weight in ((1, 1), (2, 3), (3, 0))]
+    text, notes = virtual_servers.ruleset(
+        [{"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "sh", "destinations": ends}]
+    )
+    assert "ip daddr 10.96.0.1 tcp dport 80 numgen random mod 4 < 1 dnat to 10.1.0.1:80\n" in text
+    assert "ip daddr 10.96.0.1 tcp dport 80 dnat to 10.1.0.2:80\n" in text and "10.1.0.3" not in text
+    assert len(notes) == 2
+    assert virtual_servers.ruleset([]) == ("", [])
+
+
+def test_a_virtual_server_that_is_none_is_left_out_and_named() -> None:
+    text, notes = virtual_servers.ruleset([{"protocol": "tcp", "address": "x;y", "port": 80, "destinations": []}])
+    assert text == "" and "x;y" in notes[0]
+
+
+def test_what_is_assumed_is_said() -> None:
+    found, told = assumptions.complete(
+        {"links": [], "routes": None}, {"net.ipv4.conf.eth0.rp_filter": "1"}, Ends("10.1.0.5", "eth0")
+    )
+    assert found["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}} and found["settings"]["node"]["net.ipv4.ip_forward"] == 1
+    assert [one["name"] for one in found["links"]] == ["eth0", "assumed-pod"]
+    assert len(told) == 5
+
+
+def test_a_snapshot_that_tells_all_needs_no_assumption() -> None:
+    settings = {"node": {"net.ipv4.ip_forward": 0}, "ipv4": {"all": {}}, "ipv6": {"all": {"forwarding": 0}}}
+    snapshot = {"links": [ETH0], "routes": [], "settings": settings}
+    found, told = assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth0"))
+    assert told == [] and found["settings"] == settings
+    with pytest.raises(Invalid, match="packet.interface"):
+        assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth7"))
+    with pytest.raises(Invalid, match="assume.net.ipv4.ip_forward"):
+        assumptions.complete(snapshot, {"net.ipv4.ip_forward": "on"}, Ends("10.1.0.5", ""))
