@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: trace_html
+short_description: Write a packet's trace as a page
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Writes a result of M(kubenode.datapath.datapath_trace) as one page of HTML, which draws the paths of the packet and of its
+    reply with the culprit in red.
+  - The page has no scripts and loads nothing, and forbids both by its Content-Security-Policy. Texts of the result are escaped.
+options:
+  _input:
+    description: The result of the module.
+    type: dict
+    required: true
+seealso:
+  - plugin: kubenode.datapath.trace_text
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Write the page
+  ansible.builtin.copy:
+    content: "{{ trace | kubenode.datapath.trace_html }}"
+    dest: trace.html
+    mode: "0644"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+_value:
+  description: The page.
+  type: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._trace import render, result
+
+
+def trace_html(given: t.Any) -> str:
+    try:
+        return render.html(result.from_result(given))
+    except result.NoTrace as error:
+        raise AnsibleFilterError(f"trace_html: {error}.") from None
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., str]]:
+        return {"trace_html": trace_html}

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook ``trace``, of a folder of outputs and of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lab import Lab, playbook
+from lab.playbook import Played
+
+CASE = Path(__file__).parent / "cases/azure-vnet-leftovers"
+PACKET = {"source": "10.240.0.4", "destination": "10.240.0.32", "destination_port": 80, "interface": "eth0"}
+CULPRIT = "-A PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.32 -j dnat --to-dst a2:96:88:20:cb:c6 --dnat-target ACCEPT"
+
+
+def play(inventory: Path, **variables: Any) -> Played:
+    return playbook.play(inventory, "kubenode.datapath.trace", variables=variables)
+
+
+def test_a_folder_of_outputs_needs_no_node(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text('{"nodes": {"hosts": {"unreachable.invalid": {}}}}')
+    page = tmp_path / "answer.html"
+    done = play(inventory, trace_dump=str(CASE), trace_packet=str(PACKET), trace_html=str(page)).well()
+    assert f"! rule     bridge nat PREROUTING        {CULPRIT}" in done.output and "What helps" in done.output
+    assert CULPRIT in page.read_text() and "dropped" in page.read_text()
+
+
+def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: Lab, tmp_path: Path) -> None:
+    for number in (1, 2):
+        lab.node(f"node{number}")
+    pod = lab.pod("pod1")
+    inventory = lab.write_inventory(tmp_path / "inventory.json")
+    given = {"trace_packet": {"destination": pod.address, "destination_port": 8080}, "trace_reply": "false"}
+    refused = play(inventory, **given, trace_html=str(tmp_path / "answer.html"))
+    assert refused.failed and "the run has 2 nodes. Nothing was traced" in refused.output
+    for more in ({}, {"trace_on_controller": "true"}):
+        done = play(inventory, **given, **more, trace_html=f"{tmp_path}/pages/").well()
+        assert f"delivered by {pod.link}" in done.output
+        assert {page.name for page in tmp_path.glob("pages/*")} == {"node1.html", "node2.html"}
