@@ -186,7 +186,7 @@ branches:
   description:
     - If chance decides, such as among the endpoints of a Service, the ways that packets took, the most frequent first.
     - Packets are sent until no new way is seen. Each way has C(share), the part of the packets from 0 to 1, and RV(verdict),
-      RV(interface), RV(packet), RV(reason), RV(culprit) and RV(reply).
+      RV(interface), RV(packet), RV(reason), RV(culprit), RV(steps) and RV(reply).
     - The other results are those of the most frequent way that lost its packets, or of the first packet if none did.
   returned: success
   type: list

@@ -275,7 +275,7 @@ def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
 
 
 def _branch(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: found[key] for key in ("verdict", "interface", "packet", "reason", "culprit", "reply")}
+    return {key: found[key] for key in ("verdict", "interface", "packet", "reason", "culprit", "steps", "reply")}
 
 
 def _short(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -5,8 +5,8 @@
 
 """A snapshot as what has to be built: links, settings, and texts for the programs that load the rest.
 
-The snapshot may come from a stranger's report, so its values are data: names and numbers are checked, and a line that would
-make a program read a file or start another program is left out.
+The snapshot may come from a report, so its values are data: names and numbers are checked, and a line that would make a program
+read a file or start another program is left out.
 """
 
 from __future__ import annotations

@@ -24,8 +24,15 @@ from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
-UNTOUCHED = ("net/ipv6/conf/default/addr_gen_mode", 1), ("net/ipv6/conf/default/accept_ra", 0), (
-    "net/ipv6/conf/default/dad_transmits", 0), ("net/ipv6/conf/default/router_solicitations", 0)  # fmt: skip
+# Links take those of default when they are created. The addresses are the snapshot's, and every error is answered.
+FIRST = (
+    ("net/ipv6/conf/default/addr_gen_mode", 1),
+    ("net/ipv6/conf/default/accept_ra", 0),
+    ("net/ipv6/conf/default/dad_transmits", 0),
+    ("net/ipv6/conf/default/router_solicitations", 0),
+    ("net/ipv4/icmp_ratelimit", 0),
+    ("net/ipv6/icmp/ratelimit", 0),
+)
 _FAILED = re.compile(r"Command failed -:(\d+)")
 _BAD_LINE = re.compile(r"line:? (\d+)")
 MOST_BAD_LINES = 40
@@ -55,7 +62,7 @@ class Twin(t.NamedTuple):
 def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:
     """Builds everything. mark: set on each packet that comes in. Raises Failure."""
     notes: list[str] = []
-    for path, value in UNTOUCHED:
+    for path, value in FIRST:
         _set(path, value)
     _ip(run, ["link set lo up"], notes)
     _create_links(drawn, isolated)

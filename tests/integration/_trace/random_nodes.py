@@ -177,7 +177,7 @@ def through_the_node(node: Node) -> dict[str, Any]:
     return isolation_backend.run(lambda isolated: _through(isolated, node), 60)
 
 
-def _run(argv: Sequence[str], stdin: str | None = None) -> process.Completed:
+def run(argv: Sequence[str], stdin: str | None = None, *_more: object) -> process.Completed:
     return process.run(argv, stdin, {"PATH": process.SEARCH_PATH})
 
 
@@ -197,7 +197,7 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         if path.split("/")[3:4] and path.split("/")[3] in LINKS:
             with open(f"/proc/sys/{path}", "w") as file:
                 file.write(str(value))
-    _run(["ip", "link", "set", "lo", "up"])
+    run(["ip", "link", "set", "lo", "up"])
     for line in node.ip:
         subprocess.run(["ip", *line.split()], check=False, capture_output=True)  # some contradict each other
     for argv, text in (
@@ -206,7 +206,7 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         (["ebtables-nft-restore"], node.ebtables),
         (["nft", "-f", "-"], node.nft),
     ):
-        done = _run(argv, text) if text else None
+        done = run(argv, text) if text else None
         assert done is None or not done.rc, f"{argv} {done.stderr}\n{text}"
     names = {link.number: link.name for link in links}
     world = World(isolated.packets, names, lambda link, _address: bytes([6, 0xDD, 0, 0, 0, len(link)]))
@@ -214,10 +214,10 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
     own = next(link for link in links if link.name == sent.interface)
     macs = _macs(sent, own, links)
     first = world.send(sent, *macs)
-    snapshot = snapshot_backend.read(_run, SUBSETS)
+    snapshot = snapshot_backend.read(run, SUBSETS)
     reply = _reply(world, first, snapshot)
     # The neighbours of the reply's way are known only now.
-    return {"first": seen(first), "reply": reply, "snapshot": snapshot_backend.read(_run, SUBSETS)}
+    return {"first": seen(first), "reply": reply, "snapshot": snapshot_backend.read(run, SUBSETS)}
 
 
 def _macs(sent: Packet, own: link_messages.NewLink, links: list[link_messages.NewLink]) -> tuple[bytes, bytes]:

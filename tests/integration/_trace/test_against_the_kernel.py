@@ -10,7 +10,6 @@ from typing import Any
 import hypothesis
 import hypothesis.strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, trace_backend
 
 from . import random_nodes
@@ -18,8 +17,7 @@ from . import random_nodes
 
 def traced(node: random_nodes.Node, snapshot: dict[str, Any]) -> dict[str, Any]:
     asked = trace_backend.Question(snapshot, packet.from_options(node.packet), {})
-    run = lambda argv, stdin=None, *_more: process.run(argv, stdin, {"PATH": process.SEARCH_PATH})  # noqa: E731
-    return trace_backend.answer(asked._replace(is_curable=False), run, lambda _spec, given: given)
+    return trace_backend.answer(asked._replace(is_curable=False), random_nodes.run, lambda _spec, given: given)
 
 
 def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
