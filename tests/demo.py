@@ -9,6 +9,7 @@ again; this machine's own network and files stay untouched. Needs root.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -41,6 +42,7 @@ def show(lab: Lab, inventory: Path) -> None:
     print(MAP.format(source=PROBE_SOURCE, node=node.address, pod=lab.pod("pod1").address))
     bare = node.snapshot()
     probe(lab, expected=False)
+    trace(lab, inventory)
 
     play(lab, inventory, "--check", "--diff", changes=True)
     play(lab, inventory, changes=True)
@@ -65,6 +67,20 @@ def probe(lab: Lab, expected: bool) -> None:
     answers = lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
     say(f"Probe from {PROBE_SOURCE} to the pod: {'answered' if answers else 'no answer'}")
     expect(f"the probe was {'' if expected else 'not '}to be answered", answers == expected)
+
+
+def trace(lab: Lab, inventory: Path) -> None:
+    """Ask the node's twin why the probe gets no answer, and what would help. It is built here: the node has no nft."""
+    packet = {"source": PROBE_SOURCE, "destination": lab.pod("pod1").address, "destination_port": 8080, "interface": "eth0"}
+    command = ["ansible-playbook", "-i", str(inventory), "kubenode.datapath.trace", "-e", "trace_on_controller=true"]
+    say("$ ansible-playbook -i inventory kubenode.datapath.trace -e ...    # rebuilds the node, and sends the probe through it")
+    variables = json.dumps({"trace_packet": packet})
+    environment = {**os.environ, **lab.ansible_environment()}
+    done = subprocess.run([*command, "-e", variables], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    lines = re.findall(r'^ +"((?:A router|Culprit|  nftables_probe_snat).*)"', done.stdout, re.MULTILINE)
+    is_named = any("link-local" in line for line in lines) and any("nftables_probe_snat" in line for line in lines)
+    print("\n".join(f"    {line}" for line in lines) if is_named else done.stdout)
+    expect("the twin was to name the link-local source, and the probe table as a remedy", is_named)
 
 
 def play(lab: Lab, inventory: Path, *arguments: str, changes: bool, playbook: str = PLAYBOOK) -> None:

@@ -21,6 +21,7 @@ from .._core.parts import Request, loaded
 from .._core.plan import Plane
 from .._platform import process
 from .._platform.sysctl_files import DOTTED
+from .._twin.blueprint import is_of_network
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
     from .._parts import (  # noqa: F401
@@ -89,7 +90,8 @@ def commands(given: t.Iterable[object]) -> list[list[str]]:
             raise Invalid(option, text, f"a command of one of {', '.join([*OUTSIDE, SYSCTL])}")
         if name == SYSCTL:
             for one in words[1:]:
-                if one != "-w" and not _SETTING.fullmatch(one):
+                setting = _SETTING.fullmatch(one)
+                if one != "-w" and not (setting and is_of_network(_path(setting[1]))):
                     raise Invalid(option, text, "sysctl -w and settings net...=NUMBER")
         elif any(re.fullmatch(OUTSIDE[name], word) for word in words[1:]):
             raise Invalid(option, text, "a command without files, other namespaces and other programs, because it runs in a twin")
@@ -137,10 +139,7 @@ def _command(words: t.Sequence[str], run: process.Runner) -> None:
     name, *arguments = words
     if name == SYSCTL:
         for path, value in _SETTING.findall(" ".join(arguments)):
-            with (
-                _told(words),
-                open(f"/proc/sys/{path if '/' in path and '.' not in path else path.translate(DOTTED)}", "w") as file,
-            ):
+            with _told(words), open(f"/proc/sys/{_path(path)}", "w") as file:
                 file.write(value)
         return
     program = f"{name}-nft" if name in NFT_BACKED else name
@@ -150,6 +149,11 @@ def _command(words: t.Sequence[str], run: process.Runner) -> None:
     done = run([path, *arguments], None)
     if done.rc:
         raise Failure(f"`{shlex.join(words)}` failed in the twin: {done.stderr.strip() or done.rc}")
+
+
+def _path(key: str) -> str:
+    """The path of a setting below /proc/sys. sysctl(8) takes both separators; the first one tells which is meant."""
+    return key if key.startswith("net/") else key.translate(DOTTED)
 
 
 @contextlib.contextmanager

@@ -43,11 +43,11 @@ STACKED = ("vlan", "macvlan", "ipvlan", "vrf", "bond")  # kinds whose packets ta
 OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
-# Options by which a line would make iptables or ebtables start a program or read a file, also abbreviated.
-_HARMFUL = re.compile(r"(^|\s)(-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
+# By these, a line would make iptables or ebtables start a program, read a file, or use hardware; options also abbreviated.
+_HARMFUL = re.compile(r"(^|\s)(-j (LED|IDLETIMER)|-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
 _RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
 _SET_LINE = re.compile(r"(create|add) \S+ .*")
-_INCLUDE = re.compile(r"^\s*include\b.*$", re.MULTILINE)
+_INCLUDE = re.compile(r'\binclude\b[\s\\]*"[^"\n]*"?')
 
 
 class Blueprint(t.NamedTuple):
@@ -171,8 +171,9 @@ def made_mac(first: int, index: int) -> bytes:
 def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
     """Those of the node, of all links, and of each: a setting of ``all`` changes those of the links."""
     for key, value in (given.get("node") or {}).items():
-        if str(key).startswith("net.") and not str(key).endswith(OF_THE_MACHINE):
-            yield str(key).translate(DOTTED), int(value)
+        path = str(key).translate(DOTTED)
+        if is_of_network(path) and not path.endswith(OF_THE_MACHINE):
+            yield path, int(value)
     for family in ("ipv4", "ipv6"):
         of_family = given.get(family) or {}
         for link in ("all", *sorted(of_family.keys() - {*BOTH})):
@@ -180,6 +181,12 @@ def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, i
                 for key, value in (of_family.get(link) or {}).items():
                     if key not in SKIPPED_SETTINGS and re.fullmatch(r"\w+", str(key)):
                         yield f"net/{family}/conf/{link}/{key}", int(value)
+
+
+def is_of_network(path: str) -> bool:
+    """True for the path of a setting of a network namespace, below /proc/sys: one that does not climb out of its folder."""
+    parts = path.split("/")
+    return parts[0] == "net" and len(parts) > 2 and not {"", ".", ".."} & {*parts}
 
 
 def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:

@@ -193,6 +193,8 @@ def test_commands_are_divided_without_a_shell(line: str, words: list[str]) -> No
         "ipset save -file /x",
         "sysctl -p",
         "sysctl -w kernel.panic=1",
+        "sysctl -w net.//.kernel.panic=1",
+        "sysctl -w net/../kernel/panic=1",
         "sysctl --system",
         "bridge -b /x",
         "ip link 'unclosed",

@@ -61,6 +61,7 @@ def test_what_the_kernel_adds_is_left_to_it() -> None:
         "-A FORWARD --modp /x -j DROP",
         "!touch /x",
         "-A FORWARD -m bpf --object-pinned /x",
+        "-A FORWARD -j LED --led-trigger-id x",
     ],
 )
 def test_a_line_that_would_start_a_program_is_left_out(line: str) -> None:
@@ -80,6 +81,16 @@ def test_settings_of_all_links_come_before_those_of_one() -> None:
         ("net/ipv4/conf/all/rp_filter", 2),
         ("net/ipv4/conf/eth0/rp_filter", 1),
     ]
+
+
+@pytest.mark.parametrize("key", ["net.//.kernel.panic", "net/../kernel/panic", "net", "kernel.panic", "net..x", "net././x"])
+def test_a_setting_outside_of_the_network_is_not_written(key: str) -> None:
+    assert draw(settings={"node": {key: 1}}).settings == []
+
+
+@pytest.mark.parametrize("text", ['include "/x"', 'table ip x { }; include "/x"', 'include \\\n "/x"', 'include\t"/x'])
+def test_a_ruleset_includes_no_file(text: str) -> None:
+    assert "/x" not in draw(nftables_text=text).ruleset_text
 
 
 @pytest.mark.parametrize(
