@@ -119,6 +119,12 @@ class Surroundings:
             return f"the pod at {link} does not have the address {fields.show(frame.packet.destination)}"
         return ""
 
+    def foreign_source(self, link: str, source: bytes) -> str:
+        """The other uplink that has the source of a packet that leaves by ``link``; empty if none has."""
+        owner = self._own.get(source, "")
+        is_other = owner not in ("", link, LOOPBACK) and not self.is_pod(owner) and self.kind(owner) not in (*ENDLESS, "bridge")
+        return owner if is_other and not self.is_pod(link) and owner in self._uplinks and link in self._uplinks else ""
+
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """The link by which the answer to a packet comes in that has left by ``link``.
 

@@ -167,6 +167,8 @@ class _Exchange:
             if answer_found.verdict in (DROPPED, REJECTED):
                 found["reason"] = f"{found['reason']} Its reply is lost: {answer_found.reason}"
                 found["culprit"] = found["reply"]["culprit"]
+            elif answer_found.caveat:
+                found["reason"] = f"{found['reason']} Its reply leaves by {answer_found.interface}. {answer_found.caveat}"
         return found
 
     def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:

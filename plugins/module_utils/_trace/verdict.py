@@ -45,7 +45,10 @@ class Step(t.NamedTuple):
 
 
 class Finding(t.NamedTuple):
-    """What became of a packet. interface: by which it left; empty if it did not. frame: as it left; None if it did not."""
+    """What became of a packet. interface: by which it left; empty if it did not. frame: as it left; None if it did not.
+
+    caveat: why the packet may be lost behind the node although it left, a sentence; empty if nothing is seen.
+    """
 
     verdict: str
     interface: str
@@ -53,6 +56,7 @@ class Finding(t.NamedTuple):
     reason: str
     culprit: Culprit | None
     steps: tuple[Step, ...]
+    caveat: str = ""
 
     def report(self) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -108,7 +112,9 @@ def _left(packet: Packet, link: str, left: Frame, trouble: str, scene: Scene, st
     verdict = DELIVERED if is_pod else FORWARDED
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
-    return Finding(verdict, link, left, reason, None, tuple(steps))
+    owner = scene.surroundings.foreign_source(link, left.packet.source)
+    caveat = f"Its source is an address of {owner}: a cloud that checks the sources of an interface drops it." if owner else ""
+    return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:

@@ -185,20 +185,38 @@ def _distance(route: Route) -> int:
 
 
 def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> str:
-    """Loads a text, without the lines that the program refuses. Returns what was loaded."""
+    """Loads a text, without the lines that the program refuses. Returns what was loaded. Raises Failure."""
     path = _program(program, program.partition("-")[0])
-    argv = [path, "restore"] if program == "ipset" else [path]
+    argv = [path, "restore", "-exist"] if program == "ipset" else [path]
     lines = text.splitlines()
     for _try in range(MOST_BAD_LINES):
-        done = run(argv, "\n".join([*lines, ""]))
+        done = run(argv, _closed(program, lines))
         if not done.rc:
             return "\n".join([*lines, ""])
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        found = [int(number) for line in said for number in _BAD_LINE.findall(line)]
-        if not found or not 0 < found[0] <= len(lines) or lines[found[0] - 1] == "COMMIT":
-            raise Failure(f"{program} does not load the rules: {' '.join(said)[:300] or done.rc}. Leave out what it names")
-        notes.append(f"{program} refused a line, which is not in the twin: {lines.pop(found[0] - 1)} ({said[0][:120]}).")
+        bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, done.stderr)
+        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), str(done.rc))
+        if bad is None:
+            raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
+        notes.append(f"{program} refused a line, which is not in the twin: {lines.pop(bad)} ({said[:120]}).")
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
+
+
+def _closed(program: str, lines: t.Sequence[str]) -> str:
+    """The text of some lines, which may end in the middle of a table."""
+    is_open = program.startswith("ip") and program != "ipset" and lines[-1:] != ["COMMIT"]
+    return "\n".join([*lines, *(["COMMIT"] if is_open else []), ""])
+
+
+def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str], said: str) -> int | None:
+    """The place of the first line that is refused: the one that the program names, or the end of the shortest failing part."""
+    named = _BAD_LINE.search(said)
+    if named and 0 < int(named[1]) <= len(lines) and lines[int(named[1]) - 1] != "COMMIT":
+        return int(named[1]) - 1
+    good, bad = 0, len(lines)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if fails(lines[:middle]) else (middle, bad)
+    return bad - 1 if lines and not lines[bad - 1].startswith(("*", "COMMIT")) else None
 
 
 def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
