@@ -247,3 +247,38 @@ def test_ten_thousand_rules_and_five_hundred_links_are_no_burden() -> None:
     found = trace_backend.answer(trace_backend.Question(snapshot, packet, {}), random_nodes.run, lambda _spec, given: given)
     assert time.monotonic() - started < 15
     assert found["culprit"]["text"] == f"ip filter: {rules[-1]}"
+
+
+def test_a_line_that_a_program_refuses_is_named_and_the_rest_holds(node: NamespaceNode) -> None:
+    rules = [
+        "-A FORWARD -m nonsense -j ACCEPT",
+        "-A FORWARD -p tcp --dport 99999 -j ACCEPT",
+        "-A FORWARD -d 192.0.2.1/32 -j DROP",
+    ]
+    dump = {
+        "iptables-save": "\n".join(["*filter", ":FORWARD ACCEPT [0:0]", *rules, "COMMIT", ""]),
+        "ip-route": "default via 10.0.0.1 dev eth0",
+    }
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "rule", "text": f"ip filter: {rules[2]}"}
+    assert all(any(rule in sentence for sentence in found["assumed"]) for rule in rules[:2])
+
+
+def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:
+    dump = {
+        "ip addr": "2: eth0: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.4/24 scope global eth0\n"
+        "3: eth1: <UP,LOWER_UP> mtu 9001\n inet 10.0.1.4/24 scope global eth1\n"
+        "9: eniabc@if3: <UP,LOWER_UP> mtu 9001\n",
+        "ip rule": "0: from all lookup local\n512: from all to 10.0.1.20 lookup main\n1536: from 10.0.1.20 lookup 2\n"
+        "32766: from all lookup main\n",
+        "ip route show table all": "default via 10.0.1.1 dev eth1 table 2\n10.0.1.1 dev eth1 table 2 scope link\n"
+        "default via 10.0.0.1 dev eth0\n10.0.1.20 dev eniabc scope link\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n"
+        "-A PREROUTING -p tcp -m tcp --dport 30080 -j DNAT --to-destination 10.0.1.20:80\nCOMMIT\n",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 2\n",
+    }
+    packet = {"source": "192.168.1.1", "destination": "10.0.0.4", "destination_port": 30080, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "forwarded", "eth1")
+    assert "Its source is an address of eth0" in found["reason"]
