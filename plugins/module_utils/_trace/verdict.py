@@ -11,7 +11,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6
-from .._routing.route import UNICAST, Route
+from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
 from .._routing.rule import LOOKUP, Rule
 from .._twin.blueprint import OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
@@ -24,6 +24,7 @@ from .surroundings import Surroundings
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED = (DELIVERED, FORWARDED)
 DROPS = ("drop", "policy drop")
+OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
@@ -217,7 +218,9 @@ def _stopped(
     told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
-    if any(name.endswith("InDelivers") for name in seen.counters) or any(one.chain.lower() == "input" for one in events):
+    route = scene.tables.decide(query).route
+    # An answer of a neighbour is delivered to the node as well.
+    if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
     return (verdict, *_unexplained(seen.sent, query, scene, answer))
 
@@ -276,7 +279,7 @@ def _blocked(decision: Decision) -> Culprit | None:
     """The rule or route whose type stops packets."""
     if decision.rule and decision.rule.action != LOOKUP:
         return Culprit("rule", str(decision.rule))
-    if decision.route and decision.route.type != UNICAST:
+    if decision.route and decision.route.type in STOPPING:
         return Culprit("route", str(decision.route))
     return None
 
