@@ -20,6 +20,7 @@ IIF, OIF, MARK, PROTOCOL, POLICY = 10, 12, 14, 15, 16
 OF_POLICY, OF_RETURN, OF_RULE = 1, 2, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
 VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
+DROPS = ("drop", "policy drop")
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 
 
@@ -77,6 +78,17 @@ def of_packet(seen: Observation) -> list[Event]:
                 iif, oif, network = one.iif, one.oif, one.network
             found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))
     return found
+
+
+def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
+    """The event that drops a packet from ``source``, such as the answer of a neighbour; None if there is none."""
+    own: set[int] = set()
+    for one in events:
+        if one.network and ends(one.network)[0] == source:
+            own.add(one.number)
+        if one.number in own and one.verdict in DROPS:
+            return one
+    return None
 
 
 def ends(header: bytes) -> tuple[bytes, bytes]:

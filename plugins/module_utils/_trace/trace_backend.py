@@ -18,7 +18,7 @@ from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import changes_backend, cures, verdict
 from .cures import Cure
-from .kernel_events import Observation, of_packet
+from .kernel_events import DROPS, Observation, of_packet
 from .lookup import Tables
 from .packet import TCP, Packet
 from .quotes_backend import Quotes
@@ -223,7 +223,7 @@ class _Exchange:
             if frame.packet.destination == sent.source:
                 kind = DELIVERED if self._around.is_pod(link) else FORWARDED
                 return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
-        drop = next((one for one in reversed(seen.events) if one.verdict in verdict.DROPS), None)
+        drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
             text = scene.quote(drop) or f"-P {drop.chain} DROP"
             where = f"{drop.family} {drop.table}"

@@ -16,14 +16,13 @@ from .._routing.rule import LOOKUP, Rule
 from .._twin.blueprint import OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import Event, Observation, ends, of_packet
+from .kernel_events import DROPS, Event, Observation, drop_of, ends, of_packet
 from .lookup import LOOPBACK, Decision, Query, Tables
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
 
 DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dropped", "rejected", "unknown"
 ARRIVED = (DELIVERED, FORWARDED)
-DROPS = ("drop", "policy drop")
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
@@ -202,7 +201,7 @@ def _stopped(
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
     if drop:
-        text = scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
+        text = _quoted(drop, scene)
         where = f"{drop.family} {drop.table}"
         return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     mac = _diverted(events, scene)
@@ -215,6 +214,12 @@ def _stopped(
         target = fields.show(unanswered.request.target)
         reason = f"{target} does not answer on {unanswered.link}, so that its MAC address is not known.{answer}"
         return verdict, reason, Culprit("neighbor", f"{target} dev {unanswered.link} FAILED")
+    for asked in seen.asked:
+        drop = drop_of(seen.events, asked.request.target)
+        if drop:
+            target, text, where = fields.show(asked.request.target), _quoted(drop, scene), f"{drop.family} {drop.table}"
+            reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
+            return verdict, f"{reason}: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
@@ -223,6 +228,10 @@ def _stopped(
     if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
     return (verdict, *_unexplained(seen.sent, query, scene, answer))
+
+
+def _quoted(drop: Event, scene: Scene) -> str:
+    return scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
 
 
 def _diverted(events: t.Sequence[Event], scene: Scene) -> tuple[Event, bytes] | None:

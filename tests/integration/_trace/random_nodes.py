@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -31,10 +32,35 @@ LINKS = ["eth0", "eth1", "pod1", "pod2", "port1"]
 FAR = {"pod1": "10.1.0.5", "pod2": "10.1.0.6"}
 
 
+LENGTHS = {"16": "48", "24": "64", "32": "128"}  # of prefixes, in IPv6
+WORDS = {
+    "ip saddr": "ip6 saddr",
+    "ip daddr": "ip6 daddr",
+    "ip ttl": "ip6 hoplimit",
+    "meta l4proto icmp reject": "meta l4proto icmpv6 icmpv6 type echo-request reject",
+    "icmp-port-unreachable": "icmp6-port-unreachable",
+    "family inet": "family inet6",
+}
+
+
+def in_ipv6(text: str) -> str:
+    """The same with addresses of IPv6, and the words for them."""
+
+    def address(found: re.Match[str]) -> str:
+        first, second, third, last, length, port = found.groups()
+        host = f"fd00:{first}:{second}:{third}::{last}" if last != "0" or length else f"fd00:{first}:{second}:{third}::"
+        shown = host.replace(f":{second}:{third}::{last}", f":{second}::") if length == "16" else host.replace("::0", "::")
+        return (f"[{shown}]:{port}" if port else shown) + (f"/{LENGTHS[length]}" if length else "")
+
+    for word, other in WORDS.items():
+        text = text.replace(word, other)
+    return re.sub(r"(\d+)\.(\d+)\.(\d+)\.(\d+)(?:/(\d+))?(?::(\d+))?", address, text)
+
+
 class Node:
     """What a seed makes: lines for ip, settings, rules and a packet."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_ipv6: bool = False) -> None:
         chance = random.Random(seed)
         self.seed = seed
         self.ip = [
@@ -94,6 +120,19 @@ class Node:
         if protocol != "icmp":
             given["destination_port"] = chance.choice([80, 443, 30080])
         self.packet = given
+        self.is_ipv6 = is_ipv6
+        if is_ipv6:
+            self._become_ipv6()
+
+    def _become_ipv6(self) -> None:
+        self.ip = [f"-6 {in_ipv6(line)}" + " nodad" * line.startswith("addr ") for line in self.ip]
+        # The kernel's own link-local addresses are tentative for up to a second.
+        own = [f"-6 addr add fe80::{number + 1}/64 dev {link} nodad" for number, link in enumerate([*LINKS, "br0"])]
+        self.ip = own + [line.replace(" scope link", "") for line in self.ip]
+        self.settings = {"net/ipv6/conf/all/forwarding": self.settings["net/ipv4/ip_forward"]}
+        self.sets, self.iptables, self.nft = map(in_ipv6, (self.sets, self.iptables, self.nft))
+        self.ebtables = ""
+        self.packet = {**self.packet, **{key: in_ipv6(str(self.packet[key])) for key in ("source", "destination")}}
 
     def _iptables(self, chance: random.Random) -> str:
         in_nat = [
@@ -187,7 +226,10 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         link_messages.NewLink(10 + number, name, "veth", bytes([2, 0xCC, 0, 0, 0, number]), master=5 if name == "port1" else 0)
         for number, name in enumerate(LINKS)
     ]
-    for path, value in (("net/ipv6/conf/default/disable_ipv6", 1), *node.settings.items()):
+    of_new_links = {"dad_transmits": 0, "router_solicitations": 0, "addr_gen_mode": 1}
+    quiet = {"net/ipv6/icmp/ratelimit": 0, **{f"net/ipv6/conf/default/{key}": value for key, value in of_new_links.items()}}
+    first_settings = {"net/ipv6/conf/default/disable_ipv6": int(not node.is_ipv6), "net/ipv4/icmp_ratelimit": 0, **quiet}
+    for path, value in (*first_settings.items(), *node.settings.items()):
         if "/conf/" not in path or path.split("/")[3] in ("all", "default"):
             with open(f"/proc/sys/{path}", "w") as file:
                 file.write(str(value))
@@ -202,7 +244,7 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         subprocess.run(["ip", *line.split()], check=False, capture_output=True)  # some contradict each other
     for argv, text in (
         (["ipset", "restore"], node.sets),
-        (["iptables-nft-restore"], node.iptables),
+        (["ip6tables-nft-restore" if node.is_ipv6 else "iptables-nft-restore"], node.iptables),
         (["ebtables-nft-restore"], node.ebtables),
         (["nft", "-f", "-"], node.nft),
     ):
