@@ -113,7 +113,9 @@ def _left(packet: Packet, link: str, left: Frame, trouble: str, scene: Scene, st
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
     owner = scene.surroundings.foreign_source(link, left.packet.source)
-    caveat = f"Its source is an address of {owner}: a cloud that checks the sources of an interface would drop it." if owner else ""
+    caveat = (
+        f"Its source is an address of {owner}: a cloud that checks the sources of an interface would drop it." if owner else ""
+    )
     return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
 
 
