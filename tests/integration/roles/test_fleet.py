@@ -330,7 +330,8 @@ def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: P
         occupy(fleet.node(5))
         with watched(fleet.report) as seen:
             stopped = fleet.play(batches="[1, 20%]")
-        assert {"changed", "running", "not reached"} in [set(one["totals"]) for one in seen]
+        # Whether a batch is seen while it runs depends on the machine: the file is written once in a second.
+        assert any({"changed", "not reached"} <= {*one["totals"]} for one in seen if one["ended"] is None)
         ended = [one["ended"] is not None for one in seen]
         assert ended == sorted(ended) and not ended[0]
         assert stopped.report["totals"] == {"failed": 1, "not reached": 39, "changed": 10}, stopped.output
