@@ -40,7 +40,7 @@ SUBJECTS = {
     "_profile": ("_cloud", "_cni", "_discovery"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
-    "_twin": ("_routing", "_snapshot"),
+    "_twin": ("_interfaces", "_routing", "_snapshot"),
     # A roll-back performs what undoes a step of any subject.
     "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
 }

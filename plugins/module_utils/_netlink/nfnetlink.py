@@ -31,6 +31,8 @@ GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
 TABLE_NAME = 1  # NFTA_TABLE_NAME
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
 LIST_SETS = 6 << 8 | 7
+TRACE = NFTABLES << 8 | 17  # NFT_MSG_TRACE, which the kernel sends to the group NFNLGRP_NFTRACE
+DELETE_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
 SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
 OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
@@ -76,6 +78,11 @@ def ipsets() -> list[str]:
     """The names of all ipsets. The kernel must have loaded ip_set, as for has_table()."""
     question = NFGENMSG.pack(socket.AF_INET, 0, 0) + pack({SET_PROTOCOL: OLDEST_PROTOCOL, SET_FLAGS: NAMES_ONLY})
     return [text(attributes(body, 4), SET_NAME) for body in wire.dump(LIST_SETS, question, "the ipsets", _open)]
+
+
+def delete_connections() -> None:
+    """Ends all connections that the kernel tracks in this network namespace, if it tracks any. Raises Failure."""
+    _ask([message(DELETE_CONNECTIONS, wire.ACK, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))])
 
 
 class Rule(t.NamedTuple):

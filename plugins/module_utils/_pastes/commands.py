@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._routing.neighbour import STATES
+from .._routing.route import TYPES
+
 RULE, ROUTE, LINK, NEIGHBOUR = "rule", "route", "link", "neighbor"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
@@ -39,8 +42,9 @@ _PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\
 _WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(rf"(?:{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?P<tool>{_TOOL})(?:\s*\|.*)?\s*")
 _QUOTE = re.compile(r"^(?:> ?)+")
-_STATES = "REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|PERMANENT|NOARP"
-_TYPES = "unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast|unicast"
+KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
+_STATES = "|".join([*STATES.values(), "NOARP"])
+_TYPES = "|".join([*TYPES, *KERNELS_TYPES])
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),

@@ -15,7 +15,8 @@ from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._routing import route, rt_names, rule
-from .commands import Part
+from .._routing.neighbour import STATES
+from .commands import KERNELS_TYPES, Part
 
 Entry = dict[str, t.Any]
 Ignore = t.Callable[[str, str], None]  # takes a reason and the line
@@ -89,7 +90,6 @@ def _rule(priority: int, words: list[str], family: str, tables: TableNames) -> E
     return {"priority": 0, "family": entry["family"], "table": entry.get("table", "255"), "protocol": "kernel"}
 
 
-_KERNELS_TYPES = ("broadcast", "multicast", "anycast")
 _PAIRS = {
     "via": "via",
     "dev": "dev",
@@ -140,7 +140,7 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
 
 def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
     entry: Entry = {"table": part.table or "main", "family": "", "to": ""}
-    if words[0] in _KERNELS_TYPES:
+    if words[0] in KERNELS_TYPES:
         return None
     if words[0] in route.TYPES:
         entry["type"] = words.pop(0)
@@ -321,9 +321,6 @@ def _address(entry: Entry, words: list[str]) -> None:
     entry["addresses"].append({"address": f"{fields.show(packed)}/{bits}", "peer": peer, "scope": known, "flags": flags})
 
 
-_STATES = ("INCOMPLETE", "REACHABLE", "STALE", "DELAY", "PROBE", "FAILED", "PERMANENT")
-
-
 def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
     found = []
     for line in part.lines:
@@ -337,7 +334,7 @@ def neighbours(part: Part, ignore: Ignore) -> list[Entry]:
             state = (
                 "PROXY"
                 if "proxy" in words
-                else next((word for word in words if word in _STATES), "REACHABLE" if mac else "FAILED")
+                else next((word for word in words if word in STATES.values()), "REACHABLE" if mac else "FAILED")
             )
             found.append({"address": address, "dev": dev, "mac": mac, "state": state})
         except (Unfit, ValueError, IndexError) as error:

@@ -98,7 +98,7 @@ class Rule(t.NamedTuple):
             f"iif {self.iif}" if self.iif else "",
             f"oif {self.oif}" if self.oif else "",
             f"uidrange {self.uidrange[0]}-{self.uidrange[1]}" if self.uidrange else "",
-            f"ipproto {_protocol_name(self.ipproto)}" if self.ipproto else "",
+            f"ipproto {protocol_name(self.ipproto)}" if self.ipproto else "",
             f"sport {fields.show_range(self.sport)}" if self.sport else "",
             f"dport {fields.show_range(self.dport)}" if self.dport else "",
             self._verdict(),
@@ -164,7 +164,7 @@ _PLAIN_OPTIONS = {"priority", "family", "from", "to", "table"}
 _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 
-def _protocol_name(number: int) -> str:
+def protocol_name(number: int) -> str:
     return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._probe_snat.probe_table import AZURE_SOURCE
 from .packet import Packet
-
-AZURE_PROBE = "fe80::1234:5678:9abc"
 
 
 class Cure(t.NamedTuple):
@@ -33,7 +32,7 @@ def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: s
     elif culprit["kind"] == "sysctl":
         key, _equals, _value = text.partition(" = ")
         found.append(_command(f"sysctl -w {'net.ipv4.ip_forward' if key.endswith('.forwarding') and '.ipv4.' in key else key}=1"))
-    if culprit["kind"] == "address" and AZURE_PROBE in text and interface:
+    if culprit["kind"] == "address" and AZURE_SOURCE in text and interface:
         found.append(_call("nftables_probe_snat", {"interface": interface}))
     if culprit["kind"] == "rule" and text.startswith("bridge "):
         table, rule = text[len("bridge ") :].split(": ", 1)

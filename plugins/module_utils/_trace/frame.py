@@ -18,7 +18,7 @@ IP, IP6, ARP = 0x0800, 0x86DD, 0x0806
 IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
 IPV6_HEADER = struct.Struct("!IHBB16s16s")
 ARP_PACKET = struct.Struct("!HHBBH6s4s6s4s")
-TTL = 61  # an odd number, so that a packet of ours is told from one that the kernel made (net.ipv4.ip_default_ttl)
+TTL = 61  # of a packet that has passed three routers
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ECHO = {ICMP: (8, 0), ICMPV6: (128, 129)}  # type of request and of reply
 ERRORS = {ICMP: (3, 11, 12), ICMPV6: (1, 2, 3, 4)}  # types of errors about another packet
@@ -28,17 +28,12 @@ TARGET_MAC = 2  # option of an advertisement: target link-layer address
 
 
 class Frame(t.NamedTuple):
-    """A frame with an IP packet. reject: what the node said about another packet: "tcp reset" or ICMP type and code.
-
-    about: for an ICMP error, the packet that it is about.
-    """
+    """A frame with an IP packet. reject: what it says about another packet, such as "a TCP reset"; empty for none."""
 
     packet: Packet
     source_mac: bytes
     destination_mac: bytes
-    ttl: int = TTL
     reject: str = ""
-    about: Packet | None = None
 
 
 class Request(t.NamedTuple):
@@ -109,23 +104,23 @@ def read(data: bytes) -> Frame | Request | None:
     found = _ip(body)
     if found is None:
         return None
-    packet, ttl, payload = found
+    packet, payload = found
     if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
         return Request(payload[8:24], packet.source, source)
-    reject, about = _reject(packet, payload)
+    reject = _reject(packet, payload)
     if packet.protocol in ECHO and not reject and payload[:1] not in map(bytes, zip(ECHO[packet.protocol])):
         return None  # a multicast report, a redirect or an advertisement
-    return Frame(packet, source, destination, ttl, reject, about)
+    return Frame(packet, source, destination, reject)
 
 
-def _ip(body: bytes) -> tuple[Packet, int, bytes] | None:
-    """The packet, its TTL and what follows its IP header."""
+def _ip(body: bytes) -> tuple[Packet, bytes] | None:
+    """The packet, and what follows its IP header."""
     if len(body) >= 20 and body[0] >> 4 == 4:
         length = (body[0] & 15) * 4
-        _version, _tos, _total, _number, _place, ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
+        _version, _tos, _total, _number, _place, _ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)
         payload = body[length:]
     elif len(body) >= 40 and body[0] >> 4 == 6:
-        _flow, _length, protocol, ttl, source, destination = IPV6_HEADER.unpack_from(body)
+        _flow, _length, protocol, _ttl, source, destination = IPV6_HEADER.unpack_from(body)
         payload = body[40:]
         if protocol == 0 and len(payload) >= 8:  # a hop-by-hop header, as multicast reports have
             protocol, payload = payload[0], payload[(payload[1] + 1) * 8 :]
@@ -140,17 +135,16 @@ def _ip(body: bytes) -> tuple[Packet, int, bytes] | None:
     elif protocol in ECHO and len(payload) >= 6 and payload[0] in ECHO[protocol]:
         (identifier,) = struct.unpack_from("!H", payload, 4)
         packet = packet._replace(source_port=identifier, is_reply=payload[0] == ECHO[protocol][1])
-    return packet, ttl, payload
+    return packet, payload
 
 
-def _reject(packet: Packet, payload: bytes) -> tuple[str, Packet | None]:
+def _reject(packet: Packet, payload: bytes) -> str:
     if packet.protocol == TCP and len(payload) > 13 and payload[13] & RST:
-        return "a TCP reset", None
+        return "a TCP reset"
     if packet.protocol in ERRORS and len(payload) >= 8 and payload[0] in ERRORS[packet.protocol]:
-        about = _ip(payload[8:])
         name = "ICMPv6" if packet.protocol == ICMPV6 else "ICMP"
-        return f"{name} type {payload[0]} code {payload[1]}{_meaning(packet.protocol, payload)}", about[0] if about else None
-    return "", None
+        return f"{name} type {payload[0]} code {payload[1]}{_meaning(packet.protocol, payload)}"
+    return ""
 
 
 # RFC 792, RFC 1812, RFC 4443

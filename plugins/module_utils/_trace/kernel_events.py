@@ -17,10 +17,15 @@ from .packet import Packet
 # include/uapi/linux/netfilter/nf_tables.h
 TABLE, CHAIN, HANDLE, TYPE, VERDICT, ID, LL_HEADER, NETWORK_HEADER = 1, 2, 3, 4, 5, 6, 7, 8
 IIF, OIF, MARK, PROTOCOL, POLICY = 10, 12, 14, 15, 16
-OF_POLICY, OF_RETURN, OF_RULE = 1, 2, 3
+OF_POLICY, OF_RULE = 1, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
 VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 DROPS = ("drop", "policy drop")
+# Counters that tell where a packet ended (net/ipv4/proc.c, net/ipv6/proc.c), as the ends of their names.
+TELLING = (
+    "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
+    "InDelivers",
+)  # fmt: skip
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 
 
@@ -68,9 +73,9 @@ class Observation(t.NamedTuple):
 def of_packet(seen: Observation) -> list[Event]:
     """The events of the packet that was sent, and not of others, such as multicast reports. Each has its packet's header."""
     sent = seen.sent
-    wanted = {(sent.source, sent.destination), (b"", sent.destination)}  # the node may have chosen the source
     headers = ((one.number, *ends(one.network)) for one in seen.events if one.network)
-    own = next((number for number, source, to in headers if (source if sent.source else b"", to) in wanted), None)
+    # A packet without a source has the one that the node chooses.
+    own = next((number for number, source, to in headers if to == sent.destination and sent.source in (b"", source)), None)
     found, iif, oif, network = list[Event](), 0, 0, b""
     for one in seen.events:
         if one.number == own:

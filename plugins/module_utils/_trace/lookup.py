@@ -13,8 +13,7 @@ from .._core import fields
 from .._core.fields import Prefix
 from .._routing.route import THROW, Route
 from .._routing.rule import GOTO, LOOKUP, Rule
-
-LOOPBACK = "lo"
+from .._twin.blueprint import LOOPBACK
 
 
 class Query(t.NamedTuple):

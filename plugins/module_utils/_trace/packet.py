@@ -12,10 +12,10 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import IPV4, IPV6, UINT32, Unfit
+from .._routing.rule import IP_PROTOCOLS, protocol_name
 
-ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
-PROTOCOLS = {"icmp": ICMP, "tcp": TCP, "udp": UDP, "ipv6-icmp": ICMPV6, "sctp": 132, "gre": 47, "esp": 50, "ah": 51}
-PORTS = (TCP, UDP, 132)  # protocols whose header begins with two ports
+ICMP, TCP, UDP, ICMPV6 = (IP_PROTOCOLS[name] for name in ("icmp", "tcp", "udp", "ipv6-icmp"))
+PORTS = (TCP, UDP, IP_PROTOCOLS["sctp"])  # protocols whose header begins with two ports
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
 
 
@@ -74,10 +74,6 @@ def _end(address: bytes, port: int) -> str:
     return f"[{shown}]:{port}" if port and len(address) == 16 else f"{shown}:{port}" if port else shown
 
 
-def protocol_name(number: int) -> str:
-    return next((name for name, known in PROTOCOLS.items() if known == number), str(number))
-
-
 _PORT = "a port from 1 to 65535, for tcp, udp and sctp"
 
 
@@ -92,7 +88,7 @@ def from_options(given: t.Mapping[str, t.Any]) -> Packet:
         raise Invalid("packet.source", given["source"], "an address of the same family as packet.destination")
     if destination_family == IPV6 and str(given.get("protocol")) == "icmp":
         given = {**given, "protocol": ICMPV6}
-    protocol = _parsed(given, "protocol", lambda value: fields.name_or_number(value, PROTOCOLS, "a protocol", 1, 255))
+    protocol = _parsed(given, "protocol", lambda value: fields.name_or_number(value, IP_PROTOCOLS, "a protocol", 1, 255))
     ports = {name: _port(given, name, protocol) for name in ("source_port", "destination_port")}
     if protocol in PORTS and not ports["destination_port"]:
         raise Invalid("packet.destination_port", given.get("destination_port"), _PORT)

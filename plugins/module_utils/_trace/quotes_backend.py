@@ -12,10 +12,9 @@ import typing as t
 
 from .._netlink import nfnetlink
 from .._platform import process
-from .._twin.blueprint import OWN_TABLE
+from .._twin.blueprint import OWN_TABLE, RESTORES
 from .kernel_events import Event
 
-PROGRAMS = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
@@ -31,7 +30,7 @@ class Quotes:
 
     def __init__(self, texts: t.Mapping[str, str], run: process.Runner) -> None:
         self._run = run
-        self._saved = {family: _rules(texts.get(program, "")) for family, program in PROGRAMS.items()}
+        self._saved = {family: _rules(texts.get(program, "")) for family, program in RESTORES.items()}
         self._chains: dict[tuple[str, str], Chains] = {}
 
     def text(self, event: Event) -> str:

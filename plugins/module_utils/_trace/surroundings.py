@@ -10,9 +10,9 @@ from __future__ import annotations
 from .._core import fields
 from .._core.fields import Unfit
 from .._twin import blueprint
-from .._twin.blueprint import UNSOLVED, WORLD_MAC, Blueprint, Entry
+from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
-from .lookup import LOOPBACK, Tables
+from .lookup import Tables
 from .packet import Packet
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
@@ -66,10 +66,6 @@ class Surroundings:
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""
         return self._own.get(address, "")
-
-    def pod_link(self, address: bytes) -> str:
-        """The link to the pod with an address; empty if there is none."""
-        return self._far.get(address, "")
 
     def is_mac_known(self, mac: bytes) -> bool:
         """True if a link of the node, the other end of one, or a neighbour has the MAC address."""

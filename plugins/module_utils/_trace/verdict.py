@@ -13,11 +13,11 @@ from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
 from .._routing.rule import LOOKUP, Rule
-from .._twin.blueprint import OWN_TABLE
+from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
-from .kernel_events import DROPS, Event, Observation, drop_of, ends, of_packet
-from .lookup import LOOPBACK, Decision, Query, Tables
+from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, ends, of_packet
+from .lookup import Decision, Query, Tables
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
 
@@ -158,14 +158,8 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
         Step("neighbor", f"link {one.link}", fields.show(one.request.target), "" if one.is_answered else "no answer")
         for one in seen.asked
     ]
-    telling = {name: value for name, value in seen.counters.items() if name.endswith(_COUNTERS)}
+    telling = {name: value for name, value in seen.counters.items() if name.endswith(TELLING)}
     return steps + [Step("counter", name, f"+{value}") for name, value in sorted(telling.items())]
-
-
-_COUNTERS = (
-    "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
-    "InDelivers",
-)  # fmt: skip
 
 
 def _of_ipvs(one: Event, text: str) -> str:

@@ -10,23 +10,21 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import struct
 import time
 import typing as t
 
 from .._core import fields
+from .._core.errors import Failure
 from .._core.fields import IPV6
-from .._netlink import wire
-from .._netlink.attributes import message, messages
+from .._netlink import nfnetlink, wire
+from .._netlink.attributes import messages
 from .._twin import link_messages
 from . import frame, kernel_events
 from .frame import Frame, Request
-from .kernel_events import Asked, Event, Observation
+from .kernel_events import DROPS, TELLING, Asked, Event, Observation
 from .packet import TCP, UDP, Packet
 
 NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTRACE = 1, 9
-TRACE = 10 << 8 | 17  # NFNL_SUBSYS_NFTABLES, NFT_MSG_TRACE
-FLUSH_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
 PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
@@ -69,8 +67,8 @@ class World:
         for one in self._open:
             one.close()
         self._open.clear()
-        with contextlib.suppress(Exception), wire.connected(lambda: wire.open_socket(wire.NETFILTER)) as netlink:
-            next(wire.answers(netlink, message(FLUSH_CONNECTIONS, wire.ACK, struct.pack("=BBH", 0, 0, 0))))
+        with contextlib.suppress(Failure):  # a kernel without connection tracking
+            nfnetlink.delete_connections()
         self._drain([], [], [])
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
@@ -89,15 +87,16 @@ class World:
         while True:
             if self._drain(frames, asked, events):
                 last = time.monotonic()
-            moved = kernel_events.moved(before, _counters()) if time.monotonic() - last >= QUIET else {}
+            now = time.monotonic()
+            is_late = now - started > LIMIT
+            moved = kernel_events.moved(before, _counters()) if is_late or now - last >= QUIET else {}
             found = Observation(packet, tuple(frames), tuple(asked), tuple(events), moved, error)
-            idle = time.monotonic() - last
-            if time.monotonic() - started > LIMIT or idle >= (QUIET if _is_explained(found) else PATIENCE):
+            if is_late or now - last >= (QUIET if _is_explained(found) else PATIENCE):
                 break
             self._poll.poll(QUIET * 1000)
         unanswered = [one for one in asked if not one.is_answered]
         wire.exchange([link_messages.forget(one.request.target, self._indexes[one.link]) for one in unanswered])
-        return found._replace(counters=kernel_events.moved(before, _counters()))
+        return found
 
     def _drain(self, frames: list[tuple[str, Frame]], asked: list[Asked], events: list[Event]) -> bool:
         """Reads all that has arrived, and answers requests. False if nothing had."""
@@ -122,7 +121,7 @@ class World:
         with contextlib.suppress(BlockingIOError):
             while True:
                 for one in messages(self._receive()):
-                    if one.kind == TRACE:
+                    if one.kind == nfnetlink.TRACE:
                         is_any = True
                         events.append(kernel_events.event(one.body))
         return is_any
@@ -181,15 +180,12 @@ def _counters() -> dict[str, int]:
     return kernel_events.counters(*texts)
 
 
-_TELLING = ("IPReversePathFilter", "NoRoutes", "AddrErrors", "HdrErrors", "InDelivers", "InDiscards", "OutDiscards", "FragFails")
-
-
 def _is_explained(found: Observation) -> bool:
     """True if something is seen that ends the way of the packet."""
     return bool(
         found.error
         or found.frames
         or any(not one.is_answered for one in found.asked)
-        or any(one.verdict in ("drop", "policy drop") for one in found.events)
-        or any(name.endswith(_TELLING) for name in found.counters)
+        or any(one.verdict in DROPS for one in found.events)
+        or any(name.endswith(TELLING) for name in found.counters)
     )

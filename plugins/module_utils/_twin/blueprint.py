@@ -36,11 +36,12 @@ LOCAL_TABLE = 255
 LOCAL_RULE = "priority 0 from all lookup local"
 KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # besides LOCAL_RULE, in a new network namespace
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
+RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "vrf", "bond")  # kinds whose packets take another link
-# Written when an address is added, and never read again; or ones that would add addresses of the twin's own.
 OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
+# The first would add addresses of the twin's own, and links have the other one themselves.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
 # By these, a line would make iptables or ebtables start a program, read a file, or use hardware; options also abbreviated.
@@ -301,7 +302,8 @@ def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
     ]
     if sets:
         yield "ipset", "\n".join([*sets, ""])
-    for family, program in (("ip", "iptables-nft-restore"), ("ip6", "ip6tables-nft-restore")):
+    for family in ("ip", "ip6"):
+        program = RESTORES[family]
         texts: dict[str, str] = {}
         for one in entries(snapshot, "iptables"):
             if one.get("family") == family:
@@ -316,7 +318,7 @@ def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
     if text:
-        yield "ebtables-nft-restore", text
+        yield RESTORES["bridge"], text
 
 
 def _clean(text: str, program: str, notes: list[str]) -> str:
@@ -340,7 +342,7 @@ def _ebtables(snapshot: Entry, notes: list[str]) -> str:
         heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
-    return _clean("".join(texts), "ebtables-nft-restore", notes) if texts else ""
+    return _clean("".join(texts), RESTORES["bridge"], notes) if texts else ""
 
 
 def _is_loadable(one: Entry, notes: list[str]) -> bool:

@@ -10,15 +10,27 @@ from __future__ import annotations
 import struct
 import typing as t
 
+from .._core.fields import IPV4, IPV6
+from .._interfaces.link_message import (
+    CREATE,
+    DELNEIGH,
+    EXCL,
+    IFF_UP,
+    IFINFO,
+    IFLA_ADDRESS,
+    IFLA_IFNAME,
+    IFLA_LINKINFO,
+    IFLA_MASTER,
+    IFLA_MTU,
+    INFO_DATA,
+    INFO_KIND,
+    NDA_DST,
+    NEIGHBOUR,
+    NEWLINK,
+)
 from .._netlink.attributes import message, pack
 
-RTM_NEWLINK, RTM_DELNEIGH = 16, 29
-CREATE = 0x600  # NLM_F_CREATE, NLM_F_EXCL
-IFINFO = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
-NDMSG = struct.Struct("=BxxxiHBB")
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_LINKINFO, IFLA_NET_NS_FD = 1, 3, 4, 10, 18, 28
-INFO_KIND, INFO_DATA, VETH_INFO_PEER = 1, 2, 1
-IFF_UP, IFF_NOARP = 0x1, 0x80
+IFLA_NET_NS_FD, VETH_INFO_PEER, IFF_NOARP = 28, 1, 0x80
 FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY; with 0 a port forwards at once (net/bridge/br_stp_if.c)
 _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38: "=B"}  # of the settings of a bridge
 
@@ -61,15 +73,15 @@ def create(link: NewLink, world: int, number: int) -> bytes:
         info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
     flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
     body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**found, IFLA_LINKINFO: pack(info)})
-    return message(RTM_NEWLINK, CREATE, body, number)
+    return message(NEWLINK, CREATE | EXCL, body, number)
 
 
 def raise_end(link: NewLink, number: int) -> bytes:
     """Sets the other end of a link up, in the world. The kernel does not do that while it creates the pair (veth_open)."""
-    return message(RTM_NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
+    return message(NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
 
 
 def forget(address: bytes, index: int) -> bytes:
     """Deletes a neighbour that did not answer, so that the next packet asks for it again."""
-    family = 10 if len(address) == 16 else 2
-    return message(RTM_DELNEIGH, 0, NDMSG.pack(family, index, 0, 0, 0) + pack({1: address}))
+    family = IPV6 if len(address) == 16 else IPV4
+    return message(DELNEIGH, 0, NEIGHBOUR.pack(family, index, 0, 0, 0) + pack({NDA_DST: address}))

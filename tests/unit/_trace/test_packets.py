@@ -13,6 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, rt_names, rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, cures, frame, kernel_events, packet
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.lookup import Query, Tables
@@ -213,7 +214,10 @@ def test_a_command_that_could_act_outside_of_the_twin_is_refused(line: str) -> N
         ({"kind": "sysctl", "text": "net.ipv4.conf.eth0.forwarding = 0"}, ["sysctl -w net.ipv4.ip_forward=1"]),
         ({"kind": "sysctl", "text": "net.ipv6.conf.all.forwarding = 0"}, ["sysctl -w net.ipv6.conf.all.forwarding=1"]),
         ({"kind": "neighbor", "text": "10.0.0.9 dev azure0 lladdr 02:00:00:00:00:01"}, ["ip neigh del 10.0.0.9 dev azure0"]),
-        ({"kind": "address", "text": f"source {cures.AZURE_PROBE} is link-local"}, ["nftables_probe_snat: {interface: eth0}"]),
+        (
+            {"kind": "address", "text": f"source {probe_table.AZURE_SOURCE} is link-local"},
+            ["nftables_probe_snat: {interface: eth0}"],
+        ),
         ({"kind": "missing", "text": "no route to 10.0.0.9"}, []),
     ],
 )
