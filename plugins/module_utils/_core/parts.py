@@ -115,6 +115,16 @@ class Request:
         return planes
 
 
+def requested(part: t.Any, given: dict[str, t.Any], by: Request, earlier: Effects = NO_EFFECTS) -> Request:
+    """The request of a module that is a part of another run. Raises Failure if its argument spec does not allow the options.
+
+    part: the module's file of ``_parts``. given: its options, from which long lists are taken out. by: the request of the run.
+    """
+    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
+    spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
+    return Request(by.checked(spec, given), long_lists, by.run, by.warn, by.checked, earlier)
+
+
 class Parts(t.NamedTuple):
     """What a module contributes to a run.
 

@@ -12,7 +12,7 @@ import typing as t
 
 from .._cloud.clouds import CHOICES
 from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import CHECKPOINT, Effects, Parts, Request, loaded
+from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource
 from .._platform import node_mode
 from .._platform.own_root import OwnRoot
@@ -139,13 +139,10 @@ def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: boo
     for option in CHECKPOINT:
         if option in given:
             raise Invalid(f"{entry.option}.{entry.module}.{option}", given[option], f"left out: set the profile's {option}")
-    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
-    spec = {name: value for name, value in part.OPTIONS.items() if name not in long_lists}
     try:
-        params = request.checked(spec, given)
+        return requested(part, given, request, earlier)
     except Failure as failure:
         raise Failure(f"{entry.module}: {failure}") from None
-    return Request(params, long_lists, request.run, request.warn, request.checked, earlier)
 
 
 def _line(entry: Entry, asked: Request, done: Outcome) -> str:

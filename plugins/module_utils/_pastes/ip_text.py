@@ -135,7 +135,7 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
                     found.append(entry)
         except (Invalid, Unfit, IndexError, ValueError, KeyError) as error:
             ignore(f"is not a whole route ({error})", line)
-    return [one for one in found if _is_route(one, ignore)]
+    return [entry for entry in (_checked(one, ignore) for one in found) if entry]
 
 
 def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
@@ -183,25 +183,22 @@ def _next_hop(words: list[str]) -> Entry:
     }
 
 
-def _is_route(entry: Entry, ignore: Ignore) -> bool:
-    given = {name: value for name, value in entry.items() if name != "protocol"}
-    if len(entry.get("nexthops", ())) == 1:
-        entry.update(entry.pop("nexthops")[0])
-        given = {name: value for name, value in entry.items() if name != "protocol"}
-        given.pop("weight", None)
-        entry.pop("weight", None)
+def _checked(given: Entry, ignore: Ignore) -> Entry | None:
+    """The route as the snapshot has it; None if it is not whole."""
+    entry = {name: value for name, value in given.items() if name not in ("protocol", "nexthops")}
+    hops = given.get("nexthops", [])
+    if len(hops) == 1:
+        entry.update((name, value) for name, value in hops[0].items() if name != "weight")
+    elif hops:
+        entry["nexthops"] = hops
     if entry["family"] == "ipv6":
         entry.pop("scope", None)
-        given.pop("scope", None)
     try:
-        checked = route.from_options("route", given, rt_names.TABLES).options()
+        checked = route.from_options("route", entry, rt_names.TABLES).options()
     except (Invalid, Unfit) as error:
-        ignore(f"is not a whole route ({error})", str(given))
-        return False
-    protocol = entry.get("protocol", "boot")
-    entry.clear()
-    entry.update(checked, protocol=protocol)
-    return True
+        ignore(f"is not a whole route ({error})", str(entry))
+        return None
+    return {**checked, "protocol": given.get("protocol", "boot")}
 
 
 _HEAD = re.compile(r"\s*(\d{1,9}):\s+([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
@@ -357,8 +354,9 @@ def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
             entry.update({"via": gateway, "dev": dev} if "G" in flags else {"dev": dev, "scope": "link"})
             if "!" in flags:
                 entry = {"table": "254", "family": "ipv4", "to": to, "type": "unreachable", "protocol": "boot"}
-            if _is_route(entry, ignore):
-                found.append(entry)
+            checked = _checked(entry, ignore)
+            if checked:
+                found.append(checked)
         except ValueError as error:
             ignore(f"is no route ({error})", line)
     return found

@@ -14,6 +14,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
+from .._snapshot.settings import put
 from .commands import Part
 
 Ignore = t.Callable[[str, str], None]
@@ -438,7 +439,6 @@ def _endpoint(place: str) -> dict[str, t.Any]:
 
 
 _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10})\s*")
-_OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
 
 
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
@@ -447,13 +447,7 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
     for line in part.lines:
         match = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", line.strip(), maxsplit=1)[0])
         if match:
-            key, value = match[1], int(match[2])
-            link = _OF_LINK.fullmatch(key)
-            if link:
-                # sysctl prints the dots of a link's name as slashes.
-                found[link[1]].setdefault(link[2].replace("/", "."), {})[link[3]] = value
-            else:
-                found["node"][key.replace("/", ".")] = value
+            put(found, match[1], int(match[2]))
         elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
             r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
         ):

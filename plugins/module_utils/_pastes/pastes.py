@@ -61,13 +61,13 @@ class _Reader:
         self._filters: dict[tuple[str, str], Table] = {}
         self._bridge_filters: dict[tuple[str, str], Table] = {}
         self._sets: dict[str, str] = {}
-        self._seen: dict[tuple[str, str, str], tuple[str, tuple[str, ...]]] = {}
+        self._seen: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
-        self._pods: list[tuple[str, list[Entry]]] = []
+        self._pods: list[list[Entry]] = []
         for name, text in sorted(dump.items()):
             for part in commands.parts(str(name), str(text)):
-                self._take(str(name), part)
+                self._take(part)
 
     def _ignore(self, reason: str, line: str) -> None:
         kind = re.sub(r"\(.*\)", "", reason)
@@ -75,11 +75,11 @@ class _Reader:
         if self._counts[kind] <= MOST and line.strip():
             self.ignored.append(f"Not understood, because it {reason}: {line.strip()[:SHOWN]}")
 
-    def _take(self, name: str, part: Part) -> None:
+    def _take(self, part: Part) -> None:
         kind = part.kind
         if part.is_pod:
             if kind in (commands.LINK, commands.IFCONFIG):
-                self._pods.append((name, ip_text.links(part, self._ignore)))
+                self._pods.append(ip_text.links(part, self._ignore))
             return
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
@@ -106,15 +106,14 @@ class _Reader:
 
     def _last(self, subset: str, part: Part, found: list[t.Any]) -> None:
         """Adds the entries. The output of the same command replaces an earlier one."""
-        place = (part.family, part.table)
-        key = (subset, *place)
+        key = (subset, part.family, part.table)
         kept = self._found.setdefault(subset, [])
-        if key in self._seen and found and self._seen[key][1] != part.lines:
+        if key in self._seen and found and self._seen[key] != part.lines:
             self.assumed.append(f"There are several outputs for {part.kind} {part.table}".rstrip() + ". The last one is taken.")
             kept[:] = [one for one in kept if one.get("_place") != key]
         elif key in self._seen:
             return
-        self._seen[key] = (subset, part.lines)
+        self._seen[key] = part.lines
         for one in found:
             one["_place"] = key
         kept += [one for one in found if one not in kept]
@@ -163,7 +162,7 @@ class _Reader:
             )
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
-        for _name, pod in self._pods:
+        for pod in self._pods:
             links.add_pod(pod, told.get("routes") or ())
         links.add_routed_pods(told.get("routes") or ())
         links.add_addresses(told.get("routes") or (), told.get("ipvs") or ())

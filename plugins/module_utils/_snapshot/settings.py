@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+from .._platform.sysctl_files import DOTTED
 
 ALL, DEFAULT = "all", "default"
 FAMILIES = ("ipv4", "ipv6")
@@ -66,6 +69,20 @@ SMALLER = {
     "ipv4": ("accept_source_route", "bc_forwarding", "mc_forwarding"),
     "ipv6": ("accept_source_route", "rpl_seg_enabled", "seg6_enabled"),
 }
+
+
+_OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
+
+
+def put(settings: dict[str, t.Any], key: str, value: int) -> None:
+    """Puts a setting where the snapshot has it: of a link, or of the node. key: as sysctl(8) takes it, with dots or slashes."""
+    found = _OF_LINK.fullmatch(key)
+    if found:
+        family, link, name = found.groups()
+        # sysctl prints the dots of a link's name as slashes.
+        settings.setdefault(family, {}).setdefault(link.replace("/", "."), {})[name] = value
+    else:
+        settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
 def effective(family: str, found: By) -> dict[str, dict[str, int]]:

@@ -17,7 +17,7 @@ import typing as t
 
 from .._core import converge
 from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import Request, loaded
+from .._core.parts import Request, requested
 from .._core.plan import Plane
 from .._platform import process
 from .._platform.sysctl_files import DOTTED
@@ -127,10 +127,7 @@ def _call(name: str, options: dict[str, t.Any], run: process.Runner, checked: Ch
         os.makedirs(BACKUP, exist_ok=True)
         given["backup"] = BACKUP
     given.pop("checkpoint", None)
-    long_lists = loaded(given, part.OPTIONS, getattr(part, "LONG_LISTS", ()))
-    spec = {key: value for key, value in part.OPTIONS.items() if key not in long_lists}
-    request = Request(checked(spec, given), long_lists, run, warn, checked)
-    own = part.parts(request)
+    own = part.parts(requested(part, given, Request({}, {}, run, warn, checked)))
     resources = [one for one in own.resources if one.plane is Plane.IMMEDIATE]
     converge.converge(resources, {Plane.IMMEDIATE}, groundwork=own.groundwork)
 

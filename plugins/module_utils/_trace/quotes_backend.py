@@ -32,6 +32,7 @@ class Quotes:
         self._run = run
         self._saved = {family: _rules(texts.get(program, "")) for family, program in RESTORES.items()}
         self._chains: dict[tuple[str, str], Chains] = {}
+        self._random: dict[tuple[str, str, str], dict[int, float]] = {}
 
     def text(self, event: Event) -> str:
         """The rule's text; empty for the end of a chain."""
@@ -40,10 +41,7 @@ class Quotes:
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """True if a chain that a packet met has a rule that matches by chance."""
-        visited = {(event.family, event.table, event.chain): event for event in events if event.table != OWN_TABLE}
-        return any(
-            RANDOM.search(text) for event in visited.values() for text in self._of_table(event).get(event.chain, {}).values()
-        )
+        return any(self._chances(event) for event in events if event.table != OWN_TABLE)
 
     def probability(self, events: t.Sequence[Event]) -> float:
         """How likely the packet's way is, by the rules that match by chance; 0 if one of them is not understood.
@@ -57,13 +55,21 @@ class Quotes:
         found = 1.0
         for own in met.values():
             matched = {event.handle: event.verdict for event in own if event.handle}
-            for handle, text in self._of_table(own[0]).get(own[0].chain, {}).items():
-                if RANDOM.search(text):
-                    chance = _chance(text)
-                    found *= chance if handle in matched else 1 - chance
+            chances = self._chances(own[0])
+            for handle in self._of_table(own[0]).get(own[0].chain, {}) if chances else ():
+                if handle in chances:
+                    found *= chances[handle] if handle in matched else 1 - chances[handle]
                 if matched.get(handle, "").startswith(ENDING):
                     break
         return found
+
+    def _chances(self, event: Event) -> dict[int, float]:
+        """The probabilities of the rules in the event's chain that match by chance, by handle."""
+        place = event.family, event.table, event.chain
+        if place not in self._random:
+            texts = self._of_table(event).get(event.chain, {})
+            self._random[place] = {handle: _chance(text) for handle, text in texts.items() if RANDOM.search(text)}
+        return self._random[place]
 
     def _of_table(self, event: Event) -> Chains:
         table = event.family, event.table

@@ -27,8 +27,6 @@ from .verdict import ARRIVED, DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, 
 from .world_backend import World
 
 SECONDS = 120.0  # for a twin with all of its packets; one with 10,000 rules takes two
-
-
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 ALL = 0.999  # the sum of the probabilities of all ways
 
@@ -117,7 +115,6 @@ class _Exchange:
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
-        self._quotes, self._is_changed = Quotes(self._twin.texts, run), False
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
         self._programs: dict[tuple[str, str], list[str]] = {}
         for one in blueprint.entries(asked.snapshot, "bpf"):
@@ -125,13 +122,14 @@ class _Exchange:
             self._programs.setdefault(place, []).append(
                 f"{one.get('name') or 'unnamed'} ({one.get('hook')} of {one.get('link')})"
             )
+        self._look()
 
     def result(self) -> dict[str, t.Any]:
         before = None
         if self._asked.calls or self._asked.lines:
             before = self._sent()
-            self._is_changed = True
             changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
+            self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
         lost = next((one for _share, one in branches if not _is_well(one, self._asked.wants_reply)), first)
@@ -149,17 +147,14 @@ class _Exchange:
 
     def _sent(self) -> dict[str, t.Any]:
         """The packet and its reply, as the module returns them."""
-        self._quotes = Quotes(self._twin.texts, self._run) if self._is_changed else self._quotes
-        self._is_changed = False
-        scene = self._scene()
         packet = self._asked.packet
         self._world.forget()
         seen = self._world.send(packet, *(self._around.macs(packet) if packet.interface else ()))
         events = of_packet(seen)
         self._is_by_chance = self._quotes.is_by_chance(events)
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
-        finding = verdict.judge(seen, scene)
-        reply = self._reply(seen, finding, scene) if self._asked.wants_reply else None
+        finding = verdict.judge(seen, self._scene)
+        reply = self._reply(seen, finding) if self._asked.wants_reply else None
         found = {**finding.report(), "came_in_by": packet.interface, "reply": None}
         if reply:
             came_in_by, answer_found = reply
@@ -191,30 +186,32 @@ class _Exchange:
         found_shares = [(round(shares[way], 3), found) for way, found in ways.items()]
         return sorted(found_shares, key=lambda one: -one[0]) if len(ways) > 1 else []
 
-    def _scene(self) -> Scene:
+    def _look(self) -> None:
+        """Reads the rules and routes of the twin, which packets do not change."""
         backend = Netlink()
-        routes = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
-        return Scene(self._around, routes, kernel.setting, self._quotes.text, self._programs)
+        tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
+        self._quotes = Quotes(self._twin.texts, self._run)
+        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs)
 
-    def _reply(self, seen: Observation, finding: Finding, scene: Scene) -> tuple[str, Finding] | None:
+    def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""
         if finding.frame is None:
-            return ("", self._own_reply(seen, scene)) if finding.verdict == DELIVERED else None
+            return ("", self._own_reply(seen)) if finding.verdict == DELIVERED else None
         if finding.verdict not in (*ARRIVED, UNKNOWN):
             return None
         left = finding.frame.packet
-        link = self._around.reply_link(left, finding.interface, scene.tables)
+        link = self._around.reply_link(left, finding.interface, self._scene.tables)
         packet = left.replied(link)
         _source, destination = self._around.macs(packet)
         source = finding.frame.destination_mac if link == finding.interface else self._around.world_mac(link)
-        reply = verdict.judge(self._world.send(packet, source, destination), scene)
+        reply = verdict.judge(self._world.send(packet, source, destination), self._scene)
         expected = seen.sent.replied("")
         if reply.frame and reply.frame.packet.flow != expected.flow:
             reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
             reply = reply._replace(verdict=DROPPED, reason=reason)
         return link, reply
 
-    def _own_reply(self, seen: Observation, scene: Scene) -> Finding:
+    def _own_reply(self, seen: Observation) -> Finding:
         """What became of the node's own answer to a packet that arrived at the node. There, no program listens in a twin."""
         sent = seen.sent
         if not sent.interface:
@@ -225,7 +222,7 @@ class _Exchange:
                 return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
         drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
-            text = scene.quote(drop) or f"-P {drop.chain} DROP"
+            text = verdict.quoted(drop, self._scene)
             where = f"{drop.family} {drop.table}"
             return Finding(
                 DROPPED, "", None, f"{where} {drop.chain} drops the answer: {text}.", verdict.Culprit("rule", text), ()

@@ -197,7 +197,7 @@ def _stopped(
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
     if drop:
-        text = _quoted(drop, scene)
+        text = quoted(drop, scene)
         where = f"{drop.family} {drop.table}"
         return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     mac = _diverted(events, scene)
@@ -213,7 +213,7 @@ def _stopped(
     for asked in seen.asked:
         drop = drop_of(seen.events, asked.request.target)
         if drop:
-            target, text, where = fields.show(asked.request.target), _quoted(drop, scene), f"{drop.family} {drop.table}"
+            target, text, where = fields.show(asked.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
             reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
             return verdict, f"{reason}: {text}.{answer}", Culprit("rule", f"{where}: {text}")
     told = _by_counters(seen, query, scene)
@@ -226,7 +226,8 @@ def _stopped(
     return (verdict, *_unexplained(seen.sent, query, scene, answer))
 
 
-def _quoted(drop: Event, scene: Scene) -> str:
+def quoted(drop: Event, scene: Scene) -> str:
+    """The rule or the policy that drops a packet, as its tool prints it."""
     return scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
 
 

@@ -8,13 +8,12 @@
 from __future__ import annotations
 
 import copy
-import re
 import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
-from .._platform.sysctl_files import DOTTED
+from .._snapshot.settings import put
 from .blueprint import LOOPBACK, Entry
 
 _POD = "assumed-pod"
@@ -27,7 +26,6 @@ class Ends(t.NamedTuple):
     interface: str
 
 
-_OF_LINK = re.compile(r"net[./](ipv4|ipv6)[./]conf[./](.+)[./](\w+)")
 FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
 
 
@@ -42,11 +40,11 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
     settings = copy.deepcopy(dict(found.get("settings") or {}))
     given = {str(key): _value(key, value) for key, value in assume.items()}
     for key, value in given.items():
-        _put(settings, key, value)
+        put(settings, key, value)
         told.append(f"{key} = {value}, as the option assume says.")
     for key, family in FORWARDING:
         if not _is_told(settings, key, family):
-            _put(settings, key, 1)
+            put(settings, key, 1)
             told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
     found["settings"] = settings
     links = list(found.get("links") or ())
@@ -79,28 +77,19 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
     """A pod at the destination, and a way back: without any route, a snapshot would tell nothing about the rest of the path."""
-    name = _POD
     destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
-    peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
-    pod = {"name": name, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}
-    has_peer = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
-    found["links"] = [*found["links"], *([] if has_peer else [pod])]
-    to_pod = {
-        "table": "254",
-        "family": family,
-        "to": destination,
-        "dev": has_peer[0]["name"] if has_peer else name,
-        "scope": "link",
-    }
-    to_rest = {"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}
-    found["routes"] = [
-        {key: value for key, value in one.items() if family == "ipv4" or key != "scope"} for one in (to_pod, to_rest)
-    ]
+    pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
+    if not pods:
+        peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
+        pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]
+        found["links"] = [*found["links"], *pods]
+    ways = ((destination, pods[0]["name"]), ("default", back))
+    found["routes"] = [{"table": "254", "family": family, "to": to, "dev": dev, "scope": "link"} for to, dev in ways]
     told.append(
-        f"The routes are not known. {destination} is assumed to be a pod at the link {to_pod['dev']}, and all else to be reached"
-        f" by {back}."
+        f"The routes are not known. {destination} is assumed to be a pod at the link {pods[0]['name']}, and all else to be"
+        f" reached by {back}."
     )
 
 
@@ -111,15 +100,6 @@ def _value(key: object, value: object) -> int:
         return fields.number(value, 0, fields.UINT32)
     except Unfit as unfit:
         raise Invalid(f"assume.{key}", value, str(unfit)) from None
-
-
-def _put(settings: dict[str, t.Any], key: str, value: int) -> None:
-    found = _OF_LINK.fullmatch(key)
-    if found:
-        family, link, name = found.groups()
-        settings.setdefault(family, {}).setdefault(link.replace("/", "."), {})[name] = value
-    else:
-        settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
 def _is_told(settings: Entry, key: str, family: str) -> bool:

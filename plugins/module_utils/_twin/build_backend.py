@@ -70,7 +70,7 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     _ip(run, drawn.commands, notes)
     _add_routes(run, drawn, notes)
     texts = {program: _restore(run, program, text, notes) for program, text in drawn.restores}
-    _load_rulesets(run, drawn, notes)
+    _load_rulesets(run, drawn)
     set_mark = f"meta mark set {mark:#x};" if mark else ""
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
     _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark))
@@ -219,16 +219,14 @@ def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str]
     return bad - 1 if lines and not lines[bad - 1].startswith(("*", "COMMIT")) else None
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
+def _load_rulesets(run: process.Runner, drawn: Blueprint) -> None:
     if drawn.ruleset:
-        done = run([_program("nft", "nftables"), "-j", "-f", "-"], json.dumps({"nftables": drawn.ruleset}))
-        if done.rc:
-            raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")
+        _nft(run, json.dumps({"nftables": drawn.ruleset}), "-j")
     if drawn.ruleset_text.strip():
         _nft(run, drawn.ruleset_text)
 
 
-def _nft(run: process.Runner, text: str) -> None:
-    done = run([_program("nft", "nftables"), "-f", "-"], text)
+def _nft(run: process.Runner, text: str, *options: str) -> None:
+    done = run([_program("nft", "nftables"), *options, "-f", "-"], text)
     if done.rc:
         raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")

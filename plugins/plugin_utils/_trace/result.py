@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import (
+    ARRIVED,
+    DROPPED,
+    REJECTED,
+    UNKNOWN,
+    Culprit,
+)
+
 Data = t.Mapping[str, t.Any]
 
-ARRIVED = ("delivered", "forwarded")
-LOST = ("dropped", "rejected")
-VERDICTS = (*ARRIVED, *LOST, "unknown")
+LOST = (DROPPED, REJECTED)
+VERDICTS = (*ARRIVED, *LOST, UNKNOWN)
 
 
 class NoTrace(Exception):
     """What was given is no result of datapath_trace. The text is a sentence."""
-
-
-class Culprit(t.NamedTuple):
-    kind: str
-    text: str
 
 
 class Step(t.NamedTuple):
