@@ -153,6 +153,7 @@ ACCEPTED = {**POLICY, "where": "ip mangle PREROUTING", "verdict": "policy accept
     [
         ({"kind": "rule", "text": f"ip filter: {DROP}"}, rule("ip filter FORWARD", DROP, "drop")),
         ({"kind": "rule", "text": "ip filter: policy of chain FORWARD is DROP"}, POLICY),
+        ({"kind": "rule", "text": "ip filter: -P FORWARD DROP"}, POLICY),
         ({"kind": "neighbor", "text": "10.244.1.2 dev veth1 FAILED"}, NEIGHBOR),
         ({"kind": "route", "text": "ip route 10.244.1.2 dev veth1 table main"}, ROUTE),
     ],

@@ -173,7 +173,8 @@ def _step(given: Data) -> Step:
 def _is_same(step: Step, culprit: Culprit) -> bool:
     """Whether a step shows the culprit, whose text may also name the table, or the state of a neighbour."""
     if step.kind == "policy":
-        return culprit.kind == "rule" and step.verdict == "policy drop" and "policy" in culprit.text
+        is_named = "policy" in culprit.text or culprit.text.endswith(f"-P {step.where.rpartition(' ')[2]} DROP")
+        return culprit.kind == "rule" and step.verdict == "policy drop" and is_named
     return bool(step.text) and step.kind == culprit.kind and (step.text in culprit.text or culprit.text in step.text)
 
 
