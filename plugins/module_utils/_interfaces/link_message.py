@@ -36,7 +36,7 @@ BRIDGE_SETTINGS = (*range(1, 10), 20, *range(22, 40), *range(41, 47), 49)
 # A kernel without VLAN filtering lists these as off and refuses to set them, even to off.
 BRIDGE_SWITCHES = (7, 46)
 # The settings of a bridge's port: hairpin, guard, protect, fast leave, learning, the floods, proxy ARP, isolation.
-PORT_SETTINGS = (4, 5, 6, 7, 8, 9, 10, 11, 27, 28, 30, 32, 33)
+PORT_SETTINGS = (4, 5, 6, 7, 8, 9, 10, 12, 27, 28, 30, 32, 33)
 # include/uapi/linux/if_addr.h
 IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS = 1, 2, 3, 8
 SECONDARY, NODAD, NOPREFIXROUTE = 0x01, 0x02, 0x200
