@@ -166,7 +166,7 @@ def _lacking(outcome: Outcome) -> list[str]:
     """The libraries that the node lacks for these plans."""
     from ._platform import library
 
-    return [name for name in library.needed(outcome.operations()) if not library.is_there(name)]
+    return library.lacking(outcome.operations())
 
 
 def _require_libraries(outcome: Outcome) -> None:
@@ -174,8 +174,7 @@ def _require_libraries(outcome: Outcome) -> None:
     cost doing and undoing all before it."""
     from ._platform import library
 
-    for name in _lacking(outcome):
-        raise library.missing(name)
+    library.require(outcome.operations())
 
 
 @contextlib.contextmanager

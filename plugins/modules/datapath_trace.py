@@ -86,8 +86,9 @@ options:
       - Changes in the twin, each a dictionary with the name of a module of this collection as its key and its options as the
         value.
       - Can be M(kubenode.datapath.rp_filter), M(kubenode.datapath.policy_routes), M(kubenode.datapath.nftables_probe_snat),
-        M(kubenode.datapath.nftables_connmark), M(kubenode.datapath.ebtables_cleanup), M(kubenode.datapath.link_addresses) and
-        M(kubenode.datapath.azure_vnet_bridge). They change the running twin only, and no boot.
+        M(kubenode.datapath.nftables_connmark), M(kubenode.datapath.ebtables_cleanup), M(kubenode.datapath.link_addresses),
+        M(kubenode.datapath.azure_vnet_bridge) and, without O(snapshot) and O(dump), M(kubenode.datapath.profile), of which those
+        modules are applied. They change the running twin only, and no boot.
     type: list
     elements: dict
     default: []
@@ -224,17 +225,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import p
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, trace_backend
 
-PACKET: dict[str, dict[str, t.Any]] = {
-    "source": {"type": "str"},
-    "destination": {"type": "str", "required": True},
-    "protocol": {"type": "str", "default": "tcp"},
-    "source_port": {"type": "int"},
-    "destination_port": {"type": "int"},
-    "interface": {"type": "str"},
-    "mark": {"type": "str"},
-}
 OPTIONS: dict[str, dict[str, t.Any]] = {
-    "packet": {"type": "dict", "required": True, "options": PACKET},
+    "packet": {"type": "dict", "required": True, "options": packet.OPTIONS},
     "snapshot": {"type": "dict"},
     "dump": {"type": "raw"},
     "assume": {"type": "dict", "default": {}},
@@ -250,9 +242,17 @@ def main() -> None:
         options = module.params
         sent = packet.from_options(options["packet"])
         calls = changes_backend.module_calls(options["changes"])
+        is_own = options["snapshot"] is None and options["dump"] is None
+        if is_own:
+            require_root()
+            calls = [*changes_backend.without_profiles(calls, module.request())]
+        else:
+            changes_backend.refuse_profiles(calls)
         lines = changes_backend.commands(options["commands"])
         found, assumed, ignored = _observed(module, sent.interface)
-        asked = trace_backend.Question(found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"])
+        asked = trace_backend.Question(
+            found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
+        )
         told = trace_backend.answer(asked, module.run, checked)
         result.update(changed=False, **{**told, "assumed": [*assumed, *told["assumed"]], "ignored": ignored})
 
@@ -267,7 +267,6 @@ def _observed(module: Module, interface: str) -> tuple[dict[str, t.Any], list[st
         return pasted.snapshot, pasted.assumed, pasted.ignored
     if options["snapshot"] is not None:
         return options["snapshot"], [], []
-    require_root()
     return snapshot_backend.read(module.run, snapshot.SUBSETS), [], []
 
 

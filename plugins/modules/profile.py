@@ -30,7 +30,7 @@ attributes:
     support: full
     details:
       - The controller recognises an image by the connection and by Packer's variables, carries pyroute2 to a node that lacks it,
-        and confirms the checkpoint.
+        rehearses the profile, and confirms the checkpoint.
 options:
   modules:
     description:
@@ -145,6 +145,17 @@ options:
         Patterns are always accepted.
     type: bool
     default: false
+  rehearse:
+    description:
+      - Whether to apply the profile in the node's twin first, as M(kubenode.datapath.datapath_rehearsal) does, in check mode as
+        well. A change that would cut off the controller, or lose one of O(rehearse_packets), is then refused.
+    type: bool
+    default: false
+  rehearse_packets:
+    description: Packets that must still arrive, as O(kubenode.datapath.datapath_rehearsal#module:packets).
+    type: list
+    elements: raw
+    default: []
   variables:
     description:
       - Names of the variables that options come from, for errors. A key is an option of the profile, as C(enis.layout), or of a
@@ -152,6 +163,7 @@ options:
     type: dict
     default: {}
 seealso:
+  - module: kubenode.datapath.datapath_rehearsal
   - module: kubenode.datapath.node_mode
   - module: kubenode.datapath.imds_info
 """
@@ -284,6 +296,11 @@ node:
       elements: dict
       returned: with O(enis) and O(state=present)
       sample: [{dev: eth1, address: 10.0.1.10}]
+rehearsed:
+  description: As RV(kubenode.datapath.datapath_rehearsal#module:rehearsed).
+  returned: with O(rehearse)
+  type: list
+  elements: dict
 summary:
   description: One line for each module, in the order in which they are applied; what changed, and what is as desired.
   returned: success

@@ -36,6 +36,8 @@ umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {arch
 && {{ mv -T {way} {place} 2>/dev/null || {{ rm -rf {way} && test -d {place}; }}; }} \
 || {{ rm -rf {way}; rmdir {folder} {parent} 2>/dev/null; false; }}"""
 
+LEND = "mkdir -p {folder} {told} && tar -xzof {archive} -C {folder} && printf {text} > {told}/METADATA"
+
 
 def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
     """Runs the task's module. If it lacks a library, carries that over and runs the module again."""
@@ -51,6 +53,26 @@ def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str
     return again if again.get("failed") else {**again, "changed": True}
 
 
+def lend(
+    action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], module: str | None = None
+) -> dict[str, t.Any]:
+    """Runs a module that changes nothing on the node. A library that it lacks is there for the task only.
+
+    module: by default that of the task.
+    """
+    result: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
+    missing = result.pop("missing_library", None)
+    if missing is None:
+        return result
+    folder = _lent(action, _find(missing))
+    environment = action._task.environment
+    action._task.environment = [*(environment or []), {"PYTHONPATH": folder}]
+    try:
+        return t.cast("dict[str, t.Any]", action._execute_module(module, arguments, task_vars=task_vars))
+    finally:
+        action._task.environment = environment
+
+
 def _find(name: str) -> Path:
     """The library's folder on the controller."""
     spec = importlib.util.find_spec(name)
@@ -64,26 +86,41 @@ def _find(name: str) -> Path:
 
 
 def _carry(action: ActionBase, package: Path) -> None:
-    name, packed = package.name, pack(package)
-    place = f"{FOLDER}/{name}-{metadata.version(name)}-{hashlib.sha256(packed).hexdigest()[:16]}"
+    packed = pack(package)
+    archive = _transferred(action, packed)
+    place = f"{FOLDER}/{package.name}-{metadata.version(package.name)}-{hashlib.sha256(packed).hexdigest()[:16]}"
+    way = f"{FOLDER}/.{os.path.basename(os.path.dirname(archive))}"
+    _unpack(action, package, UNPACK, folder=FOLDER, parent=os.path.dirname(FOLDER), way=way, archive=archive, place=place)
+
+
+def _lent(action: ActionBase, package: Path) -> str:
+    """Unpacks the library in the task's temporary folder on the node, as Python finds it there."""
+    archive = _transferred(action, pack(package))
+    folder = f"{os.path.dirname(archive)}/lib"
+    version = metadata.version(package.name)
+    told = f"{folder}/{package.name}-{version}.dist-info"
+    text = f"Metadata-Version: 2.1\\nName: {package.name}\\nVersion: {version}\\n"
+    _unpack(action, package, LEND, archive=archive, folder=folder, told=told, text=text)
+    return folder
+
+
+def _transferred(action: ActionBase, packed: bytes) -> str:
+    """The archive's path on the node, in the task's temporary folder."""
     shell = action._connection._shell
     if shell.tmpdir is None:
         action._make_tmp_path()
-    archive = shell.join_path(shell.tmpdir, f"{name}.tar.gz")
+    archive: str = shell.join_path(shell.tmpdir, "library.tar.gz")
     with tempfile.NamedTemporaryFile() as local:
         local.write(packed)
         local.flush()
         action._transfer_file(local.name, archive)
-    names = {
-        "folder": FOLDER,
-        "parent": os.path.dirname(FOLDER),
-        "way": f"{FOLDER}/.{os.path.basename(shell.tmpdir.rstrip('/'))}",
-        "archive": archive,
-        "place": place,
-    }
-    done = action._low_level_execute_command(UNPACK.format(**{key: shlex.quote(path) for key, path in names.items()}))
+    return archive
+
+
+def _unpack(action: ActionBase, package: Path, command: str, **words: str) -> None:
+    done = action._low_level_execute_command(command.format(**{key: shlex.quote(word) for key, word in words.items()}))
     if done["rc"] != 0:
-        raise AnsibleActionFail(f"{name} could not be unpacked on the node: {done['stderr'] or done['stdout']}")
+        raise AnsibleActionFail(f"{package.name} could not be unpacked on the node: {done['stderr'] or done['stdout']}")
 
 
 def pack(package: Path) -> bytes:

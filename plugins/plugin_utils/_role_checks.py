@@ -25,6 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._kubelet import 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import ReturnPath, service_prefixes
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
 
 Values = t.Mapping[str, t.Any]
 # Takes a value and whether it is to be applied: the state that undoes accepts what an earlier version has installed. Raises
@@ -89,6 +90,17 @@ def _optional_interface(option: str, given: str) -> None:
 def _addresses(given: t.Sequence[str], is_applied: bool) -> None:
     for number, one in enumerate(given if is_applied else ()):
         cleanup_options.address(number, one)
+
+
+def _packets(given: t.Sequence[Values], _is_applied: bool) -> None:
+    for number, one in enumerate(given):
+        try:
+            packet.from_options(one)
+        except Invalid as error:
+            raise error.renamed(f"rehearse_packets[{number}]{error.option.removeprefix('packet')}") from None
+
+
+PACKETS = {"type": "list", "elements": "dict", "options": packet.OPTIONS}
 
 
 PROFILE = ("daemons", "filters", "own_addresses", *eni_layout.PARTS, "connmark")  # the parts of eni_policy_routing
@@ -232,7 +244,8 @@ ROLES = {
                     "source": {"type": "str", "required": True},
                     "translated": {"type": "str", "required": True},
                 },
-            }
+            },
+            "rehearse_packets": PACKETS,
         },
         checks={
             "table": lambda given, is_applied: names.table("table", given, is_applied),
@@ -241,6 +254,7 @@ ROLES = {
             "probes": applied(_of_probe_table, "probes"),
             "path": boot_files.option,
             "before": _before,
+            "rehearse_packets": _packets,
             "nftables_minimum_version": applied(version.wanted, "nftables_minimum_version"),
             "nftables_lock_timeout": within("nftables_lock_timeout", 0, fields.UINT32),
         },
@@ -252,7 +266,8 @@ ROLES = {
                 "type": "list",
                 "elements": "dict",
                 "options": {"address": {"type": "str", "required": True}, "port": {"type": "int", "required": True}},
-            }
+            },
+            "rehearse_packets": PACKETS,
         },
         words=("addresses", "kubectl"),
         checks={
@@ -264,12 +279,14 @@ ROLES = {
             "kubectl": lambda given, _is_applied: _command("kubectl", given),
             "grace": within("grace", 0, 86400),
             "restart_timeout": within("restart_timeout", 1, 86400),
+            "rehearse_packets": _packets,
             "verify": lambda given, _is_applied: _targets("verify", given),
         },
     ),
     "eni_policy_routing": Role(
         undo="absent",
         specs={
+            "rehearse_packets": PACKETS,
             "enis": {"type": "list", "elements": "dict"},
             "interface_marks": {
                 "type": "list",
@@ -285,6 +302,7 @@ ROLES = {
             "service_addresses": lambda given, is_applied: service_prefixes(given) if is_applied else None,
             "protocol": _protocol,
             "before": _before,
+            "rehearse_packets": _packets,
             "checkpoint": _seconds,
         },
         together=_combination,

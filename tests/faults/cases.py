@@ -34,7 +34,8 @@ LEFT_OUT = {
     },  # enis: needs a metadata service; its rules and routes are those of the lists
     "rp_filter": {"path"},
     # enis, ipv6: the metadata service again, and what follows from it are options of modules. variables: names in errors.
-    "profile": {"enis", "ipv6", "later_interfaces", "mode", "variables"},
+    # rehearse, rehearse_packets: the controller's, and a rehearsal changes nothing.
+    "profile": {"enis", "ipv6", "later_interfaces", "mode", "variables", "rehearse", "rehearse_packets"},
     # There is one bridge and one interface, which the module finds as well.
     "azure_vnet_bridge": {"bridge", "interface"},
 }

@@ -65,3 +65,4 @@ class MissingLibrary(DatapathError):
             " without ansible-playbook, install it on the node"
         )
         self.library = library
+        self.minimum = minimum

@@ -17,6 +17,7 @@ from .._core.plan import Outcome, Resource
 from .._platform import node_mode
 from .._platform.own_root import OwnRoot
 from .._profile import knowledge, knowledge_backend, profile
+from .._profile.knowledge import Values
 from .._profile.profile import Entry
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for _part()
@@ -63,20 +64,15 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     },
     "later_interfaces": {"type": "bool", "default": False},
     "variables": {"type": "dict", "default": {}},
+    "rehearse": {"type": "bool", "default": False},  # by the controller, with datapath_rehearsal
+    "rehearse_packets": {"type": "list", "elements": "raw", "default": []},
     **CHECKPOINT,
 }
 
 
 def parts(request: Request) -> Parts:
-    options = request.params
-    entries = profile.entries(options["modules"])
-    if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
-        raise Invalid("checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself")
-    known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
-    for sentence in known.get("left_out", {}).values():
-        request.warn(f"{sentence}.")
-    entries = profile.learned(entries, known) if request.is_present else profile.undoing(entries)
-    built = list(_built(request, profile.ordered(entries), known["is_image"]))
+    entries, known = learned(request)
+    built = list(_built(request, entries, known["is_image"]))
 
     stages = list(_stages([(entry, own) for entry, _asked, own in built]))
     every = [resource for stage in stages for resource in stage]
@@ -95,6 +91,18 @@ def parts(request: Request) -> Parts:
 
     groundwork = [resource for _entry, _asked, own in built for resource in own.groundwork]
     return Parts(every, guards, report, groundwork, stages)
+
+
+def learned(request: Request) -> tuple[list[Entry], Values]:
+    """The entries in the order in which they are applied, without references, and what the run learned of the node."""
+    options = request.params
+    entries = profile.entries(options["modules"])
+    if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
+        raise Invalid("checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself")
+    known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
+    for sentence in known.get("left_out", {}).values():
+        request.warn(f"{sentence}.")
+    return profile.ordered(profile.learned(entries, known) if request.is_present else profile.undoing(entries)), known
 
 
 def _stages(built: t.Sequence[tuple[Entry, Parts]]) -> t.Iterator[list[Resource]]:

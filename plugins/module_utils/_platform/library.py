@@ -55,6 +55,17 @@ def needed(operations: t.Iterable[t.Any]) -> list[str]:
     return sorted({one.needs for one in operations if getattr(one, "needs", "")})
 
 
+def lacking(operations: t.Iterable[t.Any]) -> list[str]:
+    """The libraries that the operations need and this node does not have."""
+    return [name for name in needed(operations) if not is_there(name)]
+
+
+def require(operations: t.Iterable[t.Any]) -> None:
+    """Raises MissingLibrary if the operations need a library that this node does not have."""
+    for name in lacking(operations):
+        raise missing(name)
+
+
 def is_there(name: str) -> bool:
     """Whether the library can be loaded. Does not load it."""
     return bool(carried(name)) or _own_version(name) >= MINIMUM[name]

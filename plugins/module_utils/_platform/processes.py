@@ -78,19 +78,35 @@ def _network_namespace(pid: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def ssh_peer() -> str:
-    """The client's address of the ssh connection in which we run, or "the node itself".
+class SshConnection(t.NamedTuple):
+    """The two ends of a connection, as the variable SSH_CONNECTION tells them (ssh(1))."""
+
+    client: str
+    client_port: int
+    server: str
+    server_port: int
+
+
+def ssh_connection() -> SshConnection | None:
+    """The ssh connection in which we run; None if we do not run in one.
 
     sudo removes SSH_CONNECTION from the environment, so the environments of our ancestors are read.
     """
     pid = os.getpid()
     while pid > 1:
         for variable in _read(pid, "environ").split(b"\0"):
-            name, _equals, value = variable.partition(b"=")
-            if name == b"SSH_CONNECTION" and value.split():  # client's address and port, server's address and port
-                return value.split()[0].decode(errors="replace")
+            name, _equals, value = variable.decode(errors="replace").partition("=")
+            words = value.split()
+            if name == "SSH_CONNECTION" and len(words) == 4 and words[1].isdecimal() and words[3].isdecimal():
+                return SshConnection(words[0], int(words[1]), words[2], int(words[3]))
         pid = int(_fields(pid)[1] or 0)
-    return "the node itself"
+    return None
+
+
+def ssh_peer() -> str:
+    """The client's address of the ssh connection in which we run, or "the node itself"."""
+    connection = ssh_connection()
+    return connection.client if connection else "the node itself"
 
 
 def _fields(pid: int) -> list[str]:

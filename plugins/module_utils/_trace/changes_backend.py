@@ -12,15 +12,18 @@ import importlib
 import os
 import re
 import shlex
+import shutil
 import types
 import typing as t
 
 from .._core import converge
-from .._core.errors import DatapathError, Failure, Invalid
-from .._core.parts import Request, requested
+from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
+from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
-from .._platform import process
+from .._parts import profile
+from .._platform import library, process
 from .._platform.sysctl_files import DOTTED
+from .._twin import isolation_backend
 from .._twin.blueprint import is_of_network
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
@@ -51,11 +54,24 @@ OUTSIDE = {
 }
 NFT_BACKED = ("iptables", "ip6tables", "ebtables")  # the twin has the tables of both backends in nf_tables
 _SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d+)")
-HIDDEN = ("/run", "/var/lib/kubenode", "/mnt")  # where modules keep records and backups: the twin has empty file systems there
+# Where modules keep records, backups and libraries: in a twin, what they write there goes nowhere. In the twin of the node itself
+# they read what is there, and the network namespaces of its pods.
+HIDDEN, OWN = ("/run", "/mnt"), "/var/lib/kubenode"
+COPIED, KEPT = ("/run", "/run/kubenode"), ("/run/netns", "/run/docker/netns")
 BACKUP = "/mnt/kubenode-twin"
+PROFILE = "profile"
 
 Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]
+
+
+def hide(is_own: bool) -> None:
+    """Hides from modules what they could change outside of the twin. is_own: it is the twin of the node on which this runs."""
+    if is_own:
+        isolation_backend.hide(HIDDEN, COPIED, KEPT)
+        isolation_backend.protect(OWN)
+    else:
+        isolation_backend.hide((*HIDDEN, OWN))
 
 
 def module_calls(given: t.Any) -> list[Change]:
@@ -63,16 +79,38 @@ def module_calls(given: t.Any) -> list[Change]:
     found = []
     for number, one in enumerate(given or ()):
         option = f"changes[{number}]"
+        if one == {}:  # as the keyword omit leaves an entry
+            continue
         if not isinstance(one, dict) or len(one) != 1:
             raise Invalid(option, one, "a dictionary with the name of a module as its only key, and its options as the value")
         ((name, options),) = one.items()
         short = str(name).rpartition(".")[2]
-        if short not in MODULES:
-            raise Invalid(option, name, f"a call of one of {', '.join(MODULES)}")
+        if short not in (*MODULES, PROFILE):
+            raise Invalid(option, name, f"a call of one of {', '.join((*MODULES, PROFILE))}")
         if not isinstance(options or {}, dict):
             raise Invalid(f"{option}.{name}", options, "the module's options, a dictionary")
         found.append((short, dict(options or {})))
     return found
+
+
+def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[Change]:
+    """The calls, with those of its modules in place of a profile. It learns of the node on which this runs. Raises DatapathError.
+
+    The modules that do not change what decides about packets are left out, and all of an image.
+    """
+    for name, options in calls:
+        if name != PROFILE:
+            yield name, options
+            continue
+        entries, known = profile.learned(requested(profile, dict(options), request))
+        yield from ((one.module, one.options) for one in entries if one.module in MODULES and not known["is_image"])
+
+
+def refuse_profiles(calls: t.Iterable[Change]) -> None:
+    """Raises Invalid for a profile. It would learn of the machine on which this runs, which is not the node of the snapshot."""
+    for name, options in calls:
+        if name == PROFILE:
+            raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given, which a profile cannot ask")
 
 
 def commands(given: t.Iterable[object]) -> list[list[str]]:
@@ -107,29 +145,40 @@ def apply(
     warn: t.Callable[[str], None],
 ) -> None:
     """Applies the calls, then the commands. Raises DatapathError that names the call or the command."""
+    effects = NO_EFFECTS
     for name, options in calls:
         try:
-            _call(name, options, run, checked, warn)
+            effects = effects.then(_call(name, options, Request({}, {}, run, warn, checked, effects)))
         except Invalid as error:
             raise error.inside(f"changes.{name}") from None
+        except MissingLibrary:
+            raise
         except DatapathError as error:
             raise Failure(f"{name} failed in the twin: {error}") from error
     for words in lines:
         _command(words, run)
 
 
-def _call(name: str, options: dict[str, t.Any], run: process.Runner, checked: Checked, warn: t.Callable[[str], None]) -> None:
+def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
     part: types.ModuleType = importlib.import_module(f".._parts.{name}", __package__)
     given = dict(options)
     if "permanent" in part.OPTIONS:
         given.update(immediate=True, permanent=False)
     if "backup" in part.OPTIONS:
-        os.makedirs(BACKUP, exist_ok=True)
+        former = str(given.get("backup") or part.OPTIONS["backup"]["default"])
+        if not os.path.isdir(BACKUP):
+            shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         given["backup"] = BACKUP
     given.pop("checkpoint", None)
-    own = part.parts(requested(part, given, Request({}, {}, run, warn, checked)))
+    own: Parts = part.parts(requested(part, given, by, by.earlier))
     resources = [one for one in own.resources if one.plane is Plane.IMMEDIATE]
-    converge.converge(resources, {Plane.IMMEDIATE}, groundwork=own.groundwork)
+    converge.converge(
+        resources,
+        {Plane.IMMEDIATE},
+        groundwork=own.groundwork,
+        permit=lambda outcome: library.require(outcome.operations()),
+    )
+    return own.effects
 
 
 def _command(words: t.Sequence[str], run: process.Runner) -> None:

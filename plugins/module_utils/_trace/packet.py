@@ -16,6 +16,15 @@ from .._routing.rule import IP_PROTOCOLS, protocol_name
 
 ICMP, TCP, UDP, ICMPV6 = (IP_PROTOCOLS[name] for name in ("icmp", "tcp", "udp", "ipv6-icmp"))
 PORTS = (TCP, UDP, IP_PROTOCOLS["sctp"])  # protocols whose header begins with two ports
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "source": {"type": "str"},
+    "destination": {"type": "str", "required": True},
+    "protocol": {"type": "str", "default": "tcp"},
+    "source_port": {"type": "int"},
+    "destination_port": {"type": "int"},
+    "interface": {"type": "str"},
+    "mark": {"type": "str"},
+}
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
 
 
@@ -79,6 +88,7 @@ _PORT = "a port from 1 to 65535, for tcp, udp and sctp"
 
 def from_options(given: t.Mapping[str, t.Any]) -> Packet:
     """The packet of the option ``packet``. Raises Invalid."""
+    given = {**given, "protocol": given.get("protocol") or OPTIONS["protocol"]["default"]}
     destination_family, destination = _address(given, "destination")
     source_family, source = _address(given, "source") if given.get("source") else (destination_family, b"")
     interface = _parsed(given, "interface", fields.link) if given.get("interface") else ""

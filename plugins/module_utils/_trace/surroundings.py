@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from .._core import fields
 from .._core.fields import Unfit
 from .._twin import blueprint
@@ -63,9 +65,20 @@ class Surroundings:
         """True if a pod, or another network namespace of the node, is at the other end."""
         return self.kind(link) in POD_KINDS and link not in self._uplinks
 
+    def _is_outside(self, link: str) -> bool:
+        """True for an uplink, and for the port by which a bridge has one."""
+        master = str(self.links.get(link, {}).get("master") or "")
+        return link in self._uplinks or bool(master and self.entrance(master) == link)
+
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""
         return self._own.get(address, "")
+
+    def entrance(self, link: str) -> str:
+        """The link by which packets from outside come in to a link: of a bridge, the port behind which there is no pod."""
+        ports = [name for name, one in self.links.items() if one.get("master") == link] if self.kind(link) == "bridge" else []
+        outside = [one for one in ports if not self.is_pod(one)] or [one for one in ports if not self._far_addresses(one)]
+        return outside[0] if outside else link
 
     def is_mac_known(self, mac: bytes) -> bool:
         """True if a link of the node, the other end of one, or a neighbour has the MAC address."""
@@ -77,13 +90,20 @@ class Surroundings:
         masters = {link, str(self.links.get(link, {}).get("master") or "")}
         if any((name, address) in self._unsolved for name in masters) or self.kind(link) in ENDLESS:
             return None
-        addresses = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
         far = self._far.get(address)
-        if far == link or (far is None and not addresses and address not in self._own):
+        if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
             if not self.is_pod(link):
                 self._assume(f"{fields.show(address)} is assumed to answer on {link}: the neighbours do not tell.")
             return self._peer_mac(link) or self.world_mac(link)
         return None
+
+    def _far_addresses(self, link: str) -> set[bytes]:
+        """The addresses of the other end; empty if it may pass frames on to others, as the port of a bridge does.
+
+        The kernel gives such a port a link-local address.
+        """
+        given = (self.links.get(link, {}).get("peer") or {}).get("addresses") or ()
+        return {address for one in given if (address := _packed(str(one).partition("/")[0])) and not _is_link_local(address)}
 
     def world_mac(self, link: str) -> bytes:
         return blueprint.made_mac(WORLD_MAC, self._indexes[link])
@@ -107,11 +127,12 @@ class Surroundings:
         """Why what is at the other end of a link does not take a frame; empty if it does."""
         if self.kind(link) in ENDLESS:
             return f"nothing is behind {link}, a link of kind {self.kind(link)}"
-        mac, peer = self._peer_mac(link), self.links.get(link, {}).get("peer") or {}
-        if mac and frame.destination_mac != mac and not is_group(frame.destination_mac):
+        mac, addresses = self._peer_mac(link), self._far_addresses(link)
+        passes_on = self._is_outside(link) and not addresses
+        if mac and frame.destination_mac != mac and not is_group(frame.destination_mac) and not passes_on:
             return f"it is sent to {frame.destination_mac.hex(':')}, but the other end of {link} has {mac.hex(':')}"
-        addresses = {_packed(str(one).partition("/")[0]) for one in peer.get("addresses") or ()}
-        if addresses and frame.packet.destination not in addresses and self.is_pod(link):
+        is_lacking = addresses and frame.packet.destination not in addresses and self._far.get(frame.packet.destination) != link
+        if is_lacking and self.is_pod(link):
             return f"the pod at {link} does not have the address {fields.show(frame.packet.destination)}"
         return ""
 
@@ -130,18 +151,22 @@ class Surroundings:
             return link
         owner = self._own.get(left.source, "")
         if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
-            return owner
+            return self.entrance(owner)
         for rule in tables.rules:
             if rule.src[0] == left.source:
                 leads = {hop.dev for one in tables.of_table(rule.family, rule.table) if not one.dst[1] for hop in one.hops}
                 outside = [name for name in sorted(leads) if not self.is_pod(name)]
                 if outside:
-                    return outside[0]
+                    return self.entrance(outside[0])
         return link
 
     def _assume(self, sentence: str) -> None:
         if sentence not in self._assumed:
             self._assumed.append(sentence)
+
+
+def _is_link_local(address: bytes) -> bool:
+    return len(address) == 16 and ipaddress.ip_address(address).is_link_local
 
 
 def _packed(given: object) -> bytes:

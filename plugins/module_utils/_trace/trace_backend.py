@@ -34,7 +34,7 @@ ALL = 0.999  # the sum of the probabilities of all ways
 class Question(t.NamedTuple):
     """What is asked of a snapshot. assume, calls, lines: of the options assume, changes and commands.
 
-    is_curable: whether to try remedies, if there are no changes.
+    is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
     """
 
     snapshot: blueprint.Entry
@@ -44,10 +44,13 @@ class Question(t.NamedTuple):
     lines: tuple[t.Sequence[str], ...] = ()
     wants_reply: bool = True
     is_curable: bool = True
+    is_own: bool = False
 
 
 def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     """The result of the module. Raises DatapathError."""
+    if asked.is_own:
+        build_backend.refuse_to_load_modules(asked.snapshot)
     snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, _ends(asked.packet))
     asked = asked._replace(snapshot=snapshot)
     found = _in_a_twin(asked, run, checked)
@@ -61,12 +64,12 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
 
 def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked) -> list[str]:
     """What strict reverse-path filtering would do, where the snapshot does not tell whether the node has it."""
-    if not found["unknown_filters"] or not _is_well(found, asked.wants_reply):
+    if not found["unknown_filters"] or not is_well(found, asked.wants_reply):
         return []
     strict = {f"net.ipv4.conf.{name}.rp_filter": 1 for name in found["unknown_filters"]}
     snapshot, _told = assumptions.complete(asked.snapshot, strict, _ends(asked.packet))
     after = _in_a_twin(asked._replace(snapshot=snapshot), run, checked)
-    return [] if _is_well(after, asked.wants_reply) else [f"With {after['culprit']['text']} instead: {after['reason']}"]
+    return [] if is_well(after, asked.wants_reply) else [f"With {after['culprit']['text']} instead: {after['reason']}"]
 
 
 def _ends(packet: Packet) -> Ends:
@@ -87,7 +90,7 @@ def _cures(
             after = _in_a_twin(trial, run, checked)
         except DatapathError:  # a remedy that cannot be applied is none
             continue
-        if _is_well(after, asked.wants_reply):
+        if is_well(after, asked.wants_reply):
             working.append(_shown(cure, after))
     return working
 
@@ -96,7 +99,8 @@ def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Ch
     return isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS)
 
 
-def _is_well(found: t.Mapping[str, t.Any], wants_reply: bool) -> bool:
+def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
+    """Whether the packet arrives, and its reply if one is wanted."""
     return found["verdict"] in ARRIVED and (not wants_reply or (found["reply"] or {}).get("verdict") in ARRIVED)
 
 
@@ -108,12 +112,13 @@ class _Exchange:
     """A twin, and the packets that are sent through it."""
 
     def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
-        isolation_backend.hide(changes_backend.HIDDEN)
+        changes_backend.hide(asked.is_own)
         self._asked, self._run, self._checked = asked, run, checked
         self._assumed: list[str] = []
         self._drawn = blueprint.draw(asked.snapshot)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
+        self._packet = asked.packet._replace(interface=self._around.entrance(asked.packet.interface))
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
         self._programs: dict[tuple[str, str], list[str]] = {}
@@ -132,7 +137,7 @@ class _Exchange:
             self._look()
         first = self._sent()
         branches = self._branches(first) if self._is_by_chance else []
-        lost = next((one for _share, one in branches if not _is_well(one, self._asked.wants_reply)), first)
+        lost = next((one for _share, one in branches if not is_well(one, self._asked.wants_reply)), first)
         found = {**lost, "before": _short(before) if before else None}
         found["branches"] = [{"share": share, **_branch(one)} for share, one in branches]
         notes = [*self._drawn.notes, *self._twin.notes, *self._assumed]
@@ -147,7 +152,7 @@ class _Exchange:
 
     def _sent(self) -> dict[str, t.Any]:
         """The packet and its reply, as the module returns them."""
-        packet = self._asked.packet
+        packet = self._packet
         self._world.forget()
         seen = self._world.send(packet, *(self._around.macs(packet) if packet.interface else ()))
         events = of_packet(seen)
@@ -231,14 +236,12 @@ class _Exchange:
         if sent.protocol != TCP:
             return Finding(UNKNOWN, "", None, "The node's answer was not seen: no program answers in a twin.", None, ())
         shown = fields.show(back.destination)
-        return Finding(
-            DROPPED,
-            "",
-            None,
-            f"The node's answer to {shown} did not leave.",
-            verdict.Culprit("missing", f"no route to {shown}"),
-            (),
-        )
+        # The kernel drops an answer in silence. A packet that the node sends tells why.
+        alike = verdict.judge(self._world.send(back._replace(is_reply=False)), self._scene)
+        if alike.verdict in (DROPPED, REJECTED):
+            return alike._replace(reason=f"The node's answer to {shown} did not leave. {alike.reason}")
+        culprit = verdict.Culprit("missing", f"no route to {shown}")
+        return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
     def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> dict[str, int]:
         """Links on the path whose reverse-path filter the snapshot does not tell, with the value in the twin."""

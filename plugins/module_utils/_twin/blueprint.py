@@ -80,7 +80,7 @@ def draw(snapshot: Entry) -> Blueprint:
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(snapshot.get("ipvs") or ())
     notes += told
-    objects = [one for one in snapshot.get("nftables") or () if _is_loadable(one, notes)]
+    objects = sorted((one for one in snapshot.get("nftables") or () if _is_loadable(one, notes)), key=_load_order)
     text = _INCLUDE.sub("", str(snapshot.get("nftables_text") or ""))
     return Blueprint(
         links,
@@ -343,6 +343,12 @@ def _ebtables(snapshot: Entry, notes: list[str]) -> str:
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
     return _clean("".join(texts), RESTORES["bridge"], notes) if texts else ""
+
+
+def _load_order(one: Entry) -> int:
+    """nft lists a map before the chains that its elements name, and loads objects one after the other."""
+    kind = next(iter(one))
+    return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(kind, 1)
 
 
 def _is_loadable(one: Entry, notes: list[str]) -> bool:

@@ -13,10 +13,10 @@ import os
 import re
 import typing as t
 
-from .._core.errors import Failure
+from .._core.errors import Failure, Refusal
 from .._files import files
 from .._netlink import wire
-from .._platform import process
+from .._platform import kernel, process
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
 from . import blueprint, link_messages
@@ -57,6 +57,24 @@ class Twin(t.NamedTuple):
 
     texts: dict[str, str]
     notes: list[str]
+
+
+def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
+    """Raises Refusal if a twin would make this node's kernel load modules: a node that is only looked at stays as it is."""
+    needed = ["veth", "nf_tables"]
+    tables = [*blueprint.entries(snapshot, "iptables"), *blueprint.entries(snapshot, "ebtables")]
+    if tables:
+        needed.append("nft_compat")
+    if any(one.get("table") == "nat" for one in tables):
+        needed.append("nft_chain_nat")
+    if kernel.is_ready("nf_conntrack"):
+        needed.append("nf_conntrack_netlink")
+    missing = [name for name in needed if not kernel.is_ready(name)]
+    if missing:
+        raise Refusal(
+            f"a twin on this node needs modules that the kernel has not loaded: {', '.join(missing)}. Nothing was changed."
+            f" Load them (modprobe -a {' '.join(missing)}), or rebuild the node's snapshot on another machine"
+        )
 
 
 def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:

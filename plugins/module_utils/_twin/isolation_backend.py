@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import typing as t
+from pathlib import Path
 
 from .._core import errors
 from .._core.errors import DatapathError, Failure
@@ -27,9 +28,9 @@ from .._platform.process import PR_SET_PDEATHSIG
 
 # include/uapi/linux/sched.h, mount.h
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
 EVERY_PROTOCOL = socket.htons(3)  # ETH_P_ALL
-KINDS = (errors.Invalid, errors.Refusal, errors.Failure)
+KINDS = (errors.Invalid, errors.MissingLibrary, errors.Refusal, errors.Failure)
 
 
 class Isolated(t.NamedTuple):
@@ -89,6 +90,8 @@ def _child(work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, writing
             answer: dict[str, t.Any] = {"result": work(_isolated(libc))}
         except errors.Invalid as error:
             answer = {"kind": "Invalid", "error": error.values}
+        except errors.MissingLibrary as error:
+            answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
         except DatapathError as error:
             answer = {"kind": type(error).__name__, "error": [str(error)]}
         data = json.dumps(answer).encode()
@@ -132,9 +135,40 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def hide(folders: t.Iterable[str]) -> None:
-    """Mounts an empty file system, which only this process sees, on each folder: what is written there goes nowhere."""
-    libc = ctypes.CDLL(None, use_errno=True)
+def hide(folders: t.Iterable[str], copied: t.Iterable[str] = (), kept: t.Iterable[str] = ()) -> None:
+    """Mounts an empty file system, which only this process sees, on each folder: what is written there goes nowhere.
+
+    copied: folders whose files are there again, without the folders in them. kept: folders that stay visible.
+    """
+    contents = {folder: {one.name: one.read_bytes() for one in _files(folder)} for folder in copied}
+    opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in kept if os.path.isdir(folder)}
     for folder in folders:
         if os.path.isdir(folder):
-            libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"size=64m")
+            _mount("tmpfs", folder, "tmpfs", 0, "size=64m")
+    for folder, files in contents.items():
+        os.makedirs(folder, exist_ok=True)
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
+    for folder, descriptor in opened.items():
+        os.makedirs(folder, exist_ok=True)
+        _mount(f"/proc/self/fd/{descriptor}", folder, "", MS_BIND | MS_REC)
+        os.close(descriptor)
+
+
+def protect(folder: str) -> None:
+    """What is in the folder can be read and not written, by this process."""
+    if os.path.isdir(folder):
+        _mount(folder, folder, "", MS_BIND)
+        _mount("", folder, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def _files(folder: str) -> list[Path]:
+    return [one for one in Path(folder).iterdir() if one.is_file()] if os.path.isdir(folder) else []
+
+
+def _mount(source: str, folder: str, kind: str, flags: int, options: str = "") -> None:
+    """Raises Failure."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (one.encode() or None for one in (source, folder, kind))
+    if libc.mount(*words, flags, options.encode() or None):
+        raise Failure(f"{folder} could not be hidden from the twin: {os.strerror(ctypes.get_errno())}")

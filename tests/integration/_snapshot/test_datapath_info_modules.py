@@ -48,6 +48,13 @@ def test_a_node_without_modules_has_none_loaded(node: VmNode) -> None:
     assert all("nfnetlink" in one["reason"] for one in found["unread"])
 
 
+def test_a_twin_loads_none_either(node: VmNode) -> None:
+    before = modules(node)
+    result = node.module("datapath_trace", {"packet": {"destination": "192.0.2.1", "protocol": "icmp"}}, timeout=LIMIT)
+    assert result["failed"] and modules(node) == before
+    assert "needs modules that the kernel has not loaded: veth, nf_tables. Nothing was changed" in result["msg"], result
+
+
 def test_parts_that_are_modules_are_read_while_they_are_in_use(node: VmNode) -> None:
     node.ip(
         [

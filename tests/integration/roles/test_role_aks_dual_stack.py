@@ -70,6 +70,22 @@ def test_create_modify_delete_delete_again(site: Site) -> None:
     assert site.play(aks_dual_stack_state="absent").changed == 0
 
 
+def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
+    before = site.node.snapshot()
+    probe = {"source": "fe80::1234:5678:9abc", "destination": site.lab.pod("pod1").address, "destination_port": 8080}
+    packets = json.dumps([{**probe, "interface": "eth0"}])
+    predicted = site.play("--check", aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
+    assert site.node.snapshot() == before and "It arrives with them" in predicted.output, predicted.output
+    done = site.play(aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
+    assert (done.changed, site.is_answered()) == (1, True)
+    again = site.play(aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets).well()
+    assert again.changed == 0 and "does not arrive" not in again.output
+    gone = site.play(aks_dual_stack_state="absent", aks_dual_stack_rehearse="true", aks_dual_stack_rehearse_packets=packets)
+    assert gone.failed and "packets[0] (tcp [fe80::1234:5678:9abc]:40000" in gone.output and site.is_answered()
+    wrong = site.play(aks_dual_stack_rehearse_packets='[{"destination": "nowhere"}]')
+    assert wrong.failed and "aks_dual_stack_rehearse_packets[0].destination must be " in wrong.output
+
+
 @pytest.mark.parametrize("by", ["imds", "never"])
 def test_nothing_is_written_on_a_node_without_ipv6_and_what_was_is_removed(site: Site, by: str) -> None:
     clean = site.node.snapshot()

@@ -385,8 +385,11 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
     for line in ("-N AWS-SNAT-CHAIN-0", "-N SWIFT", "-A POSTROUTING -j SWIFT"):
         pool.node.run(["iptables-nft", "-t", "nat", *line.split()])
     assert "azure0" in "".join(pool.node.snapshot()["links"])
-    done = pool.play(bridge=True, bridge_checkpoint_command="true").well()
-    assert "removed bridge azure0" in done.output
+    packets = [{"destination": "192.0.2.1", "protocol": "icmp"}]
+    lost = pool.play(bridge=True, rehearse=True, rehearse_packets=[{**packets[0], "destination": "nowhere"}])
+    assert lost.failed and "cilium_migration_rehearse_packets[0].destination must be" in lost.output
+    done = pool.play(bridge=True, bridge_checkpoint_command="true", rehearse=True, rehearse_packets=packets).well()
+    assert "removed bridge azure0" in done.output and "does not arrive" not in done.output
     assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in done.output
     assert "left alone, certainly of azure-vnet: rule -j SWIFT in ip nat POSTROUTING (nft)" in done.output
     assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in done.output

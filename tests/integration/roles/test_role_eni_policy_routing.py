@@ -125,6 +125,19 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
     assert (again.changed, again.failed) == (0, False)
 
 
+def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
+    """The request to the node port arrives and its reply is lost, before; both arrive in the twin, and then on the node."""
+    request = {"source": LOAD_BALANCER, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
+    rehearsed = aws.play(remedy="strict", rehearse=True, rehearse_packets=[request], **AWS).well()
+    # Twice each: this node lacks pyroute2.
+    assert rehearsed.modules == ["datapath_rehearsal"] * 2 + ["profile"] * 2
+    assert "It arrives with them" in rehearsed.output
+    assert aws.is_node_port_answered()
+    undone = aws.play(remedy="strict", state="absent", rehearse=True, rehearse_packets=[request], **AWS)
+    assert undone.failed and "the changes lose what arrives without them. packets[0]" in undone.output
+    assert aws.is_node_port_answered()
+
+
 def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: Site) -> None:
     clean = aws.node.snapshot()
     first: dict[str, dict[str, Any]] = {}

@@ -63,7 +63,7 @@ WRONG: dict[str, list[Wrong]] = {
 }
 # Values that no variable takes, for every variable that is not free text.
 JUNK: Sequence[Any] = ({"a": {"b": 1}}, [["x"]], -5, "\n", "{{ nothing_of_this_name }}", "x" * 300, "[1, 2", 10**20)
-FREE = {"checkpoint_command", "restart_networkd", "nftables", "later_interfaces", "raise_all", "state"}
+FREE = {"checkpoint_command", "restart_networkd", "nftables", "later_interfaces", "raise_all", "rehearse", "state"}
 
 
 def junk(role: str, count: int = 24) -> list[Wrong]:

@@ -111,6 +111,13 @@ def test_a_snapshot_that_is_none_is_named(snapshot: dict[str, Any], option: str)
     assert error.value.option == option
 
 
+def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:
+    """nft lists them the other way round, as in the tables of kube-proxy."""
+    kinds = ("table", "map", "set", "chain", "rule", "counter", "element")
+    loaded = draw(nftables=[{kind: {"family": "ip", "table": "kube-proxy", "name": "a"}} for kind in kinds]).ruleset
+    assert [next(iter(one)) for one in loaded] == ["table", "chain", "counter", "map", "set", "element", "rule"]
+
+
 def test_virtual_servers_choose_by_weight() -> None:
     ends = [{"address": f"10.1.0.{number}", "port": 80, "weight": weight} for number, weight in ((1, 1), (2, 3), (3, 0))]
     text, notes = virtual_servers.ruleset(

@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Changes in the node's twin before they are made on the node: which packets arrive before, and not afterwards."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._core.errors import Invalid, Refusal
+from .._platform.process import Runner
+from .._platform.processes import SshConnection
+from .._twin import blueprint
+from .._twin.blueprint import LOOPBACK
+from . import packet, trace_backend
+from .changes_backend import Change, Checked
+from .packet import Packet
+from .verdict import UNKNOWN
+
+CONTROLLER = "the controller's SSH connection"
+UNTOLD = "What becomes of {what} cannot be rehearsed: {reason}"
+
+
+class Trial(t.NamedTuple):
+    """A packet that must not be lost by the changes.
+
+    what: what it is, for people. keeps_link: its reply must also leave by the same link as before, as a cloud drops it otherwise.
+    """
+
+    what: str
+    packet: Packet
+    keeps_link: bool = False
+
+
+class Rehearsed(t.NamedTuple):
+    """before, after: as trace_backend.answer() returns the packet, without and with the changes. loss: why it is lost by them."""
+
+    trial: Trial
+    before: t.Mapping[str, t.Any]
+    after: t.Mapping[str, t.Any]
+    loss: str
+
+    def report(self) -> dict[str, t.Any]:
+        shown = {name: {key: one[key] for key in ("verdict", "reason")} for name, one in zip(("before", "after"), self[1:3])}
+        return {"what": self.trial.what, "packet": str(self.trial.packet), **shown}
+
+
+def of_connection(connection: SshConnection, snapshot: blueprint.Entry) -> Trial | None:
+    """A new connection like the controller's; None if the snapshot does not tell by which link it comes in."""
+    client, server = connection.client, connection.server
+    zone = client.partition("%")[2] or server.partition("%")[2]
+    ends = [str(ipaddress.ip_address(one.partition("%")[0])) for one in (client, server)]
+    link = zone or _owner(ends[1], snapshot) or _uplink(ends[1], snapshot)
+    if not link:
+        return None
+    given = dict(zip(("source", "destination"), ends))
+    ports = {"source_port": connection.client_port, "destination_port": connection.server_port}
+    return Trial(CONTROLLER, packet.from_options({**given, **ports, "protocol": "tcp", "interface": link}), keeps_link=True)
+
+
+def _owner(address: str, snapshot: blueprint.Entry) -> str:
+    """The link that has an address and that packets can come in by."""
+    for link in blueprint.entries(snapshot, "links"):
+        own = [str(one.get("address")).partition("/")[0] for one in link.get("addresses") or ()]
+        if address in own and link["name"] != LOOPBACK and link.get("kind") != "dummy":
+            return str(link["name"])
+    return ""
+
+
+def _uplink(address: str, snapshot: blueprint.Entry) -> str:
+    """The link of the default route, for an address that is on no link that packets can come in by."""
+    family = "ipv6" if ":" in address else "ipv4"
+    for route in blueprint.entries(snapshot, "routes"):
+        if (route.get("to"), route.get("family"), str(route.get("table"))) == ("default", family, "254"):
+            return str(route.get("dev") or "")
+    return ""
+
+
+def rehearse(
+    snapshot: blueprint.Entry, calls: t.Sequence[Change], trials: t.Iterable[Trial], run: Runner, checked: Checked
+) -> list[Rehearsed]:
+    """Sends each packet through a twin of the snapshot, before and after the calls. Raises DatapathError."""
+    rehearsed = []
+    for trial in trials:
+        asked = trace_backend.Question(snapshot, trial.packet, {}, tuple(calls), is_curable=False, is_own=True)
+        try:
+            after = trace_backend.answer(asked, run, checked)
+        except Invalid as error:
+            raise error.renamed(error.option.removeprefix("changes.")) from None  # as the modules themselves name it
+        rehearsed.append(compare(trial, after["before"], after))
+    return rehearsed
+
+
+def compare(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> Rehearsed:
+    return Rehearsed(trial, before, after, _loss(trial, before, after))
+
+
+def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> str:
+    if not trace_backend.is_well(before) or _is_unknown(after):
+        return ""
+    if not trace_backend.is_well(after):
+        return str(after["reason"])
+    links = [one["reply"]["interface"] for one in (before, after)]
+    if trial.keeps_link and links[0] != links[1]:
+        return f"The node's answer leaves by {links[1]} instead of {links[0]}"
+    return ""
+
+
+def untold(rehearsed: t.Iterable[Rehearsed]) -> t.Iterator[str]:
+    """Sentences about packets of which the twin proves nothing."""
+    for one in rehearsed:
+        state = next((found for found in (one.before, one.after) if _is_unknown(found)), None)
+        if state:
+            yield UNTOLD.format(what=one.trial.what, reason=state["reason"])
+        elif not trace_backend.is_well(one.before):
+            after = "It arrives with them." if trace_backend.is_well(one.after) else f"With them, too: {one.after['reason']}"
+            yield f"Without the changes, {one.trial.what} does not arrive: {one.before['reason']} {after}"
+
+
+def _is_unknown(found: t.Mapping[str, t.Any]) -> bool:
+    return UNKNOWN in (found["verdict"], (found["reply"] or {}).get("verdict"))
+
+
+def refuse_losses(rehearsed: t.Iterable[Rehearsed]) -> None:
+    """Raises Refusal if a packet is lost by the changes."""
+    lost = [f"{one.trial.what} ({one.trial.packet}): {one.loss.rstrip('.')}" for one in rehearsed if one.loss]
+    if lost:
+        raise Refusal(
+            f"in the node's twin the changes lose what arrives without them. {'. '.join(lost)}. Nothing was changed. Change the"
+            " options, or ask datapath_trace with the same packet and changes for each step of the packet's way"
+        )

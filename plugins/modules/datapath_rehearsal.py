@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: datapath_rehearsal
+short_description: Make changes in a node's twin first, and fail if they would lose packets
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Rebuilds the network of the node in a network namespace, the node's I(twin), and makes the changes there, by the code that
+    would make them on the node.
+  - Before and after the changes, sends a packet of a new SSH connection from the controller and the packets in O(packets)
+    through the twin. Fails if the changes lose a packet, or its reply, that arrives without them, or if they cannot be made.
+  - Changes nothing on the node, in check mode and otherwise. M(kubenode.datapath.datapath_trace) tells every step of a packet in
+    the same twin.
+notes:
+  - A twin has the limits that M(kubenode.datapath.datapath_trace) lists. A packet of which it cannot tell what becomes of it is
+    not a reason to fail, but a warning.
+  - The SSH connection is found in the environment of the processes that started the module. If the controller comes by another
+    way, only O(packets) are sent, and a warning says so if there are none.
+  - Rehearses what changes the running kernel. What the next boot loads, units, packages and the settings of network daemons are
+    not in a twin. Nothing is rehearsed for an image.
+  - The program C(nft) is needed on the node. A profile that would install it cannot be rehearsed before that.
+extends_documentation_fragment:
+  - kubenode.datapath._attributes.read_only
+  - kubenode.datapath._attributes.all_group
+attributes:
+  action:
+    description: Indicates that this has an action plugin, so that parts of it run on the controller.
+    support: full
+    details:
+      - The controller lends pyroute2 to a node that lacks it, and recognises an image.
+options:
+  changes:
+    description:
+      - The changes, each a dictionary with the name of a module of this collection as its key and its options as the value, as in
+        O(kubenode.datapath.datapath_trace#module:changes).
+    type: list
+    elements: dict
+    required: true
+  packets:
+    description: Packets that must still arrive, with their replies.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      source:
+        description: Its source address. May be left out if the node itself sends it.
+        type: str
+      destination:
+        description: Its destination address.
+        type: str
+        required: true
+      protocol:
+        description: V(tcp), V(udp), V(icmp), the name of another protocol, or its number.
+        type: str
+        default: tcp
+      source_port:
+        description: Its source port. The default for protocols with ports is V(40000).
+        type: int
+      destination_port:
+        description: Its destination port, for protocols with ports.
+        type: int
+      interface:
+        description: The link by which it comes in. Leave it out if the node itself sends it.
+        type: str
+      mark:
+        description: The mark with which it comes in or is sent.
+        type: str
+  variables:
+    description:
+      - Names of the variables that options come from, as in O(kubenode.datapath.profile#module:variables).
+    type: dict
+    default: {}
+seealso:
+  - module: kubenode.datapath.datapath_trace
+  - module: kubenode.datapath.profile
+"""
+
+EXAMPLES = r"""
+- name: Refuse rules that cut off the controller, or the pods from the name server
+  kubenode.datapath.datapath_rehearsal:
+    changes:
+      - policy_routes:
+          rules: [{priority: 700, from: 10.0.1.10, table: 1003}]
+          routes: [{table: 1003, to: default, via: 10.0.1.1, dev: eth1}]
+    packets:
+      - {source: 10.0.1.10, destination: 10.0.0.10, protocol: udp, destination_port: 53, interface: eni7c22dbae71f}
+"""
+
+RETURN = r"""
+rehearsed:
+  description:
+    - The packets. C(what) is V(the controller's SSH connection) or the place in O(packets), C(packet) the packet in one line.
+      C(before) and C(after) have C(verdict) and C(reason), as RV(kubenode.datapath.datapath_trace#module:verdict) and
+      RV(kubenode.datapath.datapath_trace#module:reason).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - what: the controller's SSH connection
+      packet: tcp 192.0.2.9:51514 > 10.0.0.4:22
+      before: {verdict: delivered, reason: "The node takes it."}
+      after: {verdict: delivered, reason: "The node takes it."}
+changes:
+  description: The names of the modules that were applied in the twin, in order. Empty if nothing changes the running kernel.
+  returned: success
+  type: list
+  elements: str
+  sample: [policy_routes]
+"""
+
+import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import processes
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, rehearsal_backend
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "changes": {"type": "list", "elements": "dict", "required": True},
+    "packets": {"type": "list", "elements": "dict", "options": packet.OPTIONS, "default": []},
+    "variables": {"type": "dict", "default": {}},
+}
+
+
+def main() -> None:
+    module = Module(OPTIONS)
+    with module.reporting() as result:
+        packets = list(_packets(module.params["packets"]))
+        calls = changes_backend.module_calls(module.params["changes"])
+        require_root()
+        calls = [*changes_backend.without_profiles(calls, module.request())]
+        rehearsed = _rehearsed(module, calls, packets) if calls else []
+        for sentence in rehearsal_backend.untold(rehearsed):
+            module.warn(sentence)
+        rehearsal_backend.refuse_losses(rehearsed)
+        result.update(changed=False, rehearsed=[one.report() for one in rehearsed], changes=[name for name, _options in calls])
+
+
+def _packets(given: t.Sequence[dict[str, t.Any]]) -> t.Iterator[rehearsal_backend.Trial]:
+    for number, one in enumerate(given):
+        what = f"packets[{number}]"
+        try:
+            yield rehearsal_backend.Trial(what, packet.from_options(one))
+        except Invalid as error:
+            raise error.renamed(what + error.option.removeprefix("packet")) from None
+
+
+def _rehearsed(
+    module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
+) -> list[rehearsal_backend.Rehearsed]:
+    found = snapshot_backend.read(module.run, snapshot.SUBSETS)
+    connection = processes.ssh_connection()
+    own = rehearsal_backend.of_connection(connection, found) if connection else None
+    if own:
+        trials = [own, *trials]
+    elif not trials:
+        module.warn("Nothing was rehearsed: the controller does not come by SSH, and packets is empty.")
+    return rehearsal_backend.rehearse(found, calls, trials, module.run, checked)
+
+
+if __name__ == "__main__":
+    main()

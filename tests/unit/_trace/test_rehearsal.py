@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packet stands for the controller's connection, and which loss refuses a change. The twins are in tests/integration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.processes import SshConnection
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import rehearsal_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.rehearsal_backend import Rehearsed, Trial
+
+SNAPSHOT: dict[str, Any] = {
+    "links": [
+        {"name": "lo", "kind": "", "addresses": [{"address": "127.0.0.1/8"}, {"address": "198.51.100.7/32"}]},
+        {"name": "dummy0", "kind": "dummy", "addresses": [{"address": "198.51.100.8/32"}]},
+        {"name": "eth1", "kind": "", "addresses": [{"address": "10.0.1.4/24"}, {"address": "2001:db8::4/64"}]},
+    ],
+    "routes": [
+        {"table": "1003", "family": "ipv4", "to": "default", "dev": "eth1"},
+        {"table": "254", "family": "ipv4", "to": "default", "dev": "eth0"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("connection", "link", "shown"),
+    [
+        (("203.0.113.9", 50123, "10.0.1.4", 22), "eth1", "tcp 203.0.113.9:50123 > 10.0.1.4:22"),
+        (("2001:db8::9", 50123, "2001:db8::4", 2222), "eth1", "tcp [2001:db8::9]:50123 > [2001:db8::4]:2222"),
+        (("203.0.113.9", 1, "198.51.100.7", 22), "eth0", "tcp 203.0.113.9:1 > 198.51.100.7:22"),
+        (("203.0.113.9", 1, "198.51.100.8", 22), "eth0", "tcp 203.0.113.9:1 > 198.51.100.8:22"),
+        (("fe80::9%eth2", 1, "fe80::4%eth2", 22), "eth2", "tcp [fe80::9]:1 > [fe80::4]:22"),
+    ],
+    ids=["address of a link", "IPv6", "address of the loopback", "address of a dummy", "link-local"],
+)
+def test_the_controllers_packet_comes_in_by_the_link_with_the_address_or_by_the_uplink(
+    connection: tuple[str, int, str, int], link: str, shown: str
+) -> None:
+    trial = rehearsal_backend.of_connection(SshConnection(*connection), SNAPSHOT)
+    assert trial and (trial.packet.interface, str(trial.packet), trial.keeps_link) == (link, shown, True)
+
+
+def test_there_is_none_if_no_link_is_known() -> None:
+    assert (
+        rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "198.51.100.7", 22), {"links": [], "routes": []}) is None
+    )
+
+
+def found(verdict: str, reply: str, by: str = "eth0") -> dict[str, Any]:
+    reason = f"{verdict}, {reply}."
+    return {"verdict": verdict, "reason": reason, "reply": {"verdict": reply, "reason": reason, "interface": by}}
+
+
+WELL = found("delivered", "forwarded")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_lost", "told"),
+    [
+        (WELL, WELL, False, ""),
+        (WELL, found("delivered", "dropped"), True, ""),
+        (WELL, found("rejected", ""), True, ""),
+        (WELL, found("delivered", "forwarded", "eth1"), True, ""),
+        (WELL, found("delivered", "unknown"), False, "cannot be rehearsed: delivered, unknown."),
+        (found("dropped", ""), WELL, False, "does not arrive: dropped, . It arrives with them."),
+        (found("dropped", ""), found("delivered", "dropped"), False, "dropped, . With them, too: delivered, dropped."),
+    ],
+    ids=["well", "reply", "packet", "other link", "unknown", "mended", "lost in both"],
+)
+def test_only_what_arrives_before_can_be_lost(before: dict[str, Any], after: dict[str, Any], is_lost: bool, told: str) -> None:
+    trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
+    assert trial
+    rehearsed = rehearsal_backend.compare(trial, before, after)
+    assert bool(rehearsed.loss) is is_lost
+    assert told in " ".join(rehearsal_backend.untold([rehearsed])) and bool(told) is bool(
+        [*rehearsal_backend.untold([rehearsed])]
+    )
+    if is_lost:
+        with pytest.raises(Refusal, match="the controller's SSH connection .* Nothing was changed"):
+            rehearsal_backend.refuse_losses([rehearsed])
+    else:
+        rehearsal_backend.refuse_losses([rehearsed])
+
+
+def test_another_packet_may_leave_by_another_link() -> None:
+    trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
+    assert trial
+    other = Trial("packets[0]", trial.packet)
+    assert rehearsal_backend.compare(other, WELL, found("delivered", "forwarded", "eth1")) == Rehearsed(
+        other, WELL, found("delivered", "forwarded", "eth1"), ""
+    )

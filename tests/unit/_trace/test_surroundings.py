@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is at the other end of a link: a pod, the port of a bridge, or the world behind it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.surroundings import Surroundings
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint
+
+PORT = {"mac": "1a:00:00:00:00:01", "addresses": ["fe80::1800:ff:fe00:1"]}
+POD = {"mac": "0a:00:00:00:00:05", "addresses": ["10.240.0.5", "fe80::800:ff:fe00:5"]}
+
+
+def link(name: str, index: int, kind: str = "veth", **more: Any) -> dict[str, Any]:
+    return {"name": name, "index": index, "kind": kind, "mac": f"02:00:00:00:00:0{index}", "flags": ["UP", "LOWER_UP"], **more}
+
+
+def around(*links: dict[str, Any], uplink: str = "eth0") -> Surroundings:
+    routes = [{"table": "254", "family": "ipv4", "to": "default", "via": "10.240.0.1", "dev": uplink}]
+    snapshot = {"links": list(links), "routes": routes}
+    return Surroundings(snapshot, blueprint.draw(snapshot), [])
+
+
+def answers(surroundings: Surroundings, name: str, address: str) -> bool:
+    return surroundings.neighbour(name, ipaddress.ip_address(address).packed) is not None
+
+
+def test_behind_the_port_of_a_bridge_anyone_may_answer_and_a_pod_answers_for_itself() -> None:
+    """As on a node in a container: the other end of its uplink is a port, which has a link-local address alone."""
+    surroundings = around(link("eth0", 2, peer=PORT), link("veth1", 3, peer=POD))
+    assert answers(surroundings, "eth0", "10.240.0.1") and answers(surroundings, "eth0", PORT["addresses"][0])
+    assert answers(surroundings, "veth1", "10.240.0.5") and not answers(surroundings, "veth1", "10.240.0.6")
+
+
+@pytest.mark.parametrize("ports", [["eth0", "veth1"], ["veth1", "eth0"]])
+@pytest.mark.parametrize("kind", ["", "veth"], ids=["hardware", "veth"])
+def test_packets_for_a_bridge_come_in_by_the_port_without_a_pod(kind: str, ports: list[str]) -> None:
+    members = {
+        "eth0": link("eth0", 2, kind, master="azure0", peer=PORT if kind else None),
+        "veth1": link("veth1", 3, master="azure0", peer=POD),
+    }
+    surroundings = around(link("azure0", 4, "bridge"), *(members[name] for name in ports), uplink="azure0")
+    assert [surroundings.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
