@@ -35,7 +35,7 @@ SUBJECTS = {
     "_probe_snat": ("_cloud", "_cni", "_kubelet", "_nftables"),
     "_ebtables": (),
     "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_routing"),
-    "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_routing"),
+    "_leftovers": ("_azure_vnet", "_cni", "_ebtables", "_interfaces", "_routing"),
     "_migration": ("_azure_vnet", "_cni", "_interfaces"),
     "_profile": ("_cloud", "_cni", "_discovery"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),

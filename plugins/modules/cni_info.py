@@ -194,9 +194,7 @@ neighbors:
   sample: [10.240.0.9 dev eth0 lladdr 12:34:56:78:9a:bc PERMANENT]
 """
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge as bridges
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
-    chains_backend,
     cilium,
     cilium_backend,
     cni_backend,
@@ -205,7 +203,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium as former
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import leftovers_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._migration import (
@@ -214,27 +211,23 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._migration impor
     cilium_health_backend,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
 
 
 def main() -> None:
     module = Module({})
     with module.reporting() as result:
-        links = LinkMessages().links()
+        seen = leftovers_backend.see(module.run)
+        links, chains, bridge = seen.links, seen.chains, seen.bridge
         names = [link.name for link in links]
         found = cni_backend.configurations()
         contents = [one.content for one in found.values()]
         configurations = {path: one.plugins for path, one in found.items() if not one.is_inert}
         first = next((plugins for plugins in configurations.values() if plugins), ())
-        bridge = bridges.bridge_of(links, None, {content.bridge for content in contents} - {""})
         ports = sorted(link.name for link in links if bridge and link.master == bridge.number)
-        neighbours = Netlink().neighbours()
-        permanent = [one for one in neighbours if one.is_permanent and not (bridge and one.link == bridge.name)]
-        chains = chains_backend.read(module.run)
+        permanent = [one for one in seen.neighbours if one.is_permanent and not (bridge and one.link == bridge.name)]
         of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
         if of_kube_proxy:
             module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
-        seen = leftovers_backend.Seen(chains, links, bridge, neighbours, [*configurations.values()])
         leftovers = leftovers_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), seen)
         mangle = marks_backend.read(module.run)
         if mangle.unread:

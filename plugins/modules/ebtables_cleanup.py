@@ -91,9 +91,20 @@ options:
     description: Whether stale routes to a single address over azure-vnet's bridge or one of its links are removed too.
     type: bool
     default: true
+  iptables:
+    description:
+      - Whether rules and chains of iptables that azure-vnet and azure-cns certainly left are removed too, as
+        RV(kubenode.datapath.cni_info#module:leftovers) tells them. What may be another program's is kept, see
+        C(kept) in RV(iptables), and so is everything that a live pod of azure-vnet or azure-cns may use.
+      - Rules are removed by their text, all of a table or none, and no chain is flushed. The counters of restored rules begin at
+        zero.
+      - V(restored) restores them whatever this option says, beside their former neighbours. A rule that translates to an address
+        that the node no longer has stays in the backup.
+    type: bool
+    default: false
   backup:
     description:
-      - The folder of the backup, a file that only root can read.
+      - The folder of the backup, files that only root can read.
       - The folder cannot be in C(/run), which a boot empties, nor in C(/etc/cni/net.d), whose files runtimes read.
       - The folder is created if its parent exists or is C(/var/lib/kubenode). O(state=restored) removes a folder that the module
         created, if it is empty.
@@ -207,6 +218,19 @@ kept_files:
       description: Why it stays.
       type: str
       returned: success
+iptables:
+  description:
+    - Rules and chains of iptables, each with C(kind), V(rule) or V(chain), C(place) and C(text); of those removed or kept also
+      C(owner), C(evidence), C(certain) and the C(command) that removes it. C(removed) and C(kept) are empty unless O(iptables)
+      is true and O(state=absent). C(restored) is returned with O(state=restored).
+    - Their backup is beside RV(backup_file), under the same name with C(-iptables) added.
+  returned: success
+  type: dict
+  sample:
+    removed:
+      - {kind: rule, place: "ip nat POSTROUTING (nft)", text: "-j SWIFT", owner: azure-vnet, certain: true,
+        evidence: "jumps to azure-vnet's chain", command: "iptables-nft -w -t nat -D POSTROUTING -j SWIFT"}
+    kept: []
 backup_file:
   description: The path of the backup. The file exists after a run that removed something.
   returned: success

@@ -54,7 +54,7 @@ class Case:
 
     prepare: gives the node what the module needs. options: of present. changes: what *update* changes, by option.
     absent: the options of the way back; None where there is none, and each run gets a new node.
-    varies: a file whose text is another in each run, as it tells when and in what order things were found.
+    varies: files whose text is another in each run, as it tells when and in what order things were found.
     lists: options without which absent means all of ours. is_reader: the module changes nothing.
     where: the node, for the names of operations, if the module has more than one case.
     rarity: a sample takes so many times fewer of its faults than of another module's.
@@ -65,7 +65,7 @@ class Case:
     changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
     absent: Options | None = dataclasses.field(default_factory=lambda: ABSENT)
     prepare: Callable[[Lab, NamespaceNode], None] = lambda lab, node: None
-    varies: str = ""
+    varies: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
     is_reader: bool = False
     where: str = ""
@@ -159,6 +159,8 @@ def _azure_past(_lab: Lab, node: NamespaceNode) -> None:
     azure_vnet.past(node, node.place.mac(), GONE)
     azure_vnet.ebtables(node, azure_vnet.pod_rules("10.99.0.1", MOVED.mac))
     node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
+    for words in ("-A POSTROUTING -s 10.9.0.0/16 -j RETURN", "-N SWIFT", "-I POSTROUTING 1 -j SWIFT"):
+        node.run(["iptables-nft", "-t", "nat", *words.split()])
 
 
 def _azure_bridge(_lab: Lab, node: NamespaceNode) -> None:
@@ -219,15 +221,17 @@ CASES = (
     Case("datapath_info", prepare=_azure_past, is_reader=True),
     Case(
         "ebtables_cleanup",
+        {"iptables": True},
         changes={
             "addresses": ({}, {"addresses": ["10.99.0.0/16"]}),
             "backend": ({"backend": "legacy"}, {}),
             "neighbors": ({"neighbors": False}, {}),
             "routes": ({"routes": False}, {}),
+            "iptables": ({"iptables": False}, {}),
         },
         absent={"state": "restored"},
         prepare=_azure_past,
-        varies="/var/lib/kubenode/backup/azure_vnet.json",
+        varies=("/var/lib/kubenode/backup/azure_vnet.json", "/var/lib/kubenode/backup/azure_vnet-iptables.json"),
     ),
     Case("imds_info", {"cloud": "azure", "timeout": 2, "retries": 1}, is_reader=True),
     Case(

@@ -140,9 +140,8 @@ class Site:
             found["neighbours"] = sorted(permanent.splitlines())
             if self._has_ebtables:
                 found["ebtables"] = azure_vnet.listing(self._node)
-            varying = found["files"].get(self._case.varies)
-            if varying:
-                found["files"][self._case.varies] = varying.partition("sha256")[0]
+            for path in found["files"].keys() & {*self._case.varies}:
+                found["files"][path] = found["files"][path].partition("sha256")[0]
             self._seen = found
         return self._seen
 

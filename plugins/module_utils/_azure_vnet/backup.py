@@ -73,7 +73,7 @@ class Run(t.NamedTuple):
         return not (self.removed or self.files or self.neighbours or self.routes)
 
 
-Runs = tuple[Run, ...]
+Runs = tuple[t.Any, ...]  # of Run, or of what another kind of backup keeps of a run
 
 
 class Backup(t.NamedTuple):
@@ -81,6 +81,20 @@ class Backup(t.NamedTuple):
 
     node: Node
     runs: Runs
+
+
+class Codec(t.Protocol):
+    """A kind of backup: this file is one. SIGNATURE: how its text begins."""
+
+    @property
+    def SIGNATURE(self) -> str:
+        """A constant of the file."""
+
+    def to_text(self, kept: Backup) -> str:
+        """The text of a backup file."""
+
+    def from_text(self, text: str) -> Backup:
+        """Raises Damaged."""
 
 
 class Damaged(ValueError):
@@ -105,13 +119,17 @@ def from_text(text: str) -> Backup:
         if found["version"] != VERSION:
             raise Damaged(f"its version is {found['version']!r}, and only version {VERSION} is supported")
         _keys(found, "made_by", "version", "node", "runs")
-        _keys(found["node"], *Node._fields)
-        macs = tuple(_mac(one) for one in exactly(list, found["node"]["macs"]))
-        return Backup(Node(exactly(str, found["node"]["machine"]), macs), tuple(map(_unpacked, exactly(list, found["runs"]))))
+        return Backup(node_from(found["node"]), tuple(map(_unpacked, exactly(list, found["runs"]))))
     except Damaged:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def node_from(found: dict[str, t.Any]) -> Node:
+    """The node as it stands in a backup file. Raises Damaged, and what exactly() raises."""
+    _keys(found, *Node._fields)
+    return Node(exactly(str, found["machine"]), tuple(_mac(one) for one in exactly(list, found["macs"])))
 
 
 def _packed(run: Run) -> dict[str, t.Any]:

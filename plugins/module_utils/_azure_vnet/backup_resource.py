@@ -16,7 +16,7 @@ from .._files import files, managed_files
 from .._files.managed_files import Entry, ManagedFiles
 from .._interfaces import interfaces_backend
 from . import backup
-from .backup import Backup, Node
+from .backup import Backup, Codec, Node
 
 MACHINE_ID = "/etc/machine-id"
 OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
@@ -35,11 +35,12 @@ class Observed(t.NamedTuple):
 class BackupFile:
     """Plans the steps that make the file contain ``runs``.
 
-    Without runs, the file and the folders that were created for it are removed.
+    Without runs, the file and the folders that were created for it are removed. codec: the kind of backup.
     """
 
-    def __init__(self, backend: files.Files, path: str) -> None:
+    def __init__(self, backend: files.Files, path: str, codec: Codec = backup) -> None:
         self.path = path
+        self._codec = codec
         self._backend = backend
         self._folder = os.path.dirname(path)
         self._parent = os.path.dirname(self._folder)
@@ -72,7 +73,7 @@ class BackupFile:
         try:
             if not isinstance(found, files.Content):
                 raise backup.Damaged("it is not a regular file")
-            return backup.from_text(found.text)
+            return self._codec.from_text(found.text)
         except backup.Damaged as damaged:
             raise Refusal(
                 f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. What it"
@@ -84,7 +85,7 @@ class BackupFile:
         if runs and runs == observed.runs:
             return ()  # without runs, folders of a killed run may remain
         steps = (
-            self._file(backup.to_text(Backup(observed.node or node or observed.here, runs)) if runs else "")
+            self._file(self._codec.to_text(Backup(observed.node or node or observed.here, runs)) if runs else "")
             .plan(observed.file)
             .steps
         )
@@ -98,5 +99,5 @@ class BackupFile:
     def _file(self, text: str) -> ManagedFiles:
         desired = files.Content(text, 0o600) if text else None
         return ManagedFiles(
-            self._backend, [Entry(self.path, desired, backup.SIGNATURE)], "backup", "set backup to another folder"
+            self._backend, [Entry(self.path, desired, self._codec.SIGNATURE)], "backup", "set backup to another folder"
         )

@@ -167,6 +167,17 @@ def _first_host(subnet: str) -> str:
     return f"{network.network_address + FIRST_HOST}/{network.prefixlen}"
 
 
+def is_own(rule: Rule) -> bool:
+    """Whether a rule has a shape that no other program than azure-vnet and azure-cns is known to add."""
+    shape, slots = _shape_of(rule)
+    return shape is not None and shape.is_only_theirs and slots.get("nat", NAT_BRIDGE_SUBNET) == NAT_BRIDGE_SUBNET
+
+
+def source_of(rule: Rule) -> str:
+    """The address to which a rule of azure-vnet's translates the pods' addresses; empty if it is no such rule."""
+    return _shape_of(rule)[1].get("source", "")
+
+
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
     """The shape of a rule, and its values; None and no values if azure-vnet adds no such rule."""
     candidates = _shapes_in(rule.table.family, rule.table.name, rule.chain)
@@ -227,7 +238,7 @@ def _of_rule(facts: Facts, rule: Rule) -> Leftover | None:
         return None
     owner = CNS if rule.chain == "SWIFT-POSTROUTING" else shape.owner
     used = facts.in_use(owner)
-    evidence, is_certain = shape.evidence.format(**slots), shape.is_only_theirs and not used
+    evidence, is_certain = shape.evidence.format(**slots), is_own(rule) and not used
     if "source" in slots:
         has = "the node has" if slots["source"] in facts.addresses else "the node does not have, so that no answer arrives"
         evidence += f", which {has}"

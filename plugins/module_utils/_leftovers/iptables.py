@@ -11,6 +11,10 @@ import re
 import shlex
 import typing as t
 
+from .._ebtables import ebtables  # its restoring of removed rules knows nothing of ebtables
+from .._ebtables.ebtables import Place, Removed
+from .._ebtables.ebtables import Rule as ListedRule
+
 PROGRAMS = {"ip": "iptables", "ip6": "ip6tables"}
 
 
@@ -27,10 +31,22 @@ class Table(t.NamedTuple):
     def place(self, chain: str) -> str:
         return f"{self.family} {self.name} {chain} ({self.backend})"
 
+    def at(self, chain: str) -> Place:
+        """The chain's place, for the backend."""
+        return Place(self.backend, str(self), chain)
+
     @property
     def program(self) -> str:
         """The program that edits the table, with its option."""
         return f"{PROGRAMS[self.family]}-{self.backend} -w -t {self.name}"
+
+
+class Taken(t.NamedTuple):
+    """What is removed from a table. rules: by chain, with all rules of the chain. chains: names of chains that are then empty."""
+
+    table: Table
+    rules: tuple[Removed, ...] = ()
+    chains: tuple[str, ...] = ()
 
 
 class Rule(t.NamedTuple):
@@ -57,6 +73,40 @@ def table_at(place: str) -> Table | None:
 
 
 Meaning = t.Mapping[str, str]
+
+
+def removal(taken: Taken) -> str:
+    """The script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains."""
+    lines = [f"-D {one.place.chain} {one.rules[number].text}" for one in taken.rules for number in sorted(one.gone)]
+    return _script(taken.table, [*lines, *(f"-X {chain}" for chain in taken.chains)])
+
+
+def restoration(taken: Taken, now: t.Mapping[str, t.Sequence[ListedRule]]) -> str:
+    """The script that restores them beside their former neighbours, all or none; empty if all are there.
+
+    now: the rules of each chain of the table. Rules and chains that exist are left.
+    """
+    lines = [f"-N {chain}" for chain in taken.chains if chain not in now]
+    for one in taken.rules:
+        merge = ebtables.put_back(now.get(one.place.chain, ()), one)
+        lines += [f"-I {one.place.chain} {number + 1} {merge.rules[number].text}" for number in merge.added]
+    return _script(taken.table, lines) if lines else ""
+
+
+def _script(table: Table, lines: t.Iterable[str]) -> str:
+    return "\n".join([f"*{table.name}", *lines, "COMMIT", ""])
+
+
+def chains(saved: str) -> dict[str, tuple[ListedRule, ...]]:
+    """The chains in the output of iptables-save -t, with their rules."""
+    found: dict[str, list[ListedRule]] = {}
+    for line in saved.splitlines():
+        if line.startswith(":"):
+            found.setdefault(line[1:].split(" ", 1)[0], [])
+        elif line.startswith("-A "):
+            chain, _blank, text = line[3:].partition(" ")
+            found.setdefault(chain, []).append(ListedRule(text))
+    return {chain: tuple(rules) for chain, rules in found.items()}
 
 
 def rules(table: Table, saved: str) -> list[Rule]:
@@ -102,3 +152,30 @@ def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
     given = meaning(rule.text)
     target = given.get("-j", given.get("-g", ""))
     return target if (rule.table, target) in chains else ""
+
+
+def taken(found: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:
+    """What to remove, by table. found: place and text of each rule; names: of chains; listed: all rules of their tables."""
+    wanted = {*found}
+    chains_of: dict[Table, list[str]] = {}
+    for table, name in names:
+        chains_of.setdefault(table, []).append(name)
+    rules_of: dict[Table, dict[str, list[Rule]]] = {}
+    for rule in listed:
+        rules_of.setdefault(rule.table, {}).setdefault(rule.chain, []).append(rule)
+    return [
+        one
+        for table in dict.fromkeys((*rules_of, *chains_of))
+        if (one := _taken(table, rules_of.get(table, {}), chains_of.get(table, ()), wanted)) != Taken(table)
+    ]
+
+
+def _taken(
+    table: Table, chains: t.Mapping[str, t.Sequence[Rule]], names: t.Iterable[str], wanted: t.AbstractSet[tuple[str, str]]
+) -> Taken:
+    removed = []
+    for chain, its in chains.items():
+        gone = frozenset(number for number, rule in enumerate(its) if (rule.place, rule.text) in wanted)
+        if gone:
+            removed.append(Removed(table.at(chain), tuple(ListedRule(rule.text) for rule in its), gone))
+    return Taken(table, tuple(removed), tuple(names))

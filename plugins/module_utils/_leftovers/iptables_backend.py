@@ -3,15 +3,67 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads rules of iptables in both backends. Read only; reads only tables that exist, so that none is created or loaded."""
+"""Rules of iptables in both backends. Reads only tables that exist, so that none is created or loaded.
+
+Rules are removed by their text and never by flushing a chain. One call of iptables-restore changes all of a table or nothing.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._cni import chains_backend
+from .._core.errors import Failure
 from .._platform import process
-from .iptables import PROGRAMS, Rule, Table, rules
+from . import iptables
+from .iptables import PROGRAMS, Rule, Table, Taken, rules
+
+
+class Take(t.NamedTuple):
+    """Remove rules, and chains that are then empty, from a table, all or none."""
+
+    taken: Taken
+
+
+class PutBack(t.NamedTuple):
+    """Restore removed rules beside their former neighbours, and removed chains, all or none. What exists already is left."""
+
+    taken: Taken
+
+
+Operation = t.Union[Take, PutBack]
+
+
+class Iptables:
+    """The backend of these operations. run: starts programs."""
+
+    OPERATIONS = t.get_args(Operation)
+
+    def __init__(self, run: process.Runner) -> None:
+        self._run = run
+
+    def read(self, table: Table) -> dict[str, tuple[iptables.ListedRule, ...]]:
+        """The chains of a table that exists, with their rules. Raises Failure."""
+        return iptables.chains(self._call(table, "save", "-t", table.name))
+
+    def perform(self, operation: Operation) -> None:
+        """Raises Failure with the program's answer."""
+        taken = operation.taken
+        script = iptables.removal(taken) if isinstance(operation, Take) else iptables.restoration(taken, self.read(taken.table))
+        if script:
+            self._call(taken.table, "restore", "-w", "--noflush", stdin=script)
+
+    def _call(self, table: Table, verb: str, *options: str, stdin: str | None = None) -> str:
+        tool = f"{PROGRAMS[table.family]}-{table.backend}-{verb}"
+        path = process.find(tool)
+        if path is None:
+            raise Failure(
+                f"{tool} (package iptables) is not installed, and is needed for table {table}. Install it and run again"
+            )
+        done = self._run([path, *options], stdin)
+        if done.rc:
+            raise Failure(f"{tool}, table {table}: {done.stderr.strip() or f'exit status {done.rc}'}")
+        return done.stdout
 
 
 class Read(t.NamedTuple):
@@ -21,8 +73,16 @@ class Read(t.NamedTuple):
     unread: t.Mapping[Table, str] = {}
 
 
-def read(run: process.Runner, names: t.Mapping[str, t.Collection[str]], chains: t.Iterable[tuple[str, str]]) -> Read:
-    """names: tables to read, by family. chains: place and name of all chains of the node; see chains_backend.read()."""
+def read(
+    run: process.Runner,
+    names: t.Mapping[str, t.Collection[str]],
+    chains: t.Iterable[tuple[str, str]],
+    is_strict: bool = False,
+) -> Read:
+    """names: tables to read, by family. chains: place and name of all chains of the node; see chains_backend.read().
+
+    is_strict: whether a program that fails raises Failure. A table that iptables cannot show is unread even then.
+    """
     existing = {place for place, _chain in chains}
     found: list[Rule] = []
     unread: dict[Table, str] = {}
@@ -31,13 +91,13 @@ def read(run: process.Runner, names: t.Mapping[str, t.Collection[str]], chains: 
         for name in wanted:
             nft = Table(family, name, "nft")
             for table in [nft] * (str(nft) in existing) + [Table(family, name, "legacy")] * (name in legacy):
-                why = _read(run, table, found)
+                why = _read(run, table, found, is_strict)
                 if why:
                     unread[table] = why
     return Read(tuple(found), unread)
 
 
-def _read(run: process.Runner, table: Table, found: list[Rule]) -> str:
+def _read(run: process.Runner, table: Table, found: list[Rule], is_strict: bool) -> str:
     """Appends the table's rules, and returns why they could not be read; empty if they were."""
     tool = f"{PROGRAMS[table.family]}-{table.backend}-save"
     path = process.find(tool)
@@ -47,6 +107,8 @@ def _read(run: process.Runner, table: Table, found: list[Rule]) -> str:
     # Rules that nft added are not iptables'; the program then prints a comment in place of the table.
     if done.rc or "incompatible" in done.stdout + done.stderr:
         said = (done.stderr or done.stdout).strip().splitlines()
+        if done.rc and is_strict:
+            raise Failure(f"{tool}, table {table}: {said[-1] if said else f'exit status {done.rc}'}")
         return f"Table {table} was not read: {tool} answered {said[-1] if said else done.rc!r}. List it with nft instead."
     found += rules(table, done.stdout)
     return ""

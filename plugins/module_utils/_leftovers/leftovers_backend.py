@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from .._azure_vnet import bridge as bridges
 from .._azure_vnet import leftovers
 from .._cni import chains_backend, cni, cni_backend
 from .._cni import cilium as agent
@@ -23,6 +24,7 @@ from .._interfaces.link_message import Address, Link, Scene
 from .._netlink import bpf
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
+from .._routing.routing_backend import Netlink
 from . import azure, cilium, iptables, iptables_backend
 from .azure import Bridge, Facts
 from .leftover import Leftover
@@ -45,12 +47,31 @@ class Seen(t.NamedTuple):
     plugins: t.Sequence[t.Sequence[str]]
 
 
+def see(run: process.Runner) -> Seen:
+    """Reads what the leftovers are told by. run: starts programs."""
+    configurations = cni_backend.configurations().values()
+    links = LinkMessages().links()
+    named = {one.content.bridge for one in configurations} - {""}
+    return Seen(
+        chains_backend.read(run),
+        links,
+        bridges.bridge_of(links, None, named),
+        Netlink().neighbours(),
+        [one.plugins for one in configurations if not one.is_inert],
+    )
+
+
 def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
     """The leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
-    return [*_of_azure(run, warn, seen), *_of_cilium(run, warn, seen)]
+    facts = of_azure(run, warn, seen)
+    return [*(azure.find(facts) if facts else ()), *_of_cilium(run, warn, seen)]
 
 
-def _of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
+def of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen, is_strict: bool = False) -> Facts | None:
+    """What tells leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
+
+    is_strict: whether a table that cannot be read raises Failure.
+    """
     state = _state()
     by_name = {link.name: link for link in seen.links}
     served = [name for name in sorted(by_name) if leftovers.HOST_LINK.fullmatch(name)]
@@ -63,14 +84,14 @@ def _of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) ->
         or any(one.content.is_there for one in cni_backend.configurations().values())
     )
     if not has_trace:
-        return []
-    found = iptables_backend.read(run, azure.TABLES, seen.chains)
+        return None
+    found = iptables_backend.read(run, azure.TABLES, seen.chains, is_strict)
     for sentence in found.unread.values():
         warn(sentence)
     addresses = LinkMessages().addresses()
     nat_bridge = by_name.get(azure.NAT_BRIDGE)
     proxies = [name for name in (azure.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
-    facts = Facts(
+    return Facts(
         found.rules,
         tuple(named),
         {*found.unread},
@@ -87,7 +108,6 @@ def _of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) ->
         bool(seen.plugins) and "azure-vnet" in seen.plugins[0],
         bool(processes.in_this_network([AZURE_CNS])),
     )
-    return azure.find(facts)
 
 
 def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:

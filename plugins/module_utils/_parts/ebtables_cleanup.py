@@ -23,6 +23,8 @@ from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
+from .._leftovers import iptables_backup, iptables_resource
+from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
 from .._platform.own_root import OwnRoot
@@ -36,6 +38,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "backend": {"type": "str", "choices": ["auto", "nft", "legacy"], "default": "auto"},
     "neighbors": {"type": "bool", "default": True},
     "routes": {"type": "bool", "default": True},
+    "iptables": {"type": "bool", "default": False},
     "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
 }
 ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
@@ -44,12 +47,20 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
-    kept = BackupFile(files, f"{cleanup_options.backup(options['backup'])}/{options['owner']}.json")
+    path = f"{cleanup_options.backup(options['backup'])}/{options['owner']}"
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
+    kept = Kept(BackupFile(files, f"{path}.json"), BackupFile(files, f"{path}-iptables.json", iptables_backup))
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
 
 
-def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
+class Kept(t.NamedTuple):
+    """The backups: of rules of ebtables, neighbours, routes and files, and of rules of iptables."""
+
+    frames: BackupFile
+    iptables: BackupFile
+
+
+def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts:
     options = request.params
     desired = Selection(
         tuple(cleanup_options.address(number, one) for number, one in enumerate(options["addresses"])),
@@ -57,12 +68,13 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) 
         options["neighbors"],
         options["routes"],
     )
-    leftovers = AzureVnetLeftovers(backends, desired, kept)
+    leftovers = AzureVnetLeftovers(backends, desired, kept.frames)
+    rules = IptablesLeftovers(request.run, backends.files, kept.iptables, desired.backends)
     guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        findings = outcome.report(leftovers)
-        for trouble in findings.troubles:
+        findings, of_iptables = outcome.report(leftovers), outcome.report(rules) or iptables_resource.Findings()
+        for trouble in (*findings.troubles, *of_iptables.troubles):
             request.warn(trouble)
         return {
             "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
@@ -71,16 +83,22 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: BackupFile) 
             "routes": [str(route) for route, _protocol in findings.routes],
             "files": [*findings.moved],
             "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
-            "backup_file": kept.path,
+            "iptables": {
+                "removed": [one.report() for one in of_iptables.removed],
+                "kept": [one.report() for one in of_iptables.kept],
+            },
+            "backup_file": kept.frames.path,
         }
 
-    return Parts([leftovers], guards, report)
+    # The rules of iptables first: they are told by the files that the others move.
+    return Parts([rules, leftovers] if options["iptables"] else [leftovers], guards, report)
 
 
-def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) -> Parts:
-    leftovers = RestoredLeftovers(backends, kept)
-    resources: list[Resource] = [leftovers]
-    if kept.observe().runs:  # the runs in the backup needed the library
+def _restored(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts:
+    leftovers = RestoredLeftovers(backends, kept.frames)
+    rules = RestoredIptables(request.run, backends.files, kept.iptables)
+    resources: list[Resource] = [leftovers, rules]
+    if kept.frames.observe().runs:  # the runs in the backup needed the library
         units = Units(request.run)
         resources.append(
             CarriedLibrary(
@@ -92,22 +110,24 @@ def _restored(request: Request, backends: LeftoverBackends, kept: BackupFile) ->
         )
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        back = outcome.report(leftovers)
-        for difference in back.differences:
+        back, of_iptables = outcome.report(leftovers), outcome.report(rules)
+        differences = [*back.differences, *of_iptables.differences]
+        for difference in differences:
             request.warn(f"Not restored as it was: {difference}.")
-        if back.left:
-            request.warn(f"{kept.path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
+        for path in [kept.frames.path] * bool(back.left) + [kept.iptables.path] * of_iptables.is_left:
+            request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
         reason = "it is in the backup"
         return {
             "removed": [],
             "kept": [],
             "restored": [{**place._asdict(), "rule": text, "reason": reason} for place, text in back.rules],
-            "differences": [*back.differences],
+            "differences": differences,
             "neighbors": [str(one) for one in back.neighbours],
             "routes": [str(route) for route, _protocol in back.routes],
             "files": [file.path for file in back.files],
             "kept_files": [],
-            "backup_file": kept.path,
+            "iptables": {"removed": [], "kept": [], "restored": iptables_resource.reported(of_iptables)},
+            "backup_file": kept.frames.path,
         }
 
     return Parts(resources, [ON_THE_NODE], report)

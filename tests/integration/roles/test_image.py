@@ -85,6 +85,7 @@ VARIABLES = {
     "cilium_migration_backend": "auto",
     "cilium_migration_neighbors": "true",
     "cilium_migration_routes": "true",
+    "cilium_migration_iptables": "true",
     "cilium_migration_backup": "/var/lib/kubenode/backup",
     "cilium_migration_bridge": "false",
     "cilium_migration_bridge_name": "",

@@ -322,10 +322,15 @@ def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) 
     done = pool.play().well()
     assert done.changed == 0 and "azure-vnet is configured for the mode transparent" in done.output
     node.ip([f"link delete {LIVING.host_link}"])
-    assert pool.play().well().changed == 1
+    kept = pool.play(iptables=False).well()
+    assert kept.changed == 1 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
+    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in kept.output
     done = pool.play().well()
-    assert done.changed == 0 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
-    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in done.output
+    assert done.changed == 1 and "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to" in done.output
+    assert "SWIFT" not in node.snapshot()["nft"] and "To remove it" not in done.output
+    assert pool.play().well().changed == 0
+    assert "restored chain SWIFT in ip nat (nft)" in pool.play(state="restored").well().output
+    assert "jump SWIFT" in node.snapshot()["nft"]
 
 
 @pytest.mark.parametrize("trouble", ["drain", "clean-up", "command"])
@@ -391,8 +396,7 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
     done = pool.play(bridge=True, bridge_checkpoint_command="true", rehearse=True, rehearse_packets=packets).well()
     assert "removed bridge azure0" in done.output and "does not arrive" not in done.output
     assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in done.output
-    assert "left alone, certainly of azure-vnet: rule -j SWIFT in ip nat POSTROUTING (nft)" in done.output
-    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in done.output
+    assert "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to azure-vnet's chain" in done.output
     assert "azure0" not in "".join(pool.node.snapshot()["links"])
     assert "AWS-SNAT-CHAIN-0" in pool.node.snapshot()["nft"]
     assert pool.play(bridge=True).well().changed == 0

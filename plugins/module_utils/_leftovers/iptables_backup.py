@@ -1,0 +1,93 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The content of a backup file: the rules and chains of iptables that each run removed from the node, as JSON."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._azure_vnet.backup import Backup, Damaged, node_from
+from .._cni import cni
+from .._core.codec import exactly
+from .._ebtables.ebtables import Removed, Rule
+from . import azure, iptables
+from .iptables import Table, Taken
+
+VERSION = 1
+MADE_BY = "kubenode.datapath.ebtables_cleanup, iptables"
+# Each backup file begins with this text. A file that begins otherwise is foreign.
+SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
+
+
+class Run(t.NamedTuple):
+    """What one run removed. boot: the identity of the boot in which it ran."""
+
+    taken: tuple[Taken, ...]
+    boot: str
+
+
+def to_text(kept: Backup) -> str:
+    """The text of a backup file."""
+    runs = [{"boot": run.boot, "tables": [_packed(one) for one in run.taken]} for run in kept.runs]
+    return json.dumps({"made_by": MADE_BY, "version": VERSION, "node": kept.node._asdict(), "runs": runs}, indent=1) + "\n"
+
+
+def from_text(text: str) -> Backup:
+    """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
+    try:
+        found = _with(json.loads(text), "made_by", "version", "node", "runs")
+        if found["version"] != VERSION:
+            raise Damaged(f"its version is {found['version']!r}, and only version {VERSION} is supported")
+        return Backup(node_from(found["node"]), tuple(map(_run, exactly(list, found["runs"]))))
+    except Damaged:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _packed(one: Taken) -> dict[str, t.Any]:
+    """Each chain keeps all its rules; ``removed`` has the positions of the removed ones."""
+    rules = [
+        {"chain": chain.place.chain, "rules": [rule.text for rule in chain.rules], "removed": sorted(chain.gone)}
+        for chain in one.rules
+    ]
+    return {**one.table._asdict(), "rules": rules, "chains": [*one.chains]}
+
+
+def _run(found: object) -> Run:
+    run = _with(found, "boot", "tables")
+    return Run(tuple(map(_taken, exactly(list, run["tables"]))), exactly(str, run["boot"]))
+
+
+def _taken(found: object) -> Taken:
+    one = _with(found, *Table._fields, "rules", "chains")
+    table = iptables.table_at(str(Table(one["family"], one["name"], one["backend"])))
+    if table is None:
+        raise Damaged(f"{one['family']!r} {one['name']!r} {one['backend']!r} is not a table of iptables")
+    chains = tuple(exactly(str, chain) for chain in exactly(list, one["chains"]))
+    for chain in chains:
+        if not cni.AZURE_CHAIN.fullmatch(chain):
+            raise Damaged(f"{chain!r} is not the name of a chain of azure-vnet")
+    return Taken(table, tuple(_removed(table, chain) for chain in exactly(list, one["rules"])), chains)
+
+
+def _removed(table: Table, found: object) -> Removed:
+    one = _with(found, "chain", "rules", "removed")
+    rules = tuple(Rule(exactly(str, text)) for text in exactly(list, one["rules"]))
+    gone = frozenset(exactly(int, number) for number in exactly(list, one["removed"]))
+    if not gone <= set(range(len(rules))):
+        raise Damaged("a chain names a removed rule at a position that it does not have")
+    for number in gone:  # the text goes into a script of one rule a line
+        if not rules[number].text.isprintable() or not azure.is_own(iptables.Rule(table, one["chain"], rules[number].text)):
+            raise Damaged(f"{rules[number].text!r} in {table.place(one['chain'])} is no rule of azure-vnet")
+    return Removed(table.at(exactly(str, one["chain"])), rules, gone)
+
+
+def _with(found: object, *names: str) -> dict[str, t.Any]:
+    if set(exactly(dict, found)) != set(names):
+        raise Damaged(f"the keys {', '.join(names)} are expected")
+    return t.cast("dict[str, t.Any]", found)

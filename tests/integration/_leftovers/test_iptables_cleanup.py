@@ -1,0 +1,130 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ebtables_cleanup removes azure-vnet's certain rules of iptables, keeps all others, and restores what it removed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab import Lab
+from lab.azure_bridge import enslave
+from lab.node import NamespaceNode
+from lab.steps import Steps, warnings
+
+from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, UNCERTAIN, apply, saved
+
+BACKUP = "/var/lib/kubenode/backup/azure_vnet-iptables.json"
+# What others have in the same chains: NPM, Calico, libvirt, kube-proxy, an operator.
+OTHERS = [
+    *("-N AZURE-NPM", "-A FORWARD -j AZURE-NPM", "-A AZURE-NPM -m comment --comment npm -j RETURN"),
+    *("-N cali-FORWARD", "-I FORWARD 1 -m comment --comment cali:x -j cali-FORWARD", "-A cali-FORWARD -i cali+ -j ACCEPT"),
+    *("-N LIBVIRT_FWI", "-A FORWARD -j LIBVIRT_FWI", "-A LIBVIRT_FWI -o virbr0 -j REJECT"),
+    *("-t nat -N KUBE-SERVICES", "-t nat -A PREROUTING -j KUBE-SERVICES", "-A INPUT -p tcp --dport 22 -j ACCEPT"),
+]
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    node: NamespaceNode = lab.node("node1")
+    node.remove("/etc/cni/net.d")  # the host may have podman's
+    return node
+
+
+def cleanup(node: NamespaceNode) -> Steps:
+    return Steps(node, "ebtables_cleanup", {"iptables": True})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_that_is_certain_goes_and_comes_back_where_it_was(node: NamespaceNode, backend: str) -> None:
+    apply(node, f"iptables-{backend}", [*OTHERS, *FOREIGN])
+    node.ip([f"address add {NODE}/32 dev lo"])
+    foreign = saved(node)
+    apply(node, f"iptables-{backend}", [*AZURE, *UNCERTAIN, "-A FORWARD -s 192.0.2.77 -j ACCEPT"])
+    full, before = saved(node), node.snapshot()
+    done = cleanup(node).four()
+    gone = [line for line in full if line not in saved(node)]
+    assert len(done["iptables"]["removed"]) == len(AZURE) == len(gone)
+    assert [one["text"] for one in done["iptables"]["kept"]] == [
+        "-d 168.63.129.16/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-j ACCEPT",
+    ]
+    assert [line for line in foreign if line not in saved(node)] == []
+    restored = cleanup(node).four(state="restored")
+    assert saved(node) == full and len(restored["iptables"]["restored"]) == len(AZURE) and restored["differences"] == []
+    assert node.snapshot()["files"] == before["files"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ipv6_rules_that_their_gateway_tells(node: NamespaceNode, backend: str) -> None:
+    enslave(node)
+    node.ip(["address add fd00:10:241::1/64 dev azure0 nodad", "address add fd00:10:240::4/128 dev lo nodad"])
+    apply(node, f"ip6tables-{backend}", ["-t nat -A POSTROUTING -s fd00:9::/64 -j MASQUERADE", *AZURE6])
+    full = saved(node)
+    done = cleanup(node).run()
+    assert [one["place"] for one in done["iptables"]["removed"]] == [
+        f"ip6 mangle POSTROUTING ({backend})",
+        f"ip6 nat POSTROUTING ({backend})",
+    ]
+    assert [line for line in full if line not in saved(node)] == [
+        line for line in full if "--set-xmark 0x0/" in line or "-j SNAT" in line
+    ]
+    cleanup(node).run(state="restored")
+    assert saved(node) == full
+
+
+def test_a_rule_that_translates_to_an_address_that_is_gone_stays_in_the_backup(node: NamespaceNode) -> None:
+    apply(node, "iptables-nft", AZURE)
+    full = saved(node)
+    cleanup(node).run()
+    done = cleanup(node).run(state="restored")
+    missing = [line for line in full if line not in saved(node)]
+    assert len(missing) == 6 and all("--to-source" in line for line in missing)
+    assert len(done["differences"]) == 6 and f"{BACKUP} keeps what was not restored" in str(warnings(done))
+    assert not cleanup(node).run(state="restored")["changed"]
+    node.ip([f"address add {NODE}/32 dev lo"])
+    assert cleanup(node).run(state="restored")["changed"] and saved(node) == full
+
+
+def test_what_another_program_has_added_meanwhile_stays_and_nothing_is_there_twice(node: NamespaceNode) -> None:
+    node.ip([f"address add {NODE}/32 dev lo"])
+    apply(node, "iptables-nft", [*OTHERS, *AZURE])
+    full = saved(node)
+    cleanup(node).run()
+    apply(
+        node,
+        "iptables-nft",
+        ["-t nat -N SWIFT", "-t nat -A POSTROUTING -j SWIFT", "-t nat -I POSTROUTING 1 -s 192.0.2.9 -j RETURN"],
+    )
+    cleanup(node).run(state="restored")
+    assert sorted(saved(node)) == sorted([*full, "-A POSTROUTING -s 192.0.2.9/32 -j RETURN"])
+
+
+def test_a_backup_with_a_foreign_rule_is_refused_and_nothing_is_restored(node: NamespaceNode) -> None:
+    apply(node, "iptables-nft", AZURE)
+    cleanup(node).run()
+    text = node.read(BACKUP)
+    for edited in (
+        text.replace("-j SWIFT", "-j DROP", 1),
+        text.replace('"SWIFT"', '"OWN"'),
+        text.replace('"nat"', '"nat2"'),
+        text.replace("-j SWIFT", "-j SWIFT\\n-F", 1),
+        json.dumps({**json.loads(text), "runs": [{}]}),
+    ):
+        assert edited != text
+        node.write(BACKUP, edited)
+        assert f"{BACKUP} should be" in cleanup(node).refused(state="restored")
+
+
+def test_without_the_option_and_in_use_nothing_is_removed(node: NamespaceNode) -> None:
+    apply(node, "iptables-nft", AZURE)
+    before = node.snapshot()
+    assert Steps(node, "ebtables_cleanup").run()["iptables"] == {"removed": [], "kept": []}
+    node.ip(["link add azv1234567 type veth peer name eth9"])
+    done = cleanup(node).run()
+    assert not done["changed"] and len(done["iptables"]["kept"]) == len(AZURE)
+    assert all("azure-vnet still serves the pod at azv1234567" in one["evidence"] for one in done["iptables"]["kept"])
+    node.ip(["link del azv1234567"])
+    assert node.snapshot() == before
