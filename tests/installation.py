@@ -39,10 +39,12 @@ CORES = {"2.19.14": (range(11, 14), "24.2"), "2.20.10": (range(12, 15), "25.2"),
 # The pre-release of the next ansible-core, for `make sanity-next`. Empty while there is none newer than CORES.
 NEXT_CORE: dict[str, tuple[range, str]] = {"2.22.0rc1": (range(13, 16), "25.2")}
 TOOLS = [
+    "ansible-builder==3.2.0",
     "ansible-lint==26.10.1",
     "antsibull-changelog==0.36.0",
     "antsibull-docs==2.28.0",
     "hypothesis==6.170.15",
+    "kubernetes==37.0.2",
     "molecule==26.10.0",
     "mypy==2.4.1",
     "pyroute2==0.9.7",

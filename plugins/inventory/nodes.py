@@ -1,0 +1,289 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nodes
+short_description: Nodes of a Kubernetes cluster, in groups by pool, zone, cloud and CNI
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Lists the nodes of a cluster by its API. The name of a host is the name of its Node object.
+  - The inventory is a file whose name ends with C(kubenode.yml) or C(kubenode.yaml), with the options below.
+  - All nodes are in the group C(nodes), which the collection's playbooks use unless told otherwise.
+  - Further groups are C(pool_NAME), C(zone_NAME), C(region_NAME), C(cloud_NAME), C(os_NAME), C(arch_NAME), C(cni_NAME), and
+    C(not_ready) for nodes that are not ready. Characters that group names cannot have are replaced by underscores.
+  - The pool is read from labels of AKS, EKS, eksctl, Karpenter, GKE and Alibaba Cloud. The cloud is the scheme of the provider
+    id, such as V(azure), V(aws), V(gce) or V(alicloud).
+  - C(cni_NAME) follows labels, annotations, taints, resources and conditions of the Node object. Not every CNI leaves one, and
+    a node may be in several of these groups. M(kubenode.datapath.cni_info) reads the node itself.
+  - Each host has the variables C(kubenode_name), C(kubenode_ipv4) and C(kubenode_ipv6) (lists of addresses, internal ones first),
+    C(kubenode_provider_id), C(kubenode_instance_id) (of AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
+    C(kubenode_pod_cidrs).
+  - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
+    does not have the form of one is not used.
+requirements:
+  - The Python package C(kubernetes) 22.6 or newer on the controller.
+  - Permission to C(list) C(nodes).
+notes:
+  - A kubelet can set labels and addresses of its own Node object. Whoever controls a node can move it to another group by a
+    label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [kubenode.datapath.nodes]
+  kubeconfig:
+    description:
+      - Path of the kubeconfig file.
+      - Without it and without O(context), a controller that runs in a pod uses the pod's service account. Any other
+        controller uses E(KUBECONFIG) or C(~/.kube/config).
+    type: path
+    env:
+      - name: K8S_AUTH_KUBECONFIG
+  context:
+    description: The context of the kubeconfig; by default its current one.
+    type: str
+    env:
+      - name: K8S_AUTH_CONTEXT
+  label_selector:
+    description: Lists only the nodes with these labels, in the syntax of C(kubectl get nodes --selector).
+    type: str
+  timeout:
+    description: Seconds that one request to the API may take.
+    type: int
+    default: 30
+  address_types:
+    description:
+      - Types of addresses in C(status.addresses), the preferred one first. C(ansible_host) becomes the first address
+        of the first type that the node has.
+      - A node that has none is left out with a warning, with O(strict) it is an error.
+    type: list
+    elements: str
+    choices: [InternalIP, ExternalIP, Hostname, InternalDNS, ExternalDNS]
+    default: [InternalIP, ExternalIP, Hostname]
+  connection:
+    description:
+      - V(ssh) sets C(ansible_host) and leaves the connection plugin to Ansible's configuration.
+      - V(amazon.aws.aws_ssm) and its old name V(community.aws.aws_ssm) set the variables of that connection plugin, with the
+        instance id from the provider id and the region from the node's labels. The collection must be installed,
+        and C(ansible_aws_ssm_bucket_name) is for you to set. A node without an instance id, such as one of Fargate, is
+        left out with a warning, with O(strict) it is an error.
+    type: str
+    choices: [ssh, amazon.aws.aws_ssm, community.aws.aws_ssm]
+    default: ssh
+  jump_host:
+    description:
+      - Reaches the nodes through this host, as C(USER@HOST:PORT), or through several, separated by commas. Sets
+        C(ansible_ssh_common_args) to ssh's option C(ProxyJump).
+      - Only with O(connection=ssh). The key for the jump host is for C(~/.ssh/config) or an agent.
+    type: str
+  user:
+    description:
+      - Sets C(ansible_user).
+      - Only with O(connection=ssh), because the connection plugin for Systems Manager takes no user.
+    type: str
+extends_documentation_fragment:
+  - constructed
+  - inventory_cache
+"""
+
+EXAMPLES = r"""
+# AKS, nodes.kubenode.yml: nodes of two pools, by a jump host in the virtual network
+plugin: kubenode.datapath.nodes
+context: my-aks
+label_selector: kubernetes.azure.com/agentpool in (dual, edge)
+jump_host: ops@bastion.example.com
+user: azureuser
+---
+# EKS by Systems Manager, without nodes of Fargate
+plugin: kubenode.datapath.nodes
+label_selector: eks.amazonaws.com/compute-type!=fargate
+connection: amazon.aws.aws_ssm
+compose:
+  ansible_aws_ssm_bucket_name: "'my-transfer-bucket'"
+---
+# EKS by SSH through Systems Manager: group_vars/nodes.yml has the ProxyCommand
+plugin: kubenode.datapath.nodes
+user: ec2-user
+compose:
+  ansible_host: kubenode_instance_id
+---
+# On premises: workers by their IPv6 address, groups by a label of your own, results kept for ten minutes
+plugin: kubenode.datapath.nodes
+kubeconfig: ~/.kube/onprem
+label_selector: "!node-role.kubernetes.io/control-plane"
+user: root
+compose:
+  ansible_host: kubenode_ipv6[0]
+  eni_policy_routing_primary_interface: kubenode_labels['example.com/uplink'] | default('eth0')
+groups:
+  tainted: kubenode_taints | length > 0
+keyed_groups:
+  - key: kubenode_labels['example.com/rack']
+    prefix: rack
+strict: false
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/ansible-nodes
+cache_timeout: 600
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shlex
+import sys
+import typing as t
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
+
+try:
+    import kubernetes
+    import kubernetes.config
+    import urllib3.exceptions
+except ImportError:
+    kubernetes = None
+
+ALL = "nodes"
+PAGE = 500  # Node objects per request: one is about 10 KB
+_JUMP = re.compile(r"[A-Za-z0-9_@.:,\[\]%-]+")
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    NAME = "kubenode.datapath.nodes"
+
+    def verify_file(self, path: str) -> bool:
+        return bool(super().verify_file(path)) and path.endswith(("kubenode.yml", "kubenode.yaml"))
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        self._check_options()
+        self.inventory.add_group(ALL)
+        for node in self._nodes(path, cache):
+            self._add(node)
+
+    def _check_options(self) -> None:
+        jump_host, connection = self.get_option("jump_host"), self.get_option("connection")
+        if connection != "ssh":
+            given = [name for name in ("jump_host", "user") if self.get_option(name)]
+            if given:
+                raise AnsibleParserError(f"{' and '.join(given)}: only with connection ssh, but connection is {connection}")
+        if jump_host and (jump_host.startswith("-") or not _JUMP.fullmatch(jump_host)):
+            raise AnsibleParserError(f"jump_host is {jump_host!r}; it must be USER@HOST:PORT, or several with commas between")
+
+    def _nodes(self, path: str, cache: bool) -> list[_cluster_nodes.Json]:
+        """The reduced nodes, from the cache if Ansible and the options permit."""
+        if not self.get_option("cache"):
+            return self._listed()
+        asked = json.dumps([self.get_option(name) for name in ("kubeconfig", "context", "label_selector")])
+        key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        if cache:
+            with contextlib.suppress(KeyError):  # it is not there, or too old
+                return list(self._cache[key])
+        self._cache[key] = nodes = self._listed()
+        return nodes
+
+    def _listed(self) -> list[_cluster_nodes.Json]:
+        if kubernetes is None:
+            raise AnsibleParserError(
+                f"The Python of this Ansible, {sys.executable}, has no package kubernetes, which lists the nodes. "
+                f"Install it with `{sys.executable} -m pip install kubernetes`, or, if Ansible is Debian's, with "
+                "`apt-get install python3-kubernetes`."
+            )
+        configuration = self._configuration()
+        options: dict[str, t.Any] = {"limit": PAGE, "_request_timeout": self.get_option("timeout")}
+        if self.get_option("label_selector"):
+            options["label_selector"] = self.get_option("label_selector")
+        nodes: list[_cluster_nodes.Json] = []
+        try:
+            with kubernetes.client.ApiClient(configuration) as client:
+                api = kubernetes.client.CoreV1Api(client)
+                while True:
+                    # Not as objects of the client: some versions refuse nodes that they think incomplete.
+                    page = json.loads(api.list_node(_preload_content=False, **options).data)
+                    nodes += map(_cluster_nodes.reduced, page["items"])
+                    options["_continue"] = page["metadata"].get("continue")
+                    if not options["_continue"]:
+                        return nodes
+        except kubernetes.client.ApiException as refusal:
+            raise AnsibleParserError(
+                f"The API {configuration.host} did not list the nodes: {refusal.status} {_message(refusal)}. "
+                "The account of the kubeconfig needs the verb list for nodes, and label_selector must be valid."
+            ) from refusal
+        except (urllib3.exceptions.HTTPError, ValueError, KeyError) as trouble:
+            raise AnsibleParserError(
+                f"The API {configuration.host} did not list the nodes: {trouble}. "
+                "Check kubeconfig and context with `kubectl get nodes`."
+            ) from trouble
+
+    def _configuration(self) -> t.Any:
+        kubeconfig, context = self.get_option("kubeconfig"), self.get_option("context")
+        configuration = kubernetes.client.Configuration()
+        try:
+            if not kubeconfig and not context and "KUBERNETES_SERVICE_HOST" in os.environ:
+                kubernetes.config.load_incluster_config(client_configuration=configuration)
+            else:
+                kubernetes.config.load_kube_config(kubeconfig, context, client_configuration=configuration)
+        except Exception as trouble:  # YAML errors and failures of programs that give credentials, besides its own
+            asked = f"the kubeconfig {kubeconfig or 'of KUBECONFIG or ~/.kube/config'}{f', context {context}' if context else ''}"
+            raise AnsibleParserError(f"The credentials for the cluster could not be read from {asked}: {trouble}") from trouble
+        return configuration
+
+    def _add(self, node: _cluster_nodes.Json) -> None:
+        name, strict = node["name"], self.get_option("strict")
+        connection = self._connection(node)
+        if not connection:
+            lacks = "address of " + ", ".join(self.get_option("address_types"))
+            if self.get_option("connection") != "ssh":
+                lacks = f"instance id of AWS in its provider id {node['provider_id']!r}"
+            told = f"Node {name} has no {lacks}"
+            if strict:
+                raise AnsibleParserError(f"{told}; exclude the node by label_selector, or set strict to false")
+            self.display.warning(f"{told}; it is not in the inventory")
+            return
+        self.inventory.add_host(name, group=ALL)
+        for group in _cluster_nodes.groups(node):
+            self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)
+        variables = {**_cluster_nodes.variables(node), **connection}
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, value)
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict)
+
+    def _connection(self, node: _cluster_nodes.Json) -> dict[str, str]:
+        """The variables by which Ansible reaches a node; none if it cannot."""
+        if self.get_option("connection") != "ssh":
+            instance = _cluster_nodes.instance_id(node)
+            found = {
+                "ansible_connection": self.get_option("connection"),
+                "ansible_aws_ssm_instance_id": instance,
+                "ansible_aws_ssm_region": _cluster_nodes.region(node),
+            }
+            return {key: value for key, value in found.items() if value} if instance else {}
+        address, jump_host = _cluster_nodes.address(node, self.get_option("address_types")), self.get_option("jump_host")
+        found = {
+            "ansible_host": address,
+            "ansible_user": self.get_option("user"),
+            "ansible_ssh_common_args": f"-o {shlex.quote(f'ProxyJump={jump_host}')}" if jump_host else "",
+        }
+        return {key: value for key, value in found.items() if value} if address else {}
+
+
+def _message(refusal: t.Any) -> str:
+    """The sentence of a Status object; a proxy before the API answers without one."""
+    try:
+        return str(json.loads(refusal.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(refusal.reason)

@@ -1,0 +1,281 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory plugin, by the official client, against an API that serves Node objects by HTTP."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socketserver
+import subprocess
+import sys
+import threading
+import typing as t
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible")
+pytest.importorskip("kubernetes")
+
+import yaml
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.doc_fragments import constructed, inventory_cache
+from ansible.template import Templar, trust_as_template
+
+from ansible_collections.kubenode.datapath.plugins.inventory import nodes as plugin_file
+from ansible_collections.kubenode.datapath.plugins.inventory.nodes import InventoryModule
+
+NAME = InventoryModule.NAME
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": "2026-11-20T10:00:00Z"}
+
+
+def node(name: str, address: str, provider_id: str = "", **labels: str) -> dict[str, t.Any]:
+    named = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    return {
+        "metadata": {"name": name, "labels": named, "creationTimestamp": "2026-11-20T10:00:00Z"},
+        "spec": {"providerID": provider_id, "podCIDRs": ["10.244.0.0/24"]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+            "conditions": [READY],
+            # A kubelet may list an image without names, and nodeInfo may lack fields; both stop some versions of the client.
+            "images": [{"names": None, "sizeBytes": 1}],
+            "nodeInfo": {"operatingSystem": "linux", "architecture": "arm64"},
+        },
+    }
+
+
+class Api(http.server.ThreadingHTTPServer):
+    """Serves Node objects, ``page`` at a time, and keeps what it was asked. Without the token, nothing."""
+
+    def __init__(self, nodes: list[dict[str, t.Any]], page: int = 100) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.nodes, self.page, self.asked = nodes, page, list[dict[str, list[str]]]()
+
+    def server_bind(self) -> None:  # without a look-up of the host's name, which may take long
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Api
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        query = urllib.parse.parse_qs(url.query)
+        self.server.asked.append(query)
+        begin = int(query.get("continue", ["0"])[0])
+        end = begin + self.server.page
+        left = {"continue": str(end)} if end < len(self.server.nodes) else {}
+        answer: dict[str, t.Any] = {"kind": "NodeList", "metadata": left, "items": self.server.nodes[begin:end]}
+        status = 200
+        if self.headers["Authorization"] != "Bearer secret":
+            status, answer = 403, {"kind": "Status", "message": "nodes is forbidden: User cannot list resource"}
+        if url.path != "/api/v1/nodes":
+            status, answer = 404, {}
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: t.Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> t.Iterator[Api]:
+    nodes = [
+        node(
+            "a",
+            "10.0.0.4",
+            "aws:///eu-west-1a/i-0a",
+            topology_kubernetes_io__region="eu-west-1",
+            eks_amazonaws_com__nodegroup="big-1",
+        ),
+        node("b", "2001:db8::5", "aws:///eu-west-1b/i-0b"),
+        node("fargate", "-oProxyCommand=reboot", "aws:///eu-west-1b/1/fargate-1"),
+    ]
+    with Api(nodes, page=2) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def kubeconfig(folder: Path, port: int, token: str = "secret") -> str:
+    """Of two clusters; the other one does not exist."""
+    path = folder / "config"
+    clusters = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{to}"}} for name, to in (("here", port), ("gone", 1))]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("here", "gone")]
+    users = [{"name": "me", "user": {"token": token}}]
+    kinds = {"apiVersion": "v1", "kind": "Config", "current-context": "here"}
+    path.write_text(json.dumps({**kinds, "clusters": clusters, "contexts": contexts, "users": users}))
+    return str(path)
+
+
+def plugin() -> InventoryModule:
+    """The plugin as Ansible's loader makes it. The loader itself would take over the imports of all unit tests."""
+    texts = [plugin_file.DOCUMENTATION, *(one.ModuleDocFragment.DOCUMENTATION for one in (constructed, inventory_cache))]
+    options = {name: option for text in texts for name, option in yaml.safe_load(text)["options"].items()}
+    constants.config.initialize_plugin_configuration_definitions("inventory", NAME, options)
+    made = InventoryModule()
+    made._load_name = made.ansible_name = NAME
+    made._redirected_names = [NAME]
+    return made
+
+
+def listed(folder: Path, use_cache: bool = True, **options: t.Any) -> InventoryData:
+    path = folder / "x.kubenode.yml"
+    options.setdefault("kubeconfig", str(folder / "config"))
+    path.write_text(json.dumps({"plugin": NAME, **options}))
+    made, inventory = plugin(), InventoryData()
+    made.parse(inventory, DataLoader(), str(path), use_cache)
+    if options.get("cache"):
+        made.update_cache_if_changed()
+    return inventory
+
+
+def members(inventory: InventoryData) -> dict[str, list[str]]:
+    return {name: sorted(host.name for host in group.hosts) for name, group in inventory.groups.items() if group.hosts}
+
+
+def test_nodes_are_listed_by_pages_in_safe_groups_with_variables(api: Api, tmp_path: Path) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    found = listed(tmp_path, label_selector="x=y,z notin (1)", user="ops", jump_host="ops@jump:22,[2001:db8::1]")
+    everyone = ["a", "b", "fargate"]
+    assert members(found) == {
+        **{"nodes": everyone, "pool_big_1": ["a"], "region_eu_west_1": ["a"]},
+        **{"cloud_aws": everyone, "os_linux": everyone, "arch_arm64": everyone},
+    }
+    variables = found.hosts["a"].vars
+    assert {
+        key: variables[key] for key in ("ansible_host", "ansible_user", "ansible_ssh_common_args", "kubenode_instance_id")
+    } == {
+        "ansible_host": "10.0.0.4",
+        "ansible_user": "ops",
+        "ansible_ssh_common_args": "-o 'ProxyJump=ops@jump:22,[2001:db8::1]'",
+        "kubenode_instance_id": "i-0a",
+    }
+    assert found.hosts["b"].vars["ansible_host"] == "2001:db8::5"
+    assert found.hosts["fargate"].vars["ansible_host"] == "fargate"  # its other address is none
+    assert [query.get("continue") for query in api.asked] == [None, ["2"]]
+    assert {query["labelSelector"][0] for query in api.asked} == {"x=y,z notin (1)"}
+
+
+def test_nodes_by_systems_manager(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    found = listed(tmp_path, connection="amazon.aws.aws_ssm", compose={"ansible_aws_ssm_bucket_name": "'files'"})
+    assert members(found)["nodes"] == ["a", "b"]
+    assert {key: value for key, value in found.hosts["a"].vars.items() if key.startswith("ansible")} == {
+        "ansible_connection": "amazon.aws.aws_ssm",
+        "ansible_aws_ssm_instance_id": "i-0a",
+        "ansible_aws_ssm_region": "eu-west-1",
+        "ansible_aws_ssm_bucket_name": "files",
+    }
+    assert "Node fargate has no instance id" in "".join(capsys.readouterr()).replace("\n", " ")
+
+
+def test_variables_and_groups_of_the_user(api: Api, tmp_path: Path) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    found = listed(
+        tmp_path,
+        compose={"first": "(kubenode_ipv6 + kubenode_ipv4) | first", "bad": "missing_variable"},
+        groups={"six": "kubenode_ipv6"},
+        keyed_groups=[
+            {"key": "kubenode_labels['eks.amazonaws.com/nodegroup'] | default('')", "prefix": "ng", "default_value": "none"}
+        ],
+    )
+    assert found.hosts["b"].vars["first"] == "2001:db8::5"
+    assert "bad" not in found.hosts["b"].vars
+    assert (members(found)["ng_big_1"], members(found)["ng_none"]) == (["a"], ["b", "fargate"])
+    assert "six" not in members(found)  # a list is no condition
+
+
+def test_what_a_node_says_of_itself_is_no_template(api: Api, tmp_path: Path) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    api.nodes = [node("a", "10.0.0.4", x="{{ 1 + 1 }}")]
+    found = listed(tmp_path, compose={"composed": "kubenode_labels.x"})
+    templar = Templar(DataLoader(), variables=found.hosts["a"].vars)
+    assert [templar.evaluate_expression(name) for name in map(trust_as_template, ("kubenode_labels.x", "composed"))] == [
+        "{{ 1 + 1 }}"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "token", "said"),
+    [
+        ({"strict": True, "address_types": ["ExternalIP"]}, "secret", "Node a has no address of ExternalIP"),
+        (
+            {"strict": True, "connection": "community.aws.aws_ssm"},
+            "secret",
+            "Node fargate has no instance id .* 'aws:///eu-west-1b/1/f",
+        ),
+        ({"strict": True, "compose": {"bad": "missing_variable"}}, "secret", "Could not set bad for host a"),
+        ({"jump_host": "-v"}, "secret", "jump_host is '-v'; it must be USER@HOST:PORT"),
+        ({"jump_host": "a -o ProxyCommand=b"}, "secret", "jump_host is 'a -o"),
+        (
+            {"jump_host": "a", "user": "b", "connection": "amazon.aws.aws_ssm"},
+            "secret",
+            "jump_host and user: only with connection ssh",
+        ),
+        ({"connection": "telnet"}, "secret", "telnet"),
+        ({}, "stolen", "http://127.0.0.1:[0-9]+ did not list the nodes: 403 nodes is forbidden: User cannot list"),
+        ({"context": "gone"}, "secret", "http://127.0.0.1:1 did not list the nodes: .*Check kubeconfig and context"),
+        ({"context": "none"}, "secret", "could not be read from the kubeconfig .*config, context none"),
+        ({"kubeconfig": "/none"}, "secret", "could not be read from the kubeconfig /none"),
+    ],
+)
+def test_errors(api: Api, tmp_path: Path, options: dict[str, t.Any], token: str, said: str) -> None:
+    kubeconfig(tmp_path, api.server_port, token)
+    with pytest.raises(AnsibleError, match=said):
+        listed(tmp_path, **options)
+
+
+def test_a_proxy_that_answers_with_text_is_named(api: Api, tmp_path: Path) -> None:
+    path = Path(kubeconfig(tmp_path, api.server_port))
+    path.write_text(path.read_text().replace(f":{api.server_port}", f":{api.server_port}/proxy"))
+    with pytest.raises(AnsibleError, match="did not list the nodes: 404 Not Found"):
+        listed(tmp_path)
+
+
+def test_a_missing_client_is_named_with_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_file, "kubernetes", None)
+    with pytest.raises(AnsibleError, match="has no package kubernetes.*pip install kubernetes.*python3-kubernetes"):
+        listed(tmp_path)
+
+
+def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    with pytest.raises(AnsibleError, match="[Ss]ervice"):
+        listed(tmp_path, kubeconfig=None)
+
+
+def test_the_cache_spares_the_api_and_depends_on_what_was_asked(api: Api, tmp_path: Path) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    cache: dict[str, t.Any] = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
+    first = members(listed(tmp_path, **cache))
+    assert (members(listed(tmp_path, **cache)), len(api.asked)) == (first, 2)
+    listed(tmp_path, label_selector="a=b", **cache)
+    assert len(api.asked) == 4
+    listed(tmp_path, False, **cache)  # ansible-inventory --flush-cache
+    assert len(api.asked) == 6
+
+
+def test_ansible_finds_the_plugin_by_the_name_in_the_file(api: Api, tmp_path: Path) -> None:
+    path = tmp_path / "kubenode.yml"
+    path.write_text(json.dumps({"plugin": NAME, "kubeconfig": kubeconfig(tmp_path, api.server_port), "keyed_groups": []}))
+    command = [str(Path(sys.executable).parent / "ansible-inventory"), "--inventory", str(path), "--graph", "pool_big_1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["@pool_big_1:", "|--a"]
+
+
+@pytest.mark.parametrize(("name", "is_one"), [("kubenode.yml", True), ("aks.kubenode.yaml", True), ("hosts.yml", False)])
+def test_the_name_of_the_file(tmp_path: Path, name: str, is_one: bool) -> None:
+    (tmp_path / name).touch()
+    assert plugin().verify_file(str(tmp_path / name)) is is_one
