@@ -83,7 +83,7 @@ class ControlPlane(Machine):
             f"--etcd-servers={_ETCD}",
             f"--advertise-address={ADDRESS_IPV4}", f"--secure-port={PORT}", "--insecure-port=0",
             f"--cert-dir={certificates}",  # it makes its own certificate there
-            f"--token-auth-file={tokens}", "--authorization-mode=AlwaysAllow", "--allow-privileged=true",
+            f"--token-auth-file={tokens}", "--authorization-mode=RBAC", "--allow-privileged=true",
             f"--service-cluster-ip-range={SERVICES_IPV4},{SERVICES}",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",

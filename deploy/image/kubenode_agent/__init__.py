@@ -1,0 +1,11 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent of the DaemonSet: converges the node that it runs on, and holds it there.
+
+settings, variables   what the pod was told: environment and ConfigMap
+playbook              one run of a profile on this node
+node                  the node's object in Kubernetes: label, taint, events
+metrics               what Prometheus reads
+agent                 the loop
+"""

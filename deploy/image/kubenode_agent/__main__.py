@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Starts the agent. SIGTERM ends it after the run in progress."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from . import playbook, settings
+from .agent import Agent
+from .metrics import Metrics
+from .node import Node
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        told = settings.from_environment(os.environ)
+    except settings.Refused as refused:
+        logging.error("%s", refused)
+        return 2
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+    metrics, version = Metrics(), _collection()
+    metrics.versions(version, _ansible_core(), told.profile)
+    if told.port:
+        metrics.serve(told.address, told.port)
+    Agent(told, Node(told.node), metrics, playbook.run, version, ended).work()
+    return 0
+
+
+def _collection() -> str:
+    listed = subprocess.run(
+        ["ansible-galaxy", "collection", "list", playbook.COLLECTION, "--format", "json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = next(iter(json.loads(listed.stdout).values()))
+    return str(found[playbook.COLLECTION]["version"])
+
+
+def _ansible_core() -> str:
+    from ansible.release import __version__
+
+    return str(__version__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

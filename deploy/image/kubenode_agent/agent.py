@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop: converge the node, tell Kubernetes, wait for a changed ConfigMap or for the next look."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import variables
+from .metrics import Metrics
+from .node import Node
+from .playbook import Outcome
+from .settings import Refused, Settings
+
+JITTER = 0.1  # of the interval, so that a thousand nodes do not look at the same time
+TICK = 5.0  # seconds between two looks at the ConfigMap, which kubelet writes some seconds after it has changed
+AGAIN = 60.0  # seconds after which a failed run is repeated; doubled each time, up to the interval
+TROUBLE, READY = "trouble", "ready"  # files that the readiness probe reads
+
+log = logging.getLogger(__name__)
+Run = Callable[[str, Mapping[str, Any]], Outcome]
+
+
+class Agent:
+    """run: playbook.run(). ended: is set when the pod is told to end."""
+
+    def __init__(self, settings: Settings, node: Node, metrics: Metrics, run: Run, version: str, ended: threading.Event) -> None:
+        self._settings, self._node, self._metrics, self._run, self._version = settings, node, metrics, run, version
+        self._ended = ended
+        self._converged: str | None = None  # the text by which the node was last converged
+        self._failures = 0
+        self._is_told = False  # whether the API has taken the label and the removal of the taint
+
+    def work(self) -> None:
+        """Returns when the pod is told to end. A run is completed first."""
+        while not self._ended.is_set():
+            text = self._converge()
+            self._wait(text)
+
+    def _converge(self) -> str | None:
+        """Returns the text of the ConfigMap by which it ran; None if that could not be read."""
+        text = None
+        try:
+            text = variables.text_in(self._settings.folder)
+            given = variables.parse(text, self._settings.profile)
+        except Refused as refused:
+            self._metrics.refused()
+            self._failed("VariablesRefused", str(refused))
+            return text
+        if self._settings.undoes:
+            given[f"{self._settings.profile}_state"] = self._settings.desired_state
+        outcome = self._run(self._settings.profile, given)
+        self._metrics.ran(outcome, text != self._converged)
+        if outcome.is_well:
+            self._succeeded(outcome, text)
+        else:
+            self._failed("Failed", outcome.sentence)
+        return text
+
+    def _succeeded(self, outcome: Outcome, text: str) -> None:
+        is_new, self._converged, self._failures = text != self._converged, text, 0
+        log.info("%s in %.1f s: %s", outcome.state, outcome.seconds, ", ".join(outcome.modules) or "as desired")
+        self._say(READY, "")
+        self._say(TROUBLE, None)
+        if outcome.state == "changed":
+            what = "Applied" if is_new else "Corrected"
+            self._node.event("Normal", what, f"{self._settings.profile} {self._version}: changed {', '.join(outcome.modules)}")
+        self._tell()
+
+    def _failed(self, reason: str, sentence: str) -> None:
+        self._failures += 1
+        log.error("%s", sentence)
+        self._say(TROUBLE, f"{self._settings.profile}: {sentence}\n")
+        self._say(READY, None)
+        self._node.event("Warning", reason, f"{self._settings.profile} {self._version}: {sentence}")
+
+    def _tell(self) -> None:
+        self._is_told = self._node.label(self._settings.profile, None if self._settings.undoes else self._version)
+        if self._settings.taint:
+            self._is_told = self._node.remove_taint(self._settings.taint) and self._is_told
+
+    def _wait(self, text: str | None) -> None:
+        """Until the ConfigMap changes, the next look is due, or the pod is told to end."""
+        due = time.monotonic() + self._pause()
+        while time.monotonic() < due and not self._ended.wait(TICK):
+            try:
+                if variables.text_in(self._settings.folder) != text:
+                    return
+            except Refused:
+                if text is not None:
+                    return
+            if not self._failures and not self._is_told:
+                self._tell()
+
+    def _pause(self) -> float:
+        interval = self._settings.interval * 60
+        if self._failures:
+            interval = min(interval, AGAIN * 2 ** (self._failures - 1))
+        return interval * random.uniform(1 - JITTER, 1 + JITTER)
+
+    def _say(self, name: str, text: str | None) -> None:
+        path = Path(self._settings.state, name)
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(text)

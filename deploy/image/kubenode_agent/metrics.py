@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Prometheus reads of the agent."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+from .playbook import Outcome
+
+# A run that finds nothing to do takes some seconds, one that installs a package minutes.
+SECONDS = (1, 2.5, 5, 10, 30, 60, 300, 1800)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._runs = Counter("kubenode_runs", "Runs of the profile, by result.", ["result"])
+        self._changes = Counter("kubenode_changes", "Changes of the node, by module.", ["module"])
+        self._drift = Counter("kubenode_drift", "Changes without a change of what is desired, by module.", ["module"])
+        self._failures = Counter("kubenode_failures", "Failed runs, by module.", ["module"])
+        self._refusals = Counter("kubenode_refused_variables", "ConfigMaps that were refused.")
+        self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
+        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to what is desired.")
+        self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
+        self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
+        for result in ("ok", "changed", "failed"):
+            self._runs.labels(result)
+
+    def serve(self, address: str, port: int) -> None:
+        start_http_server(port, addr=address or "0.0.0.0")
+
+    def versions(self, version: str, ansible_core: str, profile: str) -> None:
+        self._build.labels(version, ansible_core, profile).set(1)
+
+    def ran(self, outcome: Outcome, is_new: bool) -> None:
+        """is_new: whether what is desired has changed since the last run that succeeded."""
+        self._runs.labels(outcome.state).inc()
+        self._seconds.observe(outcome.seconds)
+        self._converged.set(outcome.is_well)
+        if not outcome.is_well:
+            self._failures.labels(outcome.modules[0] if outcome.modules else "none").inc()
+            return
+        self._last.set_to_current_time()
+        for module in outcome.modules:
+            self._changes.labels(module).inc()
+            if not is_new:
+                self._drift.labels(module).inc()
+
+    def refused(self) -> None:
+        self._refusals.inc()
+        self._converged.set(0)

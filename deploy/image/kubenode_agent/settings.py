@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the DaemonSet tells the agent, by environment variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
+UNDO = {"cilium_migration": "restored"}  # the state that undoes a profile, if it is not absent
+LOW, HIGH = 0.1, 1440.0  # minutes between two looks
+
+
+class Refused(ValueError):
+    """The agent cannot run as it was told; ``str()`` is the sentence for the operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """profile: the role. undoes: whether the profile is removed instead of applied. node: the name of this pod's node.
+
+    folder: where the ConfigMap is mounted. state: where the agent says how it is. interval: minutes between two looks.
+    taint: key of the taint that is removed from a converged node; empty for none. address, port: of the metrics; port 0 for none.
+    """
+
+    profile: str
+    node: str
+    undoes: bool = False
+    folder: Path = Path("/etc/kubenode-agent")
+    state: Path = Path("/run/kubenode-agent")
+    interval: float = 10.0
+    taint: str = "kubenode.datapath/not-ready"
+    address: str = ""
+    port: int = 9463
+
+    @property
+    def desired_state(self) -> str:
+        """The role's state that undoes the profile."""
+        return UNDO.get(self.profile, "absent")
+
+
+def from_environment(variables: Mapping[str, str]) -> Settings:
+    """Raises Refused."""
+    profile = variables.get("KUBENODE_PROFILE", "")
+    if profile not in PROFILES:
+        raise Refused(f"KUBENODE_PROFILE must be one of {', '.join(PROFILES)}; {profile!r} was given")
+    node = variables.get("KUBENODE_NODE", "")
+    if not node:
+        raise Refused("KUBENODE_NODE must be the name of the node (fieldRef spec.nodeName); nothing was given")
+    state = variables.get("KUBENODE_STATE", "present")
+    if state not in ("present", "absent"):
+        raise Refused(f"KUBENODE_STATE must be present or absent; {state!r} was given")
+    usual = Settings(profile, node)
+    return Settings(
+        profile,
+        node,
+        state == "absent",
+        Path(variables.get("KUBENODE_VARIABLES") or usual.folder),
+        Path(variables.get("KUBENODE_RUN") or usual.state),
+        _number(variables, "KUBENODE_INTERVAL", usual.interval, LOW, HIGH),
+        variables.get("KUBENODE_TAINT", usual.taint),
+        variables.get("KUBENODE_METRICS_ADDRESS", usual.address),
+        int(_number(variables, "KUBENODE_METRICS_PORT", usual.port, 0, 65535)),
+    )
+
+
+def _number(variables: Mapping[str, str], name: str, usual: float, low: float, high: float) -> float:
+    given = variables.get(name)
+    if not given:
+        return usual
+    try:
+        value = float(given)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise Refused(f"{name} must be a number from {low:g} to {high:g}; {given!r} was given")
+    return value

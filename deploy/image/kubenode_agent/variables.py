@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of the role, from the ConfigMap. They are data: nothing in them is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .settings import Refused
+
+FILE = "variables.yaml"
+MARKS = ("{{", "{%", "{#")  # of Jinja2
+LARGEST = 1 << 20  # bytes; a ConfigMap holds no more
+
+
+def text_in(folder: Path) -> str:
+    """The text of the ConfigMap's key; empty if it has none. Raises Refused."""
+    path = folder / FILE
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{FILE} of the ConfigMap cannot be read: {error}") from error
+
+
+def parse(text: str, profile: str) -> dict[str, Any]:
+    """The variables, of which each has the profile's prefix. The role checks their names and values. Raises Refused."""
+    if len(text) > LARGEST:
+        raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters; it has {len(text)}")
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise Refused(f"{FILE} of the ConfigMap must be YAML: {' '.join(str(error).split())}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise Refused(f"{FILE} of the ConfigMap must be a dictionary of variables; {type(found).__name__} was given")
+    prefix = f"{profile}_"
+    for name in found:
+        if not isinstance(name, str) or not name.startswith(prefix):
+            raise Refused(f"{FILE} of the ConfigMap must have only variables that begin with {prefix}; {name!r} was given")
+    for name, value in found.items():
+        for one in _texts(value):
+            if any(mark in one for mark in MARKS):
+                raise Refused(f"{name} must be a value, not a template; {one!r} was given")
+    return found
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """All texts in a value, the keys of dictionaries too. Raises Refused for what JSON cannot express."""
+    if depth > 20:
+        raise Refused(f"{FILE} of the ConfigMap must be nested at most 20 deep")
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _texts(key, depth + 1)
+            yield from _texts(one, depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one, depth + 1)
+    elif value is not None and not isinstance(value, (bool, int, float)):
+        raise Refused(f"{FILE} of the ConfigMap must have only texts, numbers, lists and dictionaries; {value!r} was given")

@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nsenter
+short_description: Manage the node from a pod on it
+version_added: 0.1.0
+author:
+  - kubenode.datapath contributors (@kubenode)
+description:
+  - Runs the modules on the node itself, in the namespaces of its process 1, by nsenter(1). For a pod that shares the node's
+    processes (C(hostPID)), as those of this collection's DaemonSet.
+  - Files are copied through the same namespaces, so that no folder of the node has to be mounted into the pod.
+  - Refuses to run if the pod does not see the node's processes, because it would then change itself.
+  - The pod needs root and the capabilities C(SYS_ADMIN), C(SYS_PTRACE) and C(SYS_CHROOT) to enter, and those that the modules
+    need on the node.
+requirements:
+  - The programs C(nsenter) and C(sh).
+options:
+  pid:
+    description: A process of the node, whose namespaces are entered.
+    type: int
+    default: 1
+    vars:
+      - name: ansible_nsenter_pid
+  remote_user:
+    description: The user who runs the modules. There is only root.
+    type: str
+    default: root
+    vars:
+      - name: ansible_user
+extends_documentation_fragment:
+  - connection_pipelining
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
+from ansible.plugins.connection import ConnectionBase
+
+# mount: files and programs. net: routes, rules, settings. uts: the host's name. ipc: message queues of systemd's units. pid: a
+# process that a module starts is the node's, and outlives the pod. cgroup: systemd's view of the units.
+NAMESPACES = ("mount", "uts", "ipc", "net", "pid", "cgroup")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
+
+
+class Connection(ConnectionBase):
+    transport = "kubenode.datapath.nsenter"
+    has_pipelining = True
+
+    def _connect(self) -> Connection:
+        if not self._connected:
+            self._check()
+            self._connected = True
+        return self
+
+    def _check(self) -> None:
+        pid = self.get_option("pid")
+        try:
+            is_outside = os.stat(f"/proc/{pid}/ns/mnt").st_ino != os.stat("/proc/self/ns/mnt").st_ino
+        except OSError as error:
+            raise AnsibleConnectionFailure(
+                f"nsenter: the namespaces of process {pid} cannot be read: {error.strerror}. Nothing was changed. Run the pod as"
+                " root with hostPID, SYS_ADMIN and SYS_PTRACE, and without an AppArmor profile that forbids it"
+            ) from error
+        if not is_outside:
+            raise AnsibleConnectionFailure(
+                f"nsenter: process {pid} is in this pod, so that the pod would be changed instead of the node. Nothing was"
+                " changed. Set hostPID of the pod to true"
+            )
+        if shutil.which("nsenter") is None:
+            raise AnsibleConnectionFailure("nsenter: the program nsenter (package util-linux) is not installed here. Install it")
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Runs a shell command on the node. Returns its exit status, stdout and stderr."""
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        entered = [f"--{name}" for name in NAMESPACES]
+        argv = ["nsenter", f"--target={self.get_option('pid')}", *entered, "--", "/bin/sh", "-c", cmd]
+        done = subprocess.run(argv, input=in_data or b"", capture_output=True, check=False, cwd="/", env=ENVIRONMENT)
+        return done.returncode, done.stdout, done.stderr
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Copies a file to the node."""
+        super().put_file(in_path, out_path)
+        try:
+            data = Path(in_path).read_bytes()
+        except OSError as error:
+            raise AnsibleFileNotFound(f"nsenter: {in_path}: {error.strerror}") from error
+        self._transfer(f"cat > {shlex.quote(out_path)}", data)
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Copies a file of the node."""
+        super().fetch_file(in_path, out_path)
+        Path(out_path).write_bytes(self._transfer(f"cat -- {shlex.quote(in_path)}"))
+
+    def close(self) -> None:
+        self._connected = False
+
+    def _transfer(self, cmd: str, data: bytes = b"") -> bytes:
+        status, out, error = self.exec_command(cmd, in_data=data)
+        if status != 0:
+            raise AnsibleConnectionFailure(f"nsenter: {cmd} ended with {status}: {error.decode(errors='replace').strip()}")
+        return out

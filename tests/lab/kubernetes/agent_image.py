@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image of the collection's DaemonSet, built from its Containerfile as a user does, on a Debian root of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import collection, images, playbook
+from lab.entering import LabError
+
+SUITE = "trixie"
+NAME = "localhost/kubenode-agent"
+BASE = "localhost/lab/debian:trixie"
+CONTEXT = collection.CHECKOUT / "deploy/image"
+
+
+def build(version: str) -> str:
+    """Builds the image with the collection of this checkout; answers its name. ``version`` is the tag."""
+    root = images.root(SUITE, ("ca-certificates",))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        context = folder / "context"
+        shutil.copytree(CONTEXT, context)
+        galaxy = Path(playbook.PROGRAM).with_name("ansible-galaxy")
+        _run([galaxy, "collection", "build", "--output-path", context, collection.CHECKOUT])
+        (tarball,) = context.glob("*.tar.gz")
+        (folder / "sources.list").write_text("\n".join(images.sources(SUITE)) + "\n")
+        _run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
+        _run(["podman", "import", folder / "base.tar", f"{BASE}-plain"])
+        (folder / "Containerfile").write_text(f"FROM {BASE}-plain\nCOPY sources.list /etc/apt/sources.list\n")
+        _podman_build(folder, BASE)
+        _podman_build(
+            context,
+            f"{NAME}:{version}",
+            f"--build-arg=BASE={BASE}",
+            f"--build-arg=VERSION={tarball.name.removesuffix('.tar.gz').rpartition('-')[2]}",
+            "--timestamp=0",
+            "--squash-all",  # a file of the base that a layer removes would be a device, which a node of the lab may not make
+        )
+    return f"{NAME}:{version}"
+
+
+def save(image: str, path: Path) -> None:
+    """Writes an archive of it, for ``ctr images import``."""
+    path.unlink(missing_ok=True)
+    _run(["podman", "save", "--format=docker-archive", f"--output={path}", image])
+
+
+def digest(image: str) -> str:
+    """Of the files of its last layers, which two builds of one checkout share."""
+    shown = _run(["podman", "image", "inspect", "--format={{json .RootFS.Layers}}", image])
+    return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def _podman_build(context: Path, name: str, *options: str) -> None:
+    # Without namespaces of its own, which a container that builds may not make.
+    _run(["podman", "build", "--isolation=chroot", "--network=host", *options, f"--tag={name}", context])
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"{' '.join(map(str, command))} answered {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
