@@ -25,7 +25,7 @@ def variables(text: str) -> dict[str, str]:
 
 def test_user_data_has_the_settings_of_the_service_and_its_profile_exists() -> None:
     settings = variables((DEPLOY / "pull/pull.env").read_text())
-    text = (DEPLOY / "cloud-init/user-data.yml").read_text()
+    text = (DEPLOY / "cloud-init/user-data").read_text()
     assert text.startswith("#cloud-config\n")  # else cloud-init ignores the file
     files = {file["path"]: file["content"] for file in yaml.safe_load(text)["write_files"]}
     assert variables(files["/etc/kubenode/pull.env"]) == settings

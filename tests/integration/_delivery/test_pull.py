@@ -96,7 +96,7 @@ class Site:
         systemctl.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
         systemctl.chmod(0o755)
         (self.folder / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
-        [command] = yaml.safe_load((DEPLOY / "cloud-init/user-data.yml").read_text())["runcmd"]
+        [command] = yaml.safe_load((DEPLOY / "cloud-init/user-data").read_text())["runcmd"]
         environment = {"PATH": f"{systemctl.parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
         done = subprocess.run([self.here(word) for word in command], capture_output=True, check=False, env=environment)
         return done.returncode, asked.read_text().splitlines() if asked.exists() else []
