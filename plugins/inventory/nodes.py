@@ -30,8 +30,8 @@ requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
 notes:
-  - A kubelet can set labels and addresses of its own Node object. Whoever controls a node can move it to another group by a
-    label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
+  - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
 options:
   plugin:
     description: The name of this plugin.
