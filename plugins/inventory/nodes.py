@@ -13,7 +13,8 @@ author:
 description:
   - Lists the nodes of a cluster by its API. The name of a host is the name of its Node object.
   - The inventory is a file whose name ends with C(kubenode.yml) or C(kubenode.yaml), with the options below.
-  - All nodes are in the group C(nodes), which the collection's playbooks use unless told otherwise.
+  - All nodes are in the group C(nodes), which the collection's playbooks use unless told otherwise. A cluster with Windows
+    nodes needs O(label_selector=kubernetes.io/os=linux).
   - Further groups are C(pool_NAME), C(zone_NAME), C(region_NAME), C(cloud_NAME), C(os_NAME), C(arch_NAME), C(cni_NAME), and
     C(not_ready) for nodes that are not ready. Characters that group names cannot have are replaced by underscores.
   - The pool is read from labels of AKS, EKS, eksctl, Karpenter, GKE and Alibaba Cloud. The cloud is the scheme of the provider
@@ -29,8 +30,8 @@ requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
 notes:
-  - A kubelet can set labels and addresses of its own Node object. Whoever controls a node can move it to another group by a
-    label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
+  - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
 options:
   plugin:
     description: The name of this plugin.
@@ -46,7 +47,9 @@ options:
     env:
       - name: K8S_AUTH_KUBECONFIG
   context:
-    description: The context of the kubeconfig; by default its current one.
+    description:
+      - The context of the kubeconfig; by default its current one.
+      - Set it together with O(cache). A cached result stays valid when the current context changes.
     type: str
     env:
       - name: K8S_AUTH_CONTEXT
@@ -54,7 +57,7 @@ options:
     description: Lists only the nodes with these labels, in the syntax of C(kubectl get nodes --selector).
     type: str
   timeout:
-    description: Seconds that one request to the API may take.
+    description: Seconds that one attempt of a request to the API may take. The client tries a request up to four times.
     type: int
     default: 30
   address_types:
@@ -96,7 +99,7 @@ EXAMPLES = r"""
 # AKS, nodes.kubenode.yml: nodes of two pools, by a jump host in the virtual network
 plugin: kubenode.datapath.nodes
 context: my-aks
-label_selector: kubernetes.azure.com/agentpool in (dual, edge)
+label_selector: kubernetes.azure.com/agentpool in (dual, edge),kubernetes.io/os=linux
 jump_host: ops@bastion.example.com
 user: azureuser
 ---
@@ -109,6 +112,7 @@ compose:
 ---
 # EKS by SSH through Systems Manager: group_vars/nodes.yml has the ProxyCommand
 plugin: kubenode.datapath.nodes
+label_selector: eks.amazonaws.com/compute-type!=fargate
 user: ec2-user
 compose:
   ansible_host: kubenode_instance_id
@@ -186,7 +190,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The reduced nodes, from the cache if Ansible and the options permit."""
         if not self.get_option("cache"):
             return self._listed()
-        asked = json.dumps([self.get_option(name) for name in ("kubeconfig", "context", "label_selector")])
+        options = [self.get_option(name) for name in ("kubeconfig", "context", "label_selector")]
+        asked = json.dumps([*options, os.environ.get("KUBECONFIG")])
         key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         if cache:
             with contextlib.suppress(KeyError):  # it is not there, or too old
@@ -212,7 +217,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 while True:
                     # Not as objects of the client: some versions refuse nodes that they think incomplete.
                     page = json.loads(api.list_node(_preload_content=False, **options).data)
-                    nodes += map(_cluster_nodes.reduced, page["items"])
+                    nodes += map(_cluster_nodes.reduced, page["items"] or ())
                     options["_continue"] = page["metadata"].get("continue")
                     if not options["_continue"]:
                         return nodes
@@ -221,7 +226,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 f"The API {configuration.host} did not list the nodes: {refusal.status} {_message(refusal)}. "
                 "The account of the kubeconfig needs the verb list for nodes, and label_selector must be valid."
             ) from refusal
-        except (urllib3.exceptions.HTTPError, ValueError, KeyError) as trouble:
+        except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError, AttributeError) as trouble:
             raise AnsibleParserError(
                 f"The API {configuration.host} did not list the nodes: {trouble}. "
                 "Check kubeconfig and context with `kubectl get nodes`."

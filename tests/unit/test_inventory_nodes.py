@@ -76,7 +76,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         status = 200
         if self.headers["Authorization"] != "Bearer secret":
             status, answer = 403, {"kind": "Status", "message": "nodes is forbidden: User cannot list resource"}
-        if url.path != "/api/v1/nodes":
+        if url.path == "/strange/api/v1/nodes":
+            answer = {"metadata": {}, "items": "none"}
+        elif url.path != "/api/v1/nodes":
             status, answer = 404, {}
         body = json.dumps(answer).encode()
         self.send_response(status)
@@ -237,10 +239,11 @@ def test_errors(api: Api, tmp_path: Path, options: dict[str, t.Any], token: str,
         listed(tmp_path, **options)
 
 
-def test_a_proxy_that_answers_with_text_is_named(api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("behind", "said"), [("proxy", "404 Not Found"), ("strange", ".*Check kubeconfig and context")])
+def test_a_server_that_is_no_api_is_named(api: Api, tmp_path: Path, behind: str, said: str) -> None:
     path = Path(kubeconfig(tmp_path, api.server_port))
-    path.write_text(path.read_text().replace(f":{api.server_port}", f":{api.server_port}/proxy"))
-    with pytest.raises(AnsibleError, match="did not list the nodes: 404 Not Found"):
+    path.write_text(path.read_text().replace(f":{api.server_port}", f":{api.server_port}/{behind}"))
+    with pytest.raises(AnsibleError, match=f"did not list the nodes: {said}"):
         listed(tmp_path)
 
 
@@ -256,7 +259,9 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.Monk
         listed(tmp_path, kubeconfig=None)
 
 
-def test_the_cache_spares_the_api_and_depends_on_what_was_asked(api: Api, tmp_path: Path) -> None:
+def test_the_cache_spares_the_api_and_depends_on_what_was_asked(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kubeconfig(tmp_path, api.server_port)
     cache: dict[str, t.Any] = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
     first = members(listed(tmp_path, **cache))
@@ -265,6 +270,9 @@ def test_the_cache_spares_the_api_and_depends_on_what_was_asked(api: Api, tmp_pa
     assert len(api.asked) == 4
     listed(tmp_path, False, **cache)  # ansible-inventory --flush-cache
     assert len(api.asked) == 6
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    listed(tmp_path, **cache)
+    assert len(api.asked) == 8
 
 
 def test_ansible_finds_the_plugin_by_the_name_in_the_file(api: Api, tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of deploy/ that need no node: what they name exists, and their tools accept them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml")
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def variables(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if line and line[0] != "#")
+
+
+def test_user_data_has_the_settings_of_the_service_and_its_profile_exists() -> None:
+    settings = variables((DEPLOY / "pull/pull.env").read_text())
+    text = (DEPLOY / "cloud-init/user-data").read_text()
+    assert text.startswith("#cloud-config\n")  # else cloud-init ignores the file
+    files = {file["path"]: file["content"] for file in yaml.safe_load(text)["write_files"]}
+    assert variables(files["/etc/kubenode/pull.env"]) == settings
+    assert (ROOT / "playbooks" / f"{settings['PROFILE']}.yml").exists()
+    prefixes = {name.startswith(settings["PROFILE"]) for name in yaml.safe_load(files["/etc/kubenode/variables.yml"])}
+    assert prefixes == {True}
+
+
+def test_ansible_builder_makes_a_context_of_the_execution_environment(tmp_path: Path) -> None:
+    pytest.importorskip("ansible_builder")
+    definition = DEPLOY / "execution-environment/execution-environment.yml"
+    command = [str(Path(sys.executable).parent / "ansible-builder"), "create", "--file", str(definition)]
+    subprocess.run([*command, "--context", str(tmp_path)], check=True, capture_output=True)
+    [collection] = yaml.safe_load((tmp_path / "_build/requirements.yml").read_text())["collections"]
+    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
+    assert collection["name"] == f"{galaxy['namespace']}.{galaxy['name']}"
+    base = yaml.safe_load(definition.read_text())["images"]["base_image"]["name"]
+    assert f'EE_BASE_IMAGE="{base}"' in (tmp_path / "Containerfile").read_text()
