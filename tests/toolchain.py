@@ -58,7 +58,7 @@ def environment(tools: Path) -> dict[str, str]:
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
         "MOLECULE_GLOB": "molecule/*/molecule.yml",  # without it, molecule asks for another place
-        "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
+        "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}:{ROOT / 'deploy/image'}",
     }
 
 
@@ -91,7 +91,7 @@ def lint() -> Iterator[Check]:
     yield Check("ruff format", ["ruff", "format", "--check"], env)
     yield Check("licences", ["reuse", "lint", "--lines"], env)
     tests = ["bench", "cluster", "faults", "integration", "lab", "unit", "userland"]
-    packages = ["ansible_collections.kubenode.datapath.plugins", *tests]
+    packages = ["ansible_collections.kubenode.datapath.plugins", "kubenode_agent", *tests]
     modules = sorted(path.stem for path in (ROOT / "tests").glob("*.py"))
     checked = [f"--package={name}" for name in packages] + [f"--module={name}" for name in modules]
     yield Check("mypy", ["mypy", *checked], env)

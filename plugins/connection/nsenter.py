@@ -57,9 +57,8 @@ class Connection(ConnectionBase):
     has_pipelining = True
 
     def _connect(self) -> Connection:
-        if not self._connected:
-            self._check()
-            self._connected = True
+        self._check()
+        self._connected = True  # each command enters anew
         return self
 
     def _check(self) -> None:

@@ -16,6 +16,7 @@ import yaml
 
 from lab import apt, collection
 from lab.container import SystemdNode
+from lab.entering import LabError
 from lab.kubernetes import Cluster, agent_image, manifests
 from lab.waiting import eventually
 
@@ -24,6 +25,7 @@ NAMESPACE, DAEMONSET = "kubenode-datapath", "daemonset/kubenode-agent-aks-dual-s
 TAINT = "kubenode.datapath/not-ready"
 LABEL = "kubenode.datapath/aks-dual-stack"
 VARIABLES = {"aks_dual_stack_ipv6": "address"}
+PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 TABLE = "azureSLBProbe"
 
 pytestmark = pytest.mark.sample
@@ -55,25 +57,32 @@ class Delivery:
         (own / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         self.cluster.kubectl("apply", "--filename=-", input=self.built(overlay))
 
-    def delete(self) -> None:
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self.built("aks-dual-stack"), timeout=SLOW)
+    def delete(self, *options: str) -> None:
+        objects = self.built("aks-dual-stack")
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", *options, input=objects, timeout=SLOW)
 
     def built(self, overlay: str) -> str:
-        command = [self._kubectl, "kustomize", self._folder / "overlays" / overlay]
+        command = [str(self._kubectl), "kustomize", str(self._folder / "overlays" / overlay)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def wait(self) -> None:
-        self.cluster.kubectl(
-            "rollout", "status", DAEMONSET, f"--namespace={NAMESPACE}", f"--timeout={SLOW:g}s", timeout=SLOW + 10
-        )
+        """Until all pods are those of the last apply(), and ready."""
+        try:
+            self.cluster.kubectl(
+                *("rollout", "status", DAEMONSET, f"--namespace={NAMESPACE}", f"--timeout={SLOW:g}s"), timeout=SLOW + 10
+            )
+        except LabError as error:
+            raise AssertionError(f"{error}\n{self.pods()}\n{self.logs()}") from error
+
+    def pods(self) -> str:
+        """What kubectl tells of them to a person."""
+        return self.cluster.kubectl("describe", "pods", *PODS)
 
     def events(self, node: str) -> str:
         return self.cluster.kubectl("describe", "node", node)
 
     def logs(self) -> str:
-        return self.cluster.kubectl(
-            "logs", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent", "--tail=50"
-        )
+        return self.cluster.kubectl("logs", *PODS, "--tail=50")
 
     def metrics(self, node: SystemdNode) -> str:
         return node.run(["python3", "-c", FETCH]).stdout
@@ -94,7 +103,7 @@ def delivery(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         node.remove("/tmp/agent.tar")
     running = Delivery(cluster, image, folder)
     yield running
-    running.delete()
+    running.delete("--wait=false")
 
 
 def tables(node: SystemdNode) -> str:
@@ -134,13 +143,12 @@ def test_nodes_are_converged_before_their_first_ordinary_pod_and_held_there(clus
     converged = [state(node) for node in nodes]
     delivery.apply(aks_dual_stack_table="{{ lookup('pipe', 'touch /run/evaluated') }}")
     refused = "aks_dual_stack_table must be a value, not a template"
-    pods = f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent"
-    assert eventually(lambda: refused in cluster.kubectl("describe", "pods", *pods), SLOW), delivery.logs()
+    assert eventually(lambda: refused in delivery.pods(), SLOW), delivery.logs()
     ready = cluster.api.request(f"/apis/apps/v1/namespaces/{NAMESPACE}/{DAEMONSET.replace('/', 's/')}")["status"]["numberReady"]
     assert ready == len(nodes) - 1 and refused in "".join(delivery.events(node.name) for node in nodes)
     assert [state(node) for node in nodes] == converged and not any(node.exists("/run/evaluated") for node in nodes)
     delivery.apply(aks_dual_stack_table="accept")
-    assert eventually(lambda: "aks_dual_stack_table must be" in cluster.kubectl("describe", "pods", *pods), SLOW), delivery.logs()
+    assert eventually(lambda: "aks_dual_stack_table must be" in delivery.pods(), SLOW), delivery.logs()
     assert [state(node) for node in nodes] == converged
 
     delivery.apply()

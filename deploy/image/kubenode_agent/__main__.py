@@ -9,14 +9,16 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from . import playbook, settings
 from .agent import Agent
 from .metrics import Metrics
 from .node import Node
+
+MANIFEST = Path("/usr/share/ansible/collections/ansible_collections/kubenode/datapath/MANIFEST.json")
 
 
 def main() -> int:
@@ -38,12 +40,7 @@ def main() -> int:
 
 
 def _collection() -> str:
-    listed = subprocess.run(
-        ["ansible-galaxy", "collection", "list", playbook.COLLECTION, "--format", "json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = next(iter(json.loads(listed.stdout).values()))
-    return str(found[playbook.COLLECTION]["version"])
+    return str(json.loads(MANIFEST.read_text())["collection_info"]["version"])
 
 
 def _ansible_core() -> str:

@@ -71,8 +71,8 @@ def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> O
     if node["state"] in ("ok", "changed"):
         return Outcome(node["state"], modules=modules)
     sentence = node["trouble"] or node["state"]
-    module = sentence.partition(": ")[0]
-    return Outcome("failed", sentence, (module,) if module.isidentifier() else ())
+    module, colon, _rest = sentence.partition(": ")
+    return Outcome("failed", sentence, (module,) if colon and module.isidentifier() else ())
 
 
 def _modules(change: Mapping[str, Any]) -> list[str]:

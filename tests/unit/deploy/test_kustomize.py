@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects of deploy/kustomize against the schemas of Kubernetes, and the overlays against the roles that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("yaml")
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+KUSTOMIZE = ROOT / "deploy/kustomize"
+OVERLAYS = ("aks-dual-stack", "eni-policy-routing", "cilium-migration")
+
+
+def objects() -> list[dict[str, Any]]:
+    return [one for path in (KUSTOMIZE / "base").glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
+
+
+def test_every_object_is_valid_by_all_schemas_of_the_validator() -> None:
+    """Kubernetes 1.20, which the validator no longer has, takes them in tests/cluster."""
+    validator = pytest.importorskip("kubernetes_validate")
+    versions = validator.utils.all_versions()
+    assert len(versions) > 10
+    for version in versions:
+        for one in objects():
+            if one["kind"] != "Kustomization":
+                validator.validate(one, version, strict=True)
+
+
+def test_the_validator_finds_what_is_wrong() -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    (daemonset,) = (one for one in objects() if one["kind"] == "DaemonSet")
+    daemonset["spec"]["template"]["spec"]["hostPIDs"] = True
+    with pytest.raises(validator.ValidationError):
+        validator.validate(daemonset, validator.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_has_a_role_and_variables_of_it(overlay: str) -> None:
+    (patch,) = yaml.safe_load_all((KUSTOMIZE / "overlays" / overlay / "nodes.yaml").read_text())
+    (container,) = patch["spec"]["template"]["spec"]["containers"]
+    role = {one["name"]: one["value"] for one in container["env"]}["KUBENODE_PROFILE"]
+    assert role == overlay.replace("-", "_")
+    known = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    assert set(yaml.safe_load((KUSTOMIZE / "overlays" / overlay / "variables.yaml").read_text())) <= set(known)
+
+
+def test_the_pod_gets_no_more_than_its_page_explains() -> None:
+    (daemonset,) = (one for one in objects() if one["kind"] == "DaemonSet")
+    spec = daemonset["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    page = (ROOT / "deploy/README.md").read_text()
+    assert "privileged" not in container["securityContext"] and not any("hostPath" in one for one in spec["volumes"])
+    asked = [*container["securityContext"]["capabilities"]["add"], "hostPID", "hostNetwork"]
+    assert [one for one in asked if f"| `{one}` |" not in page] == []
