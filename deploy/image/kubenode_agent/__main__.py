@@ -33,8 +33,11 @@ def main() -> int:
         signal.signal(number, lambda _number, _frame: ended.set())
     metrics, version = Metrics(), _collection()
     metrics.versions(version, _ansible_core(), told.profile)
-    if told.port:
-        metrics.serve(told.address, told.port)
+    try:
+        if told.port:
+            metrics.serve(told.address, told.port)
+    except OSError as error:  # the node is converged all the same
+        logging.error("No metrics are served: port %d: %s. Set KUBENODE_METRICS_PORT to another", told.port, error.strerror)
     Agent(told, Node(told.node), metrics, playbook.run, version, ended).work()
     return 0
 
