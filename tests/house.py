@@ -42,7 +42,7 @@ SUBJECTS = {
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_interfaces", "_routing", "_snapshot"),
     # A roll-back performs what undoes a step of any subject.
-    "_checkpoint": ("_azure_vnet", "_interfaces", "_network_daemons", "_nftables", "_routing"),
+    "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ebtables_cleanup on the controller: copies pyroute2 to a node that has none."""
+"""ebtables_cleanup on the controller: carries pyroute2 to a node that lacks it, and confirms the checkpoint."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _library
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _checkpoint, _library
 
 
 class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        result.update(_library.execute(self, dict(self._task.args), task_vars or {}))
+        result.update(_checkpoint.execute(self, lambda args: _library.execute(self, args, task_vars or {})))
         return result

@@ -48,6 +48,7 @@ notes:
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
+  - kubenode.datapath._checkpoint
 options:
   state:
     description:
@@ -243,12 +244,13 @@ diff:
   elements: dict
 """
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.arming_backend import under_checkpoint
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import run
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts.ebtables_cleanup import OPTIONS, parts
 
 
 def main() -> None:
-    run(OPTIONS, parts)
+    run(OPTIONS, parts, under_checkpoint)
 
 
 if __name__ == "__main__":

@@ -275,6 +275,7 @@ ROLES = {
             "backup": lambda given, _is_applied: cleanup_options.backup(given),
             "bridge_name": applied(_optional_interface, "bridge_name"),
             "bridge_interface": applied(_optional_interface, "bridge_interface"),
+            "checkpoint": _seconds,
             "bridge_checkpoint": _seconds,
             "kubectl": lambda given, _is_applied: _command("kubectl", given),
             "grace": within("grace", 0, 86400),

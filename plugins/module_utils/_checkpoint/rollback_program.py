@@ -34,13 +34,16 @@ import typing as t
 from .._azure_vnet import resolved_backend
 from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
+from .._ebtables import ebtables, ebtables_backend
 from .._files import file_changes, files
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
+from .._leftovers import iptables, iptables_backend
 from .._network_daemons import networkd_backend
 from .._nftables import nft_backend, nft_loading_backend
 from .._platform import library, lock, packages, process, processes, sysctl
 from .._routing import routing_backend
+from .._routing.neighbour import Neighbour
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
 from .._routing.rule_order import Order
@@ -56,7 +59,8 @@ LOADED = (file_changes, nft_loading_backend, unit_changes)
 # The classes of the values in operations.
 VALUES = (
     *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
-    *(routing_backend.Change, Message, Request, resolved_backend.Dns),
+    *(routing_backend.Change, Message, Neighbour, Request, resolved_backend.Dns),
+    *(ebtables.Place, ebtables.Rule, ebtables.Removed, iptables.Table, iptables.Taken),
 )
 
 # How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
@@ -256,6 +260,7 @@ def _backends() -> dict[type, Backend]:
         *(files.Files(), sysctl.Sysctl(), units.Units(process.run)),
         *(routing_backend.Netlink(), link_backend.LinkMessages(), resolved_backend.Resolved(process.run)),
         *(nft_backend.Nft(process.run, syslog.syslog), networkd_backend.Networkd(process.run)),
+        *(ebtables_backend.Ebtables(process.run, syslog.syslog), iptables_backend.Iptables(process.run)),
         packages.Packages(functools.partial(process.run, seconds=1800, completes=True), packages.os_release(), 300),
     )
     return {kind: backend for backend in every for kind in backend.OPERATIONS}

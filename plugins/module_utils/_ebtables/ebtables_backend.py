@@ -88,6 +88,17 @@ class Ebtables:
         else:
             backend.put_back(operation.removed)
 
+    def verify(self, operation: Operation) -> list[str]:
+        """Reads anew what the operation should have left; see rollback_program.Backend."""
+        now = self._backends[operation.backend].read()
+        wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
+        return [
+            f"{place}: {text} {what}"
+            for place, texts in _texts_by_place(operation.removed).items()
+            for text in sorted(texts)
+            if any(rule.text == text for rule in now.get(place, ())) is not wants
+        ]
+
 
 class _Look(t.NamedTuple):
     """A listing. before: table and handle of each rule that existed before it was made. chains: the rules that it shows."""

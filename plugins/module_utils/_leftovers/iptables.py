@@ -75,13 +75,28 @@ def table_at(place: str) -> Table | None:
 Meaning = t.Mapping[str, str]
 
 
-def removal(taken: Taken) -> str:
-    """The script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains."""
-    lines = [f"-D {one.place.chain} {one.rules[number].text}" for one in taken.rules for number in sorted(one.gone)]
-    return _script(taken.table, [*lines, *(f"-X {chain}" for chain in taken.chains)])
+Chains = t.Mapping[str, t.Sequence[ListedRule]]  # of one table
 
 
-def restoration(taken: Taken, now: t.Mapping[str, t.Sequence[ListedRule]]) -> str:
+def removal(taken: Taken, now: Chains) -> str:
+    """The script for iptables-restore --noflush that removes them, all or none: the rules by their text, then the chains.
+
+    now: the chains of the table. Rules and chains that do not exist are left out, and chains in which other rules are. Empty if
+    nothing is left to remove.
+    """
+    left = {chain: [rule.text for rule in rules] for chain, rules in now.items()}
+    lines = []
+    for one in taken.rules:
+        there = left.get(one.place.chain, [])
+        for number in sorted(one.gone):
+            if one.rules[number].text in there:
+                there.remove(one.rules[number].text)
+                lines.append(f"-D {one.place.chain} {one.rules[number].text}")
+    lines += [f"-X {chain}" for chain in taken.chains if left.get(chain) == []]
+    return _script(taken.table, lines) if lines else ""
+
+
+def restoration(taken: Taken, now: Chains) -> str:
     """The script that restores them beside their former neighbours, all or none; empty if all are there.
 
     now: the rules of each chain of the table. Rules and chains that exist are left.

@@ -48,10 +48,21 @@ class Iptables:
 
     def perform(self, operation: Operation) -> None:
         """Raises Failure with the program's answer."""
-        taken = operation.taken
-        script = iptables.removal(taken) if isinstance(operation, Take) else iptables.restoration(taken, self.read(taken.table))
+        script = self._script(operation)
         if script:
-            self._call(taken.table, "restore", "-w", "--noflush", stdin=script)
+            self._call(operation.taken.table, "restore", "-w", "--noflush", stdin=script)
+
+    def verify(self, operation: Operation) -> list[str]:
+        """Reads anew what the operation should have left; see rollback_program.Backend."""
+        what = "is still there" if isinstance(operation, Take) else "is not there"
+        lines = self._script(operation).splitlines()
+        return [f"{operation.taken.table}: {line} {what}" for line in lines if line.startswith("-")]
+
+    def _script(self, operation: Operation) -> str:
+        """What is left to do; empty if nothing is."""
+        now = self.read(operation.taken.table)
+        how = iptables.removal if isinstance(operation, Take) else iptables.restoration
+        return how(operation.taken, now)
 
     def _call(self, table: Table, verb: str, *options: str, stdin: str | None = None) -> str:
         tool = f"{PROGRAMS[table.family]}-{table.backend}-{verb}"

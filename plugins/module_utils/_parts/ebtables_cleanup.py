@@ -18,7 +18,7 @@ from .._azure_vnet.leftovers_resource import (
     Selection,
 )
 from .._azure_vnet.restored_resource import RestoredLeftovers
-from .._core.parts import Parts, Request
+from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
@@ -40,6 +40,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "routes": {"type": "bool", "default": True},
     "iptables": {"type": "bool", "default": False},
     "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
+    **CHECKPOINT,
 }
 ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
 BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtables.LEGACY,)}

@@ -97,8 +97,6 @@ def learned(request: Request) -> tuple[list[Entry], Values]:
     """The entries in the order in which they are applied, without references, and what the run learned of the node."""
     options = request.params
     entries = profile.entries(options["modules"])
-    if options["checkpoint"] and any(entry.module == "ebtables_cleanup" for entry in entries):
-        raise Invalid("checkpoint", options["checkpoint"], "0 with ebtables_cleanup, which the node cannot roll back by itself")
     known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
     for sentence in known.get("left_out", {}).values():
         request.warn(f"{sentence}.")

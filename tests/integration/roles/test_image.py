@@ -87,6 +87,8 @@ VARIABLES = {
     "cilium_migration_routes": "true",
     "cilium_migration_iptables": "true",
     "cilium_migration_backup": "/var/lib/kubenode/backup",
+    "cilium_migration_checkpoint": "0",
+    "cilium_migration_checkpoint_command": "",
     "cilium_migration_bridge": "false",
     "cilium_migration_bridge_name": "",
     "cilium_migration_bridge_interface": "",

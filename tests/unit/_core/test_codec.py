@@ -65,6 +65,7 @@ NOTED = [
     (Rule(2, 7, table=9), '{"_routing.rule.Rule":{"family":2,"priority":7,"table":9}}'),
     (Rule(2, 7, sport=(1, 2)), '{"_routing.rule.Rule":{"family":2,"priority":7,"sport":[1,2]}}'),
     (b"\x0a\xff", '{"bytes":"0aff"}'),
+    ((frozenset({3, 1}), frozenset()), '[{"set":[1,3]},{"set":[]}]'),
     (((1, True, None), (), (b"",)), '[[1,true,null],[],[{"bytes":""}]]'),
 ]
 
@@ -79,7 +80,10 @@ def test_a_line_names_the_class_and_what_is_not_as_usual(value: t.Any, line: str
 def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
     values = {
         "_checkpoint.checkpoint",
+        "_ebtables.ebtables",
         "_interfaces.link_message",
+        "_leftovers.iptables",
+        "_routing.neighbour",
         "_routing.route",
         "_routing.rule",
         "_routing.rule_order",
@@ -88,6 +92,7 @@ def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
         *("_files.files", "_platform.sysctl", "_systemd.units", "_nftables.nft_backend", "_routing.routing_backend"),
         *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
         *("_network_daemons.networkd_backend", "_platform.packages"),
+        *("_ebtables.ebtables_backend", "_leftovers.iptables_backend"),
     }
     assert rollback_program.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
     assert rollback_program.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore

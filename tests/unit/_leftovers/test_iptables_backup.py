@@ -43,7 +43,7 @@ KEPT = Backup(Node("ab" * 16, ("02:00:00:00:00:01",)), (Run((taken(),), "boot"),
 
 
 def test_scripts_remove_by_text_and_restore_by_position() -> None:
-    assert iptables.removal(taken()).splitlines() == [
+    assert iptables.removal(taken(), iptables.chains(SAVED)).splitlines() == [
         *("*nat", "-D POSTROUTING -j SWIFT", f"-D SWIFT {DNS}", "-X SWIFT", "COMMIT"),
     ]
     now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j NEW\n-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE\n")
@@ -51,6 +51,12 @@ def test_scripts_remove_by_text_and_restore_by_position() -> None:
         *("*nat", "-N SWIFT", "-I POSTROUTING 3 -j SWIFT", f"-I SWIFT 1 {DNS}", "COMMIT"),
     ]
     assert iptables.restoration(taken(), iptables.chains(SAVED)) == ""
+
+
+def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
+    now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\n")
+    assert iptables.removal(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
+    assert iptables.removal(taken(), {"POSTROUTING": ()}) == ""
 
 
 def test_a_backup_is_read_as_it_was_written() -> None:
