@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,17 +21,18 @@ from lab import apt, collection
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import Cluster, agent_image, manifests
+from lab.probing import Probing
 from lab.waiting import eventually
 
 SLOW = 120.0  # seconds; a busy machine takes its time
 NAMESPACE, DAEMONSET = "kubenode-datapath", "daemonset/kubenode-agent-aks-dual-stack"
+PROBES = 5000
+IDLE = 60.0  # seconds
 TAINT = "kubenode.datapath/not-ready"
 LABEL = "kubenode.datapath/aks-dual-stack"
 VARIABLES = {"aks_dual_stack_ipv6": "address"}
 PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 TABLE = "azureSLBProbe"
-
-pytestmark = pytest.mark.sample
 
 
 class Delivery:
@@ -36,7 +40,7 @@ class Delivery:
 
     def __init__(self, cluster: Cluster, image: str, folder: Path) -> None:
         self.cluster = cluster
-        self._image = image
+        self.image = image
         self._folder = folder / "kustomize"
         shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self._folder)
         apt.unpack("trixie", "kubectl", folder)
@@ -52,7 +56,7 @@ class Delivery:
         own = self._folder / "overlays/aks-dual-stack"
         (own / "variables.yaml").write_text(yaml.safe_dump({**VARIABLES, **variables}))
         kustomization = yaml.safe_load((own / "kustomization.yaml").read_text())
-        name, _colon, tag = self._image.rpartition(":")
+        name, _colon, tag = self.image.rpartition(":")
         kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
         (own / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         self.cluster.kubectl("apply", "--filename=-", input=self.built(overlay))
@@ -91,16 +95,21 @@ class Delivery:
 FETCH = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:9463/metrics').read().decode())"
 
 
-@pytest.fixture(scope="module")
-def delivery(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
-    folder = tmp_path_factory.mktemp("delivery")
-    image = agent_image.build("1")
+def load(cluster: Cluster, image: str, folder: Path) -> None:
+    """Puts the image on all nodes, as there is no registry."""
     agent_image.save(image, folder / "agent.tar")
     for node in cluster.workers:
         assert isinstance(node, SystemdNode)
         node.copy_in(folder / "agent.tar", "/tmp/agent.tar")
         node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
         node.remove("/tmp/agent.tar")
+
+
+@pytest.fixture(scope="module")
+def delivery(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
+    folder = tmp_path_factory.mktemp("delivery")
+    image = agent_image.build("1")
+    load(cluster, image, folder)
     running = Delivery(cluster, image, folder)
     yield running
     running.delete("--wait=false")
@@ -116,6 +125,7 @@ def state(node: SystemdNode) -> dict[str, Any]:
     return {"tables": tables(node), "files": files}
 
 
+@pytest.mark.sample
 def test_nodes_are_converged_before_their_first_ordinary_pod_and_held_there(cluster: Cluster, delivery: Delivery) -> None:
     nodes: list[Any] = cluster.workers
     before = [state(node) for node in nodes]
@@ -159,3 +169,76 @@ def test_nodes_are_converged_before_their_first_ordinary_pod_and_held_there(clus
     delivery.wait()
     assert [state(node) for node in nodes] == before
     assert LABEL not in cluster.get("node", first.name)["metadata"]["labels"]
+
+
+@pytest.fixture
+def held(cluster: Cluster, delivery: Delivery) -> Iterator[int]:
+    """Both nodes are converged; the node port of a Service behind which each node has a pod."""
+    objects = [manifests.server("held"), manifests.service("held", policy="Local")]
+    cluster.apply(*objects)
+    delivery.apply()
+    delivery.wait()
+    cluster.wait_for_rollout("daemonset/held", SLOW)
+    yield cluster.node_port("held")
+    cluster.delete(*objects)
+    delivery.apply("absent")
+    delivery.wait()
+    delivery.delete()
+
+
+def test_an_upgrade_of_the_image_loses_no_probe(cluster: Cluster, delivery: Delivery, held: int, tmp_path: Path) -> None:
+    """Probes of the load balancer come from a link-local address: each needs the table."""
+    targets = [node.address for node in cluster.workers]
+    assert all(cluster.load_balancer.probe_http(target, held, tries=5) for target in targets)
+
+    def probing(target: str) -> Probing:
+        return Probing(lambda: cluster.load_balancer.probe_tcp(target, held, 2.0), lambda: 0.005, lambda: None)
+
+    running = [probing(target) for target in targets]
+    delivery.image = agent_image.retag(delivery.image, "2")
+    load(cluster, delivery.image, tmp_path)
+    delivery.apply()
+    delivery.wait()
+    assert delivery.pods().count(f"Image:          {delivery.image}") == len(targets)
+    assert eventually(lambda: all(one.record.sent >= PROBES for one in running), SLOW)
+    for one in running:
+        one.close()
+    assert [len(one.record.lost) for one in running] == [0, 0]
+
+
+def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: int) -> None:
+    delivery.edit("nodes.yaml", 'value: "0.1"', 'value: "10"')
+    delivery.apply()
+    delivery.wait()
+    delivery.edit("nodes.yaml", 'value: "10"', 'value: "0.1"')
+    (process, _other) = [path for path in Path("/proc").glob("[0-9]*") if b"kubenode_agent" in command_of(path)]
+    before = ticks(process)
+    time.sleep(IDLE)
+    used = (ticks(process) - before) / os.sysconf("SC_CLK_TCK") / IDLE
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    assert used < 0.01 and int(status["VmRSS"].split()[0]) < 150 * 1024, (used, status["VmRSS"])
+
+
+def command_of(process: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_bytes()
+    return b""
+
+
+def ticks(process: Path) -> int:
+    """The processor time of a process and of the children that it has waited for (proc_pid_stat(5))."""
+    return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+
+
+def test_without_an_answer_of_the_api_the_node_is_held_and_survives_its_reboot(
+    cluster: Cluster, delivery: Delivery, held: int
+) -> None:
+    node: SystemdNode = cluster.node("node1")
+    with cluster.control_plane.silent():
+        node.run(["nft", "delete", "table", "ip6", TABLE])
+        assert eventually(lambda: TABLE in tables(node), SLOW), delivery.logs()
+        node.reboot()
+        assert TABLE in tables(node)
+    cluster.wait_until_ready()
+    delivery.wait()
+    assert TABLE in tables(node)

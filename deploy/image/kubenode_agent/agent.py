@@ -98,6 +98,7 @@ class Agent:
                     return
             if not self._failures and not self._is_told:
                 self._tell()
+            self._node.flush()
 
     def _pause(self) -> float:
         interval = self._settings.interval * 60

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import logging
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from urllib3.exceptions import HTTPError
 TIMEOUT = (3, 10)  # seconds to connect, and to get an answer
 LABELS = "kubenode.datapath"
 COMPONENT = "kubenode-agent"
+MOST_EVENTS = 10  # that wait for the API
 LONGEST = 1000  # characters of an event's message (the API takes 1,024)
 NAMESPACE = "default"  # of events of objects without a namespace
 
@@ -24,12 +26,13 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    """name: of the node. api: made anew with each use until it succeeds, because the pod may start before its token is there."""
+    """name: of the node. Events that the API does not take are kept, and sent with flush()."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._api: client.CoreV1Api | None = None
-        self._last: tuple[str, str] | None = None  # reason and message of the last event
+        self._events: collections.deque[tuple[str, str, str]] = collections.deque(maxlen=MOST_EVENTS)
+        self._last: tuple[str, str, str] | None = None
 
     def label(self, profile: str, version: str | None) -> bool:
         """Says on the node which version of the profile it has; None for no profile. False if the API did not take it."""
@@ -41,8 +44,15 @@ class Node:
 
     def event(self, kind: str, reason: str, message: str) -> None:
         """kind: Normal or Warning. The same event is not sent twice in a row."""
-        if self._last != (reason, message) and self._tried("event", lambda api: self._event(api, kind, reason, message)):
-            self._last = reason, message
+        if self._last != (kind, reason, message):
+            self._last = kind, reason, message
+            self._events.append(self._last)
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends the events that the API has not taken yet."""
+        while self._events and self._tried("event", lambda api: self._event(api, *self._events[0])):
+            self._events.popleft()
 
     def _tried(self, what: str, call: Callable[[client.CoreV1Api], None]) -> bool:
         try:

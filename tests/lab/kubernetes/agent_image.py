@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -53,10 +52,11 @@ def save(image: str, path: Path) -> None:
     _run(["podman", "save", "--format=docker-archive", f"--output={path}", image])
 
 
-def digest(image: str) -> str:
-    """Of the files of its last layers, which two builds of one checkout share."""
-    shown = _run(["podman", "image", "inspect", "--format={{json .RootFS.Layers}}", image])
-    return hashlib.sha256(shown.encode()).hexdigest()
+def retag(image: str, version: str) -> str:
+    """The same image under another tag."""
+    name = f"{image.rpartition(':')[0]}:{version}"
+    _run(["podman", "tag", image, name])
+    return name
 
 
 def _podman_build(context: Path, name: str, *options: str) -> None:

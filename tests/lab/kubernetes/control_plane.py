@@ -9,9 +9,11 @@ They are children of the lab's process, in a network namespace on the lab's netw
 from __future__ import annotations
 
 import secrets
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab import apt, entering, links, place
@@ -99,6 +101,16 @@ class ControlPlane(Machine):
             f"--service-account-private-key-file={key}", f"--root-ca-file={certificates / 'apiserver.crt'}",
         )  # fmt: skip
         self._start(programs / "kube-scheduler", DUAL_STACK, client, *alone)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """The API takes connections and does not answer, as one that is overloaded."""
+        api = self._running["kube-apiserver"]
+        api.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            api.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End all programs at once: nothing of what they keep is used again."""
