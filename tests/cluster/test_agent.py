@@ -189,7 +189,7 @@ def held(cluster: Cluster, delivery: Delivery) -> Iterator[int]:
 def test_an_upgrade_of_the_image_loses_no_probe(cluster: Cluster, delivery: Delivery, held: int, tmp_path: Path) -> None:
     """Probes of the load balancer come from a link-local address: each needs the table."""
     targets = [node.address for node in cluster.workers]
-    assert all(cluster.load_balancer.probe_http(target, held, tries=5) for target in targets)
+    assert all(cluster.load_balancer.probe_tcp(target, held, tries=5) for target in targets)
 
     def probing(target: str) -> Probing:
         return Probing(lambda: cluster.load_balancer.probe_tcp(target, held, 2.0), lambda: 0.005, lambda: None)

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,11 +104,13 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    made.commit("1")
-    yield made
-    made.close()
+def site() -> Iterator[Site]:
+    # gpg-agent has a socket in gpg's folder, whose path has at most 107 bytes (unix(7)): the folder of a test is longer.
+    with tempfile.TemporaryDirectory(prefix="pull-") as folder:
+        made = Site(Path(folder))
+        made.commit("1")
+        yield made
+        made.close()
 
 
 def test_a_signed_tag_runs_and_is_followed_when_it_moves(site: Site) -> None:
