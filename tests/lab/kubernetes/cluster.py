@@ -89,10 +89,6 @@ class Cluster(Lab):
         if manifests:
             self.kubectl("apply", "--filename=-", input=_list(manifests))
 
-    def create(self, manifests: Sequence[dict[str, Any]], timeout: float = 60) -> None:
-        """``kubectl create`` of objects that are not there, which is quicker."""
-        self.kubectl("create", "--filename=-", input=_list(manifests), timeout=timeout)
-
     def delete(self, *manifests: dict[str, Any]) -> None:
         """Delete objects, and wait until they are gone; one that is not there is fine."""
         self.kubectl("delete", "--ignore-not-found", "--filename=-", input=_list(manifests))
