@@ -225,9 +225,10 @@ def _of_iptables(facts: Facts) -> t.Iterator[Leftover]:
         used = facts.in_use(owner)
         has_rules = any((rule.table, rule.chain) == (table, chain) for rule in facts.rules)
         evidence = "has azure-vnet's name" + ("" if has_rules else ", and no rules")
-        if table in facts.unread:
+        is_read = table not in facts.unread and table.name in TABLES.get(table.family, ())
+        if not is_read:
             evidence = "has azure-vnet's name; its rules were not read"
-        is_certain = not used and table not in facts.unread and (table, chain) not in unsure
+        is_certain = not used and is_read and (table, chain) not in unsure
         command = f"{table.program} -X {chain}"
         yield Leftover(CHAIN, str(table), chain, owner, _joined(evidence, used), is_certain, command)
 

@@ -196,3 +196,9 @@ def test_the_rules_of_a_table_are_read_in_order() -> None:
     )
     assert iptables.rules(NAT, saved) == [Rule(NAT, "POSTROUTING", "-j SWIFT"), Rule(NAT, "SWIFT", "-j RETURN")]
     assert iptables.table_at(str(NAT)) == NAT
+
+
+def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> None:
+    """Its rules are not read, so that it may not be empty."""
+    found = only(Facts(chains=((Table("ip", "raw", "nft"), "SWIFT"),)))
+    assert not found.is_certain and "its rules were not read" in found.evidence
