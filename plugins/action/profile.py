@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
         arguments, variables = dict(self._task.args), task_vars or {}
         verdict = node_mode.by_controller(str(arguments.get("mode", "auto")), self._connection.transport, variables)
         if verdict:
-            arguments["mode"] = "image" if verdict.is_image else "runtime"
+            arguments["mode"] = verdict.mode
         rehearsal = _changes.rehearsed(self, arguments, variables)
         if rehearsal.get("failed"):
             return {**result, **rehearsal}

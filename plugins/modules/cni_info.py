@@ -219,7 +219,7 @@ def main() -> None:
         seen = leftovers_backend.see(module.run)
         links, chains, bridge = seen.links, seen.chains, seen.bridge
         names = [link.name for link in links]
-        found = cni_backend.configurations()
+        found = seen.configurations
         contents = [one.content for one in found.values()]
         configurations = {path: one.plugins for path, one in found.items() if not one.is_inert}
         first = next((plugins for plugins in configurations.values() if plugins), ())

@@ -117,7 +117,6 @@ changes:
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import processes
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
@@ -133,24 +132,16 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def main() -> None:
     module = Module(OPTIONS)
     with module.reporting() as result:
-        packets = list(_packets(module.params["packets"]))
+        packets = packet.from_list("packets", module.params["packets"])
+        trials = [rehearsal_backend.Trial(f"packets[{number}]", one) for number, one in enumerate(packets)]
         calls = changes_backend.module_calls(module.params["changes"])
         require_root()
         calls = [*changes_backend.without_profiles(calls, module.request())]
-        rehearsed = _rehearsed(module, calls, packets) if calls else []
+        rehearsed = _rehearsed(module, calls, trials) if calls else []
         for sentence in rehearsal_backend.untold(rehearsed):
             module.warn(sentence)
         rehearsal_backend.refuse_losses(rehearsed)
         result.update(changed=False, rehearsed=[one.report() for one in rehearsed], changes=[name for name, _options in calls])
-
-
-def _packets(given: t.Sequence[dict[str, t.Any]]) -> t.Iterator[rehearsal_backend.Trial]:
-    for number, one in enumerate(given):
-        what = f"packets[{number}]"
-        try:
-            yield rehearsal_backend.Trial(what, packet.from_options(one))
-        except Invalid as error:
-            raise error.renamed(what + error.option.removeprefix("packet")) from None
 
 
 def _rehearsed(

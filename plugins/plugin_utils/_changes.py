@@ -54,6 +54,6 @@ class ChangesAction(ActionBase):
             if name in PROFILES and isinstance(options, dict):
                 verdict = node_mode.by_controller(str(options.get("mode", "auto")), self._connection.transport, variables)
                 if verdict:
-                    options = {**options, "mode": "image" if verdict.is_image else "runtime"}
+                    options = {**options, "mode": verdict.mode}
             decided[name] = options
         return decided

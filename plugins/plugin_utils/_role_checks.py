@@ -93,11 +93,7 @@ def _addresses(given: t.Sequence[str], is_applied: bool) -> None:
 
 
 def _packets(given: t.Sequence[Values], _is_applied: bool) -> None:
-    for number, one in enumerate(given):
-        try:
-            packet.from_options(one)
-        except Invalid as error:
-            raise error.renamed(f"rehearse_packets[{number}]{error.option.removeprefix('packet')}") from None
+    packet.from_list("rehearse_packets", given)
 
 
 PACKETS = {"type": "list", "elements": "dict", "options": packet.OPTIONS}

@@ -24,8 +24,9 @@ from .._routing.rt_names import MAIN
 from . import leftovers
 
 VERSION = 2
+MADE_BY = "kubenode.datapath.ebtables_cleanup"
 # Each backup file begins with this text. A file that begins otherwise is foreign.
-SIGNATURE = '{\n "made_by": "kubenode.datapath.ebtables_cleanup",\n'
+SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
 
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 HIGHEST_ID = 2**32 - 2  # include/linux/uidgid.h: the highest number means no change
@@ -103,32 +104,36 @@ class Damaged(ValueError):
 
 def to_text(kept: Backup) -> str:
     """The text of a backup file."""
-    content = {
-        "made_by": "kubenode.datapath.ebtables_cleanup",
-        "version": VERSION,
-        "node": kept.node._asdict(),
-        "runs": [_packed(run) for run in kept.runs],
-    }
-    return json.dumps(content, indent=1) + "\n"
+    return written(MADE_BY, VERSION, kept, _packed)
+
+
+def written(made_by: str, version: int, kept: Backup, packed: t.Callable[[t.Any], dict[str, t.Any]]) -> str:
+    """The text of a kind of backup. packed: a run as plain data."""
+    runs = [packed(run) for run in kept.runs]
+    return json.dumps({"made_by": made_by, "version": version, "node": kept.node._asdict(), "runs": runs}, indent=1) + "\n"
 
 
 def from_text(text: str) -> Backup:
     """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
+    return parsed(text, VERSION, _unpacked)
+
+
+def parsed(text: str, version: int, unpacked: t.Callable[[t.Any], t.Any]) -> Backup:
+    """Parses the text of a kind of backup. unpacked: makes a run of plain data, or raises. Raises Damaged."""
     try:
         found = exactly(dict, json.loads(text))
-        if found["version"] != VERSION:
-            raise Damaged(f"its version is {found['version']!r}, and only version {VERSION} is supported")
-        _keys(found, "made_by", "version", "node", "runs")
-        return Backup(node_from(found["node"]), tuple(map(_unpacked, exactly(list, found["runs"]))))
+        if found["version"] != version:
+            raise Damaged(f"its version is {found['version']!r}, and only version {version} is supported")
+        keys(found, "made_by", "version", "node", "runs")
+        return Backup(_node(found["node"]), tuple(map(unpacked, exactly(list, found["runs"]))))
     except Damaged:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
 
-def node_from(found: dict[str, t.Any]) -> Node:
-    """The node as it stands in a backup file. Raises Damaged, and what exactly() raises."""
-    _keys(found, *Node._fields)
+def _node(found: dict[str, t.Any]) -> Node:
+    keys(found, *Node._fields)
     return Node(exactly(str, found["machine"]), tuple(_mac(one) for one in exactly(list, found["macs"])))
 
 
@@ -151,7 +156,7 @@ def _packed(run: Run) -> dict[str, t.Any]:
 
 
 def _unpacked(run: dict[str, t.Any]) -> Run:
-    _keys(run, "chains", "files", "neighbors", "routes", "boot")
+    keys(run, "chains", "files", "neighbors", "routes", "boot")
     return Run(
         tuple(map(_removed, run["chains"])),
         tuple(map(_file, run["files"])),
@@ -161,7 +166,8 @@ def _unpacked(run: dict[str, t.Any]) -> Run:
     )
 
 
-def _keys(found: object, *names: str) -> None:
+def keys(found: object, *names: str) -> None:
+    """Raises Damaged if a dictionary has other keys than these."""
     if set(exactly(dict, found)) != set(names):
         raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, found))} were found")  # type: ignore[call-overload]
 
@@ -177,7 +183,7 @@ def _mac(value: object) -> str:
 
 
 def _file(one: dict[str, t.Any]) -> File:
-    _keys(one, *File._fields)
+    keys(one, *File._fields)
     owner, group = exactly(list, one["owner"])
     folder, name = exactly(str, one["path"]).rsplit("/", 1)
     if one["path"] not in leftovers.STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
@@ -187,7 +193,7 @@ def _file(one: dict[str, t.Any]) -> File:
 
 
 def _neighbour(one: dict[str, t.Any]) -> Neighbour:
-    _keys(one, *Neighbour._fields)
+    keys(one, *Neighbour._fields)
     fields.address(exactly(str, one["address"]))
     names.interface("neighbors.link", exactly(str, one["link"]))
     if exactly(int, one["state"]) not in neighbours.STATES:
@@ -196,7 +202,7 @@ def _neighbour(one: dict[str, t.Any]) -> Neighbour:
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:
-    _keys(chain, *Place._fields, "rules", "removed")
+    keys(chain, *Place._fields, "rules", "removed")
     counters = {int(number): _counters(pair) for number, pair in chain["removed"].items()}
     texts = [exactly(str, text) for text in exactly(list, chain["rules"])]
     rules = tuple(Rule(text, counters.get(number, (0, 0))) for number, text in enumerate(texts))

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
-from .._azure_vnet.backup import Backup, Damaged, node_from
+from .._azure_vnet import backup
+from .._azure_vnet.backup import Backup, Damaged, keys
 from .._cni import cni
 from .._core.codec import exactly
 from .._ebtables.ebtables import Removed, Rule
@@ -32,21 +32,12 @@ class Run(t.NamedTuple):
 
 def to_text(kept: Backup) -> str:
     """The text of a backup file."""
-    runs = [{"boot": run.boot, "tables": [_packed(one) for one in run.taken]} for run in kept.runs]
-    return json.dumps({"made_by": MADE_BY, "version": VERSION, "node": kept.node._asdict(), "runs": runs}, indent=1) + "\n"
+    return backup.written(MADE_BY, VERSION, kept, lambda run: {"boot": run.boot, "tables": [_packed(one) for one in run.taken]})
 
 
 def from_text(text: str) -> Backup:
     """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
-    try:
-        found = _with(json.loads(text), "made_by", "version", "node", "runs")
-        if found["version"] != VERSION:
-            raise Damaged(f"its version is {found['version']!r}, and only version {VERSION} is supported")
-        return Backup(node_from(found["node"]), tuple(map(_run, exactly(list, found["runs"]))))
-    except Damaged:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise Damaged(f"{type(error).__name__}: {error}") from error
+    return backup.parsed(text, VERSION, _run)
 
 
 def _packed(one: Taken) -> dict[str, t.Any]:
@@ -58,13 +49,13 @@ def _packed(one: Taken) -> dict[str, t.Any]:
     return {**one.table._asdict(), "rules": rules, "chains": [*one.chains]}
 
 
-def _run(found: object) -> Run:
-    run = _with(found, "boot", "tables")
+def _run(run: dict[str, t.Any]) -> Run:
+    keys(run, "boot", "tables")
     return Run(tuple(map(_taken, exactly(list, run["tables"]))), exactly(str, run["boot"]))
 
 
-def _taken(found: object) -> Taken:
-    one = _with(found, *Table._fields, "rules", "chains")
+def _taken(one: dict[str, t.Any]) -> Taken:
+    keys(one, *Table._fields, "rules", "chains")
     table = iptables.table_at(str(Table(one["family"], one["name"], one["backend"])))
     if table is None:
         raise Damaged(f"{one['family']!r} {one['name']!r} {one['backend']!r} is not a table of iptables")
@@ -75,8 +66,8 @@ def _taken(found: object) -> Taken:
     return Taken(table, tuple(_removed(table, chain) for chain in exactly(list, one["rules"])), chains)
 
 
-def _removed(table: Table, found: object) -> Removed:
-    one = _with(found, "chain", "rules", "removed")
+def _removed(table: Table, one: dict[str, t.Any]) -> Removed:
+    keys(one, "chain", "rules", "removed")
     rules = tuple(Rule(exactly(str, text)) for text in exactly(list, one["rules"]))
     gone = frozenset(exactly(int, number) for number in exactly(list, one["removed"]))
     if not gone <= set(range(len(rules))):
@@ -85,9 +76,3 @@ def _removed(table: Table, found: object) -> Removed:
         if not rules[number].text.isprintable() or not azure.is_own(iptables.Rule(table, one["chain"], rules[number].text)):
             raise Damaged(f"{rules[number].text!r} in {table.place(one['chain'])} is no rule of azure-vnet")
     return Removed(table.at(exactly(str, one["chain"])), rules, gone)
-
-
-def _with(found: object, *names: str) -> dict[str, t.Any]:
-    if set(exactly(dict, found)) != set(names):
-        raise Damaged(f"the keys {', '.join(names)} are expected")
-    return t.cast("dict[str, t.Any]", found)

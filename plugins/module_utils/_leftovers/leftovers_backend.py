@@ -37,27 +37,32 @@ OPEN_VSWITCH = "openvswitch"
 class Seen(t.NamedTuple):
     """What the module has read. chains: place and name of each. bridge: azure-vnet's, as its options and configurations name it.
 
-    plugins: types of the plugins in each configuration that a runtime reads, in its order.
+    configurations: by path, in a runtime's order.
     """
 
     chains: t.Sequence[tuple[str, str]]
     links: t.Sequence[Link]
     bridge: Link | None
     neighbours: t.Sequence[Neighbour]
-    plugins: t.Sequence[t.Sequence[str]]
+    configurations: t.Mapping[str, cni_backend.Found]
+
+    @property
+    def plugins(self) -> list[t.Sequence[str]]:
+        """Types of the plugins in each configuration that a runtime reads."""
+        return [one.plugins for one in self.configurations.values() if not one.is_inert]
 
 
 def see(run: process.Runner) -> Seen:
     """Reads what the leftovers are told by. run: starts programs."""
-    configurations = cni_backend.configurations().values()
+    configurations = cni_backend.configurations()
     links = LinkMessages().links()
-    named = {one.content.bridge for one in configurations} - {""}
+    named = {one.content.bridge for one in configurations.values()} - {""}
     return Seen(
         chains_backend.read(run),
         links,
         bridges.bridge_of(links, None, named),
         Netlink().neighbours(),
-        [one.plugins for one in configurations if not one.is_inert],
+        configurations,
     )
 
 
@@ -81,7 +86,7 @@ def of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen, is_
         bool(served or named or namespaces or seen.bridge or state)
         or bool({azure.NAT_BRIDGE, *azure.NAT_LINKS} & by_name.keys())
         or cni_backend.has_azure_vnet()
-        or any(one.content.is_there for one in cni_backend.configurations().values())
+        or any(one.content.is_there for one in seen.configurations.values())
     )
     if not has_trace:
         return None

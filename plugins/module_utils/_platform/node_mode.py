@@ -44,6 +44,11 @@ class Verdict(t.NamedTuple):
     is_image: bool
     reason: str
 
+    @property
+    def mode(self) -> str:
+        """The mode that says the same as the verdict."""
+        return "image" if self.is_image else "runtime"
+
 
 class Seen(t.NamedTuple):
     """What the node answered to ASK.

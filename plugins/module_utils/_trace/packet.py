@@ -107,6 +107,17 @@ def from_options(given: t.Mapping[str, t.Any]) -> Packet:
     return Packet(source, destination, protocol, source_port, ports["destination_port"], interface, mark)
 
 
+def from_list(option: str, given: t.Iterable[t.Mapping[str, t.Any]]) -> list[Packet]:
+    """The packets of a list. Raises Invalid, whose option is the place in it."""
+    found = []
+    for number, one in enumerate(given):
+        try:
+            found.append(from_options(one))
+        except Invalid as error:
+            raise error.renamed(f"{option}[{number}]{error.option.removeprefix('packet')}") from None
+    return found
+
+
 def _port(given: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
     value = given.get(name)
     if value is None:

@@ -13,6 +13,7 @@ import typing as t
 from .._core.errors import Invalid, Refusal
 from .._platform.process import Runner
 from .._platform.processes import SshConnection
+from .._routing.rt_names import MAIN
 from .._twin import blueprint
 from .._twin.blueprint import LOOPBACK
 from . import packet, trace_backend
@@ -74,7 +75,7 @@ def _uplink(address: str, snapshot: blueprint.Entry) -> str:
     """The link of the default route, for an address that is on no link that packets can come in by."""
     family = "ipv6" if ":" in address else "ipv4"
     for route in blueprint.entries(snapshot, "routes"):
-        if (route.get("to"), route.get("family"), str(route.get("table"))) == ("default", family, "254"):
+        if (route.get("to"), route.get("family"), str(route.get("table"))) == ("default", family, str(MAIN)):
             return str(route.get("dev") or "")
     return ""
 
