@@ -28,21 +28,22 @@ SUBJECTS = {
     "_cloud": (),
     "_network_daemons": (),
     "_interfaces": ("_kubelet", "_routing"),
-    "_cni": ("_routing",),
+    "_netfilter": (),
+    "_cni": ("_netfilter", "_routing"),
     "_discovery": ("_cloud", "_interfaces", "_routing"),
     "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing"),
     "_nftables": ("_kubelet", "_routing", "_rp_filter"),
     "_probe_snat": ("_cloud", "_cni", "_kubelet", "_nftables"),
-    "_ebtables": (),
-    "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_routing"),
-    "_leftovers": ("_azure_vnet", "_cni", "_ebtables", "_interfaces", "_routing"),
+    "_ebtables": ("_netfilter",),
+    "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
+    "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_netfilter", "_routing"),
     "_migration": ("_azure_vnet", "_cni", "_interfaces"),
     "_profile": ("_cloud", "_cni", "_discovery"),
-    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_routing"),
+    "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_interfaces", "_routing", "_snapshot"),
     # A roll-back performs what undoes a step of any subject.
-    "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_leftovers", "_network_daemons", "_nftables", "_routing"),
+    "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)

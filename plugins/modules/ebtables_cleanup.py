@@ -99,8 +99,9 @@ options:
         C(kept) in RV(iptables), and so is everything that a live pod of azure-vnet or azure-cns may use.
       - Rules are removed by their text, all of a table or none, and no chain is flushed. The counters of restored rules begin at
         zero.
-      - V(restored) restores them whatever this option says, beside their former neighbours. A rule that translates to an address
-        that the node no longer has stays in the backup.
+      - What earlier runs moved or removed is evidence as well, by its backup.
+      - V(restored) restores them whatever this option says, beside their former neighbours. A rule stays in the backup if it
+        translates to an address that the node no longer has, or if its chain or the one that it jumps to is gone.
     type: bool
     default: false
   backup:

@@ -15,7 +15,8 @@ from .._cni import cni
 from .._core import fields, names
 from .._core.codec import exactly
 from .._core.errors import Invalid
-from .._ebtables.ebtables import BACKENDS, TABLES, Place, Removed, Rule
+from .._ebtables.ebtables import BACKENDS, TABLES
+from .._netfilter.chain import Place, Removed, Rule
 from .._routing import neighbour as neighbours
 from .._routing import route as routes
 from .._routing.neighbour import Neighbour

@@ -84,16 +84,13 @@ class BackupFile:
         """node: for a backup that does not exist yet."""
         if runs and runs == observed.runs:
             return ()  # without runs, folders of a killed run may remain
-        steps = (
-            self._file(self._codec.to_text(Backup(observed.node or node or observed.here, runs)) if runs else "")
-            .plan(observed.file)
-            .steps
-        )
+        text = self._codec.to_text(Backup(observed.node or node or observed.here, runs)) if runs else ""
+        steps = tuple(step._replace(is_backup=True) for step in self._file(text).plan(observed.file).steps)
         if observed.has_parent or not runs:
             return steps
         if self._parent != OURS:
             raise Invalid("backup", self._folder, f"a folder that exists or whose parent exists; {self._parent} is not a folder")
-        make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent))
+        make = Step(f"make {self._parent}", files.MakeFolder(self._parent), files.RemoveFolder(self._parent), is_backup=True)
         return (make, *steps)
 
     def _file(self, text: str) -> ManagedFiles:

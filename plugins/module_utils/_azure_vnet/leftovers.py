@@ -23,8 +23,9 @@ from .._cni.cni import AzureVnet
 from .._core import fields
 from .._core.fields import Prefix, Unfit
 from .._ebtables import ebtables
-from .._ebtables.ebtables import Meaning, Place, Rule
+from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface
+from .._netfilter.chain import Chains, Place, Rule
 from .._routing.neighbour import Neighbour
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
@@ -248,7 +249,7 @@ def _shape(kind: str, slots: dict[str, str]) -> Shape | None:
     return Shape(kind, **slots)
 
 
-def has_shapes(chains: ebtables.Chains) -> bool:
+def has_shapes(chains: Chains) -> bool:
     """Whether any of the rules looks like one of azure-vnet's."""
     return any(shape_of(place, rule) for place, rules in chains.items() for rule in rules)
 
@@ -319,7 +320,7 @@ class Judge:
     chains: all rules of the node, because one rule about a pod helps to judge another.
     """
 
-    def __init__(self, evidence: Evidence, chains: ebtables.Chains) -> None:
+    def __init__(self, evidence: Evidence, chains: Chains) -> None:
         self._evidence = evidence
         self._hidden = evidence.hidden
         self._endpoints: dict[str, list[Endpoint]] = {}

@@ -10,15 +10,16 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._cni import chains_backend, cni, cni_backend
+from .._cni import cni, cni_backend
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step
 from .._ebtables import ebtables
-from .._ebtables.ebtables import Place, Removed
 from .._ebtables.ebtables_backend import PutBack, Take
 from .._files import files
 from .._interfaces import interfaces_backend
+from .._netfilter import chains_backend
+from .._netfilter.chain import Chains, Place, Removed
 from .._platform import kernel, library, process
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
@@ -52,7 +53,7 @@ class Observed(t.NamedTuple):
     routes: each with its protocol. boot: the identity of this boot. troubles: a sentence about each partly readable file.
     """
 
-    chains: ebtables.Chains
+    chains: Chains
     evidence: Evidence
     files: t.Mapping[str, files.Content]
     irregular: tuple[str, ...]
@@ -88,8 +89,13 @@ class Findings(t.NamedTuple):
     unmoved: t.Mapping[str, str] = {}
 
 
-def look(backends: LeftoverBackends, kept: backup_resource.Observed, desired: Selection) -> Observed:
-    """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours."""
+def look(
+    backends: LeftoverBackends, kept: backup_resource.Observed, desired: Selection, traces: t.Sequence[str] = ()
+) -> Observed:
+    """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
+
+    traces: known objects that only azure-vnet creates.
+    """
     chains = backends.tables.read(desired.backends)
     neighbours, routes = tuple(backends.links.neighbours()), tuple(backends.links.routes())
     configured = cni_backend.configurations()
@@ -110,7 +116,7 @@ def look(backends: LeftoverBackends, kept: backup_resource.Observed, desired: Se
             tuple(state for _path, state in states),
             frozenset(itertools.chain.from_iterable(map(_former, kept.runs))),
             tuple(configurations),
-            (*found, *irregular, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])),
+            (*traces, *found, *irregular, *([cni.AZURE_BINARY] if cni_backend.has_azure_vnet() else [])),
             neighbours=neighbours,
             host_routes=_host_routes(routes),
             addresses=desired.addresses,
@@ -159,13 +165,16 @@ class AzureVnetLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile) -> None:
+    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile, other: BackupFile) -> None:
+        """other: another backup, which shows as well that azure-vnet was on the node."""
         self._backends = backends
         self._desired = desired
         self._backup = kept
+        self._other = other
 
     def observe(self) -> Observed:
-        found = look(self._backends, self._backup.observe(), self._desired)
+        traces = [self._other.path] if self._other.observe().runs else []
+        found = look(self._backends, self._backup.observe(), self._desired, traces)
         for path in () if found.evidence.pod_links else found.irregular:
             raise Refusal(
                 f"{path} is not a regular file, so it cannot be moved into the backup, and azure-vnet could restore its rules"
@@ -262,7 +271,7 @@ def _former(run: Run) -> t.Iterator[tuple[str, str]]:
                 yield shape.address, shape.mac
 
 
-def _judged(judge: Judge, chains: ebtables.Chains) -> t.Iterator[Judged]:
+def _judged(judge: Judge, chains: Chains) -> t.Iterator[Judged]:
     for place, rules in chains.items():
         for number, rule in enumerate(rules):
             verdict = judge.rule(place, rule)
@@ -270,7 +279,7 @@ def _judged(judge: Judge, chains: ebtables.Chains) -> t.Iterator[Judged]:
                 yield Judged(place, number, rule.text, verdict)
 
 
-def _removed(judged: t.Sequence[Judged], chains: ebtables.Chains) -> t.Iterator[Removed]:
+def _removed(judged: t.Sequence[Judged], chains: Chains) -> t.Iterator[Removed]:
     gone: dict[Place, set[int]] = {}
     for one in judged:
         if one.verdict.is_leftover:

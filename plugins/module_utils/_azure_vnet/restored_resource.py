@@ -11,10 +11,10 @@ import typing as t
 
 from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
-from .._ebtables import ebtables
-from .._ebtables.ebtables import Place, Removed, Rule
 from .._ebtables.ebtables_backend import PutBack, Take
 from .._files import files
+from .._netfilter import chain
+from .._netfilter.chain import Place, Removed
 from .._platform import library
 from .._routing.neighbour import STALE, Neighbour
 from .._routing.route import Route
@@ -117,12 +117,12 @@ def _of_this_boot(node: leftovers_resource.Observed) -> list[Run]:
 
 def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
     runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
-    rules, removed, barred, of_rules = _rules(runs, node.chains, judge)
+    back = chain.restoration([one for run in runs for one in run.removed], node.chains, judge.obstacle)
     moved, occupied = _files(runs, observed.files)
     links = _Links(runs, observed, node, judge)
     left = tuple(
         Run(
-            tuple(one._replace(gone=barred[one]) for one in run.removed if one in barred),
+            tuple(one._replace(gone=back.barred[one]) for one in run.removed if one in back.barred),
             tuple(one for one in run.files if one in occupied),
             tuple(one for one in run.neighbours if one in links.barred),
             tuple(one for one in run.routes if one in links.barred),
@@ -133,55 +133,19 @@ def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
     ended = sum(run.boot != node.boot for run in node.backup.runs)
     of_boot = [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
     return Back(
-        rules,
-        removed,
+        back.rules,
+        back.removed,
         tuple(one for one in moved if observed.files[one.path] is None),
         tuple(links.neighbours.values()),
         tuple(links.routes),
         (
             *(of_boot if ended else ()),
-            *of_rules,
+            *back.differences,
             *(f"{one.path}: something else exists there now, and is left" for one in occupied),
             *links.barred.values(),
         ),
         tuple(run for run in left if not run.is_empty),
     )
-
-
-def _rules(
-    runs: t.Sequence[Run], chains: ebtables.Chains, judge: Judge
-) -> tuple[tuple[tuple[Place, str], ...], tuple[Removed, ...], dict[Removed, frozenset[int]], list[str]]:
-    """Undoes the newest run first. If several runs removed the same rule, the oldest determines its position.
-
-    The third result has the positions of the rules that must not be restored.
-    """
-    now: dict[Place, tuple[Rule, ...]] = dict(chains)
-    oldest: dict[tuple[Place, str], Removed] = {
-        (one.place, one.rules[number].text): one for run in runs for one in run.removed for number in one.gone
-    }
-    rules: list[tuple[Place, str]] = []
-    removed: list[Removed] = []
-    barred: dict[Removed, frozenset[int]] = {}
-    differences: list[str] = []
-    for taken in (one for run in runs for one in run.removed):
-        place = taken.place
-        own = {number for number in taken.gone if oldest[place, taken.rules[number].text] is taken}
-        obstacles = {number: judge.obstacle(place, taken.rules[number]) for number in sorted(own)}
-        kept = frozenset(number for number, obstacle in obstacles.items() if obstacle)
-        differences += [f"{place}: {taken.rules[number].text}: {obstacles[number]}" for number in sorted(kept)]
-        if kept:
-            barred[taken] = kept
-        one = taken.without(kept | (taken.gone - own))
-        merge = ebtables.put_back(now.get(place, ()), one)
-        now[place] = merge.rules
-        rules += [(place, merge.rules[position].text) for position in merge.added]
-        differences += [f"{place}: {text} exists already" for text in merge.present]
-        if merge.moved and merge.added:
-            differences.append(f"{place}: other rules were added, removed or moved since, so the order may differ")
-        missing = frozenset(number for number in one.gone if one.rules[number].text not in merge.present)
-        if missing:
-            removed.append(one._replace(gone=missing))
-    return tuple(rules), tuple(removed), barred, differences
 
 
 def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> tuple[list[File], list[File]]:

@@ -42,10 +42,14 @@ class Armed(t.NamedTuple):
 
 
 class Entry(t.NamedTuple):
-    """The journal's entry for a step: what the step does, and the backend's operation that undoes it."""
+    """The journal's entry for a step: what the step does, and the backend's operation that undoes it.
+
+    is_backup: see Step.
+    """
 
     summary: str
     undo: t.Any
+    is_backup: bool = False
 
 
 class RolledBack(t.NamedTuple):

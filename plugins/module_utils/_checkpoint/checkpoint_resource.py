@@ -44,7 +44,7 @@ class Checkpoint:
 
         def note(step: Step) -> None:
             if step.undo is not None:
-                checkpoint_backend.note(codec.encode(Entry(step.summary, step.undo), rollback_program.KNOWN))
+                checkpoint_backend.note(codec.encode(Entry(step.summary, step.undo, step.is_backup), rollback_program.KNOWN))
 
         try:
             yield note

@@ -34,11 +34,11 @@ import typing as t
 from .._azure_vnet import resolved_backend
 from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
-from .._ebtables import ebtables, ebtables_backend
+from .._ebtables import ebtables_backend
 from .._files import file_changes, files
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
-from .._leftovers import iptables, iptables_backend
+from .._netfilter import chain, iptables, iptables_backend
 from .._network_daemons import networkd_backend
 from .._nftables import nft_backend, nft_loading_backend
 from .._platform import library, lock, packages, process, processes, sysctl
@@ -60,7 +60,7 @@ LOADED = (file_changes, nft_loading_backend, unit_changes)
 VALUES = (
     *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
     *(routing_backend.Change, Message, Neighbour, Request, resolved_backend.Dns),
-    *(ebtables.Place, ebtables.Rule, ebtables.Removed, iptables.Table, iptables.Taken),
+    *(chain.Place, chain.Rule, chain.Removed, iptables.Table, iptables.Taken),
 )
 
 # How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
@@ -225,13 +225,16 @@ def _roll_back(identity: str, reason: str) -> None:
 def replay(armed: Armed, reason: str) -> RolledBack:
     """Undoes the steps in the journal, newest first. If one entry fails, the others are still undone.
 
-    A step counts as undone if its object was read back and is as before.
+    A step counts as undone if its object was read back and is as before. A backup stays if anything could not be undone.
     """
     undone, left, failed = 0, list[str](), list[str]()
     for line in reversed(checkpoint_backend.entries()):
         summary, found = line[:80], len(left)
         try:
-            summary, operation = codec.decode(line, KNOWN)
+            summary, operation, is_backup = codec.decode(line, KNOWN)
+            if is_backup and (left or failed):
+                left.append(f"{summary}: it may have what could not be restored")
+                continue
             backend = BACKENDS[type(operation)]
             try:
                 backend.perform(operation)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import typing as t
 
+from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import mangle
-from .chains_backend import LEGACY, legacy_tables
 from .marks import Chains
 
 # The tables of family ip in nf_tables, and the chain of each at the hook prerouting.

@@ -30,6 +30,8 @@ class Step(t.NamedTuple):
         do no harm if nothing was done. None if nothing has to be undone.
     is_record: the step records what the other steps of its resource do. If it cannot be undone, those steps stay done as
         well, because a later run would restore wrong values from a record that does not match them.
+    is_backup: the step keeps a copy of what later steps remove. If one of those cannot be undone, this step stays done as well,
+        because it may have the only copy.
     is_optional: if the step fails, the run goes on without it.
     """
 
@@ -37,6 +39,7 @@ class Step(t.NamedTuple):
     do: Operation = None
     undo: Operation = None
     is_record: bool = False
+    is_backup: bool = False
     is_optional: bool = False
 
 

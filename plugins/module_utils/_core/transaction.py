@@ -89,18 +89,20 @@ class _Journal:
         """Undoes the steps, newest first. Returns what could not be undone, as sentences."""
         troubles: list[str] = []
         kept: list[Resource] = []  # whose record could not be undone
+        needed: list[Resource] = []  # whose backup has what could not be restored
         for resource, step in reversed(self.done):
-            if resource in kept:
-                troubles.append(f"{step.summary}: it stays done, because its record could not be undone")
+            if resource in kept or step.is_backup and resource in needed:
+                why = "it has what could not be restored" if step.is_backup else "its record could not be undone"
+                troubles.append(f"{step.summary}: it stays done, because {why}")
                 continue
             try:
                 if step.undo is not None:
                     perform(resource, step.undo)
-            except ForeignChange as found:
-                troubles.append(f"{step.summary}: another program has changed it since: {found}")
             except DatapathError as error:
-                troubles.append(f"{step.summary}: {error}")
-                kept += [resource] if step.is_record else []
+                is_foreign = isinstance(error, ForeignChange)
+                troubles.append(f"{step.summary}: {'another program has changed it since: ' if is_foreign else ''}{error}")
+                kept += [resource] if step.is_record and not is_foreign else []
+                needed.append(resource)
         return troubles
 
     def doubt(self) -> bool:

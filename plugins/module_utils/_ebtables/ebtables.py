@@ -12,44 +12,19 @@ was printed; ``meaning`` is the same for all of these texts.
 
 from __future__ import annotations
 
-import collections
 import functools
 import re
 import typing as t
 
 from .._core import fields
 from .._core.fields import Prefix, Unfit
+from .._netfilter.chain import Place, Rule
 
 BACKENDS = NFT, LEGACY = "nft", "legacy"
 TABLES = ("filter", "nat", "broute")
 
-Counters = tuple[int, int]  # packets, bytes
 Meaning = frozenset[tuple[str, bool, str]]  # options: name, whether negated, value in its normal form
 
-
-class Rule(t.NamedTuple):
-    """A rule of a chain: its text after ``-A CHAIN``, as the tool printed it."""
-
-    text: str
-    counters: Counters = (0, 0)
-
-    @property
-    def meaning(self) -> Meaning:
-        return meaning(self.text)
-
-
-class Place(t.NamedTuple):
-    """A chain of a backend's table."""
-
-    backend: str
-    table: str
-    chain: str
-
-    def __str__(self) -> str:
-        return f"{self.backend} {self.table} {self.chain}"
-
-
-Chains = t.Mapping[Place, tuple[Rule, ...]]
 
 # Long and older names of options (ebtables(8), and extensions' sources), to the names that listings use.
 _NAMES = {
@@ -291,83 +266,3 @@ def _embed(sought: t.Sequence[tuple[bytes, ...]], current: t.Sequence[Owned]) ->
         places.append(position)
         position += 1
     return places
-
-
-class Removed(t.NamedTuple):
-    """Rules that were removed from a chain. rules: the chain before; gone: the positions of the removed rules in it."""
-
-    place: Place
-    rules: tuple[Rule, ...]
-    gone: frozenset[int]
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
-
-    def without(self, numbers: t.Collection[int]) -> Removed:
-        """The same removal from a chain that never had the rules at these positions."""
-        kept = [number for number in range(len(self.rules)) if number not in numbers]
-        gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
-        return Removed(self.place, tuple(self.rules[number] for number in kept), gone)
-
-
-class Merge(t.NamedTuple):
-    """A chain in which removed rules are restored.
-
-    rules: the whole chain. added: positions in ``rules`` of the restored rules, in order.
-    present: rules that another program has added again, and that are therefore not restored.
-    moved: whether the other rules have changed since, so that a restored rule may have other neighbours.
-    """
-
-    rules: tuple[Rule, ...]
-    added: tuple[int, ...]
-    present: tuple[str, ...]
-    moved: bool
-
-    @property
-    def texts(self) -> frozenset[str]:
-        """The texts of the restored rules."""
-        return frozenset(self.rules[position].text for position in self.added)
-
-
-def put_back(now: t.Sequence[Rule], removed: Removed) -> Merge:
-    """Inserts each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
-    texts, left = [rule.text for rule in now], removed.left
-    there, stayed = set(texts), set(left)
-    after: dict[int, list[Rule]] = {}
-    position, present = 0, []
-    for number, rule in enumerate(removed.rules):
-        if number not in removed.gone:
-            position = _behind(texts, rule.text, position) if rule.text in there else position
-        elif rule.text in there and rule.text not in stayed:
-            present.append(rule.text)
-        else:
-            after.setdefault(position, []).append(rule)
-    rules: list[Rule] = []
-    added: list[int] = []
-    for place in range(len(now) + 1):
-        back = after.get(place, [])
-        added += range(len(rules), len(rules) + len(back))
-        rules += [*back, *now[place : place + 1]]
-    return Merge(tuple(rules), tuple(added), tuple(present), tuple(texts) != left)
-
-
-def is_put_back(now: t.Sequence[Rule], removed: Removed, merge: Merge) -> bool:
-    """Whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
-    known = {rule.text for rule in removed.rules}
-    desired = put_back([rule for rule in now if rule.text not in merge.texts], removed).rules
-    return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
-
-
-def is_there_once(now: t.Sequence[Rule], merge: Merge) -> bool:
-    """Whether ``now`` has each rule that the merge restored as often as the merge, in any order."""
-    there, restored = (collections.Counter(rule.text for rule in rules) for rules in (now, merge.rules))
-    return all(there[text] == restored[text] for text in merge.texts)
-
-
-def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
-    """The position after the next rule with this text; ``start`` if the rule is only before ``start``."""
-    try:
-        return texts.index(text, start) + 1
-    except ValueError:
-        return start

@@ -21,10 +21,12 @@ import time
 import typing as t
 
 from .._core.errors import Failure, Uncertain
+from .._netfilter import chain
+from .._netfilter.chain import Chains, Merge, Place, Removed, Rule
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import ebtables
-from .ebtables import LEGACY, NFT, TABLES, Chains, Merge, Owned, Place, Removed, Rule
+from .ebtables import LEGACY, NFT, TABLES, Owned
 
 TRIES = 20  # attempts on a table that another program keeps changing
 PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
@@ -221,7 +223,7 @@ class _Nft:
                 return
             done = _restore(self._run, "ebtables-nft-restore (package iptables)", script)
             then = self.read()
-            if done.rc == 0 and all(ebtables.is_put_back(then.get(one.place, ()), one, merges[one.place]) for one in removed):
+            if done.rc == 0 and all(chain.is_put_back(then.get(one.place, ()), one, merges[one.place]) for one in removed):
                 return
             if _texts(then) == _texts(now):
                 raise Failure(f"ebtables-nft-restore refused the rules: {done.stderr.strip() or done.rc}")
@@ -353,7 +355,7 @@ def _texts_by_place(removed: t.Iterable[Removed]) -> dict[Place, set[str]]:
 
 
 def _has_each_once(chains: Chains, merges: t.Mapping[Place, Merge]) -> bool:
-    return all(ebtables.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
+    return all(chain.is_there_once(chains.get(place, ()), merge) for place, merge in merges.items())
 
 
 def _texts(chains: Chains) -> dict[Place, list[str]]:
@@ -362,7 +364,7 @@ def _texts(chains: Chains) -> dict[Place, list[str]]:
 
 
 def _merged(now: Chains, removed: t.Iterable[Removed]) -> dict[Place, Merge]:
-    return {one.place: ebtables.put_back(now.get(one.place, ()), one) for one in removed}
+    return {one.place: chain.put_back(now.get(one.place, ()), one) for one in removed}
 
 
 def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:

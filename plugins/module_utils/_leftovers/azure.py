@@ -19,8 +19,8 @@ import typing as t
 
 from .._azure_vnet import leftovers
 from .._cni import cni
-from . import iptables
-from .iptables import Rule, Table
+from .._netfilter import iptables
+from .._netfilter.iptables import Rule, Table
 from .leftover import ADDRESS, CHAIN, LINK, NAMESPACE, NEIGHBOUR, RULE, SYSCTL, Leftover
 
 VNET, CNS = "azure-vnet", "azure-cns"
@@ -101,8 +101,9 @@ class Bridge(t.NamedTuple):
 class Facts(t.NamedTuple):
     """What was read of the node.
 
-    rules: of iptables. chains: table and name of each chain with one of azure-vnet's names. unread: tables not read.
-    addresses: all of the node, without lengths. subnets: of pods, from the state file.
+    rules: of iptables; former: those that earlier runs of ebtables_cleanup removed. unread: tables not read.
+    chains: table and name of each chain with one of azure-vnet's names.
+    addresses: all of the node, without lengths. subnets: of pods, from state files on the node and in the backup.
     nat_bridge: azSnatbr, if it exists. bridge: azure-vnet's other bridge. ovs: names of its Open vSwitch bridges.
     links: names of all links. neighbours: permanent ones on azSnatbr, address and text.
     proxies: links of azure-vnet's that answer ARP for others. namespaces: names in /run/netns.
@@ -124,6 +125,7 @@ class Facts(t.NamedTuple):
     served: str = ""
     is_configured: bool = False
     has_cns: bool = False
+    former: tuple[Rule, ...] = ()
 
     def in_use(self, owner: str) -> str:
         """Why the objects of an owner may be in use; empty if they are not."""
@@ -145,10 +147,7 @@ def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) 
     azure-vnet gives the bridge the first address of the subnet in its mode ipv6nat. subnets: from its state file. rules: of
     iptables; one of azure-vnet's names the subnet as well.
     """
-    pods = {subnet for subnet in subnets if ":" in subnet}
-    for rule in rules:
-        _shape, slots = _shape_of(rule)
-        pods |= {slots["pods6"]} if "pods6" in slots else set()
+    pods = {subnet for subnet in subnets if ":" in subnet} | _translated(rules)
     return [
         (address, subnet)
         for address in bridge.addresses
@@ -171,11 +170,6 @@ def is_own(rule: Rule) -> bool:
     """Whether a rule has a shape that no other program than azure-vnet and azure-cns is known to add."""
     shape, slots = _shape_of(rule)
     return shape is not None and shape.is_only_theirs and slots.get("nat", NAT_BRIDGE_SUBNET) == NAT_BRIDGE_SUBNET
-
-
-def source_of(rule: Rule) -> str:
-    """The address to which a rule of azure-vnet's translates the pods' addresses; empty if it is no such rule."""
-    return _shape_of(rule)[1].get("source", "")
 
 
 def _shape_of(rule: Rule) -> tuple[Shape | None, dict[str, str]]:
@@ -260,14 +254,18 @@ def _nat_subnets(facts: Facts) -> set[str]:
 
 
 def _is_of_pods(facts: Facts, subnet: str) -> bool:
-    """Whether the subnet is that of azure-vnet's pods, by the state file or by the gateway on the bridge."""
+    """Whether the subnet is that of azure-vnet's pods, by a state file, a rule that was removed, or the bridge's gateway."""
     own = facts.bridge.addresses if facts.bridge else ()
-    return subnet in facts.subnets or _first_host(subnet) in own
+    return subnet in facts.subnets or subnet in _translated(facts.former) or _first_host(subnet) in own
 
 
 def _has_ipv6_nat(facts: Facts) -> bool:
-    slots = (_shape_of(rule)[1] for rule in facts.rules)
-    return any("pods6" in one and _is_of_pods(facts, one["pods6"]) for one in slots)
+    return any(_is_of_pods(facts, subnet) for subnet in _translated((*facts.rules, *facts.former)))
+
+
+def _translated(rules: t.Iterable[Rule]) -> set[str]:
+    """The subnets of pods whose IPv6 addresses the rules translate."""
+    return {slots["pods6"] for rule in rules for slots in (_shape_of(rule)[1],) if "pods6" in slots}
 
 
 def _of_ipv6_nat(facts: Facts) -> t.Iterator[Leftover]:

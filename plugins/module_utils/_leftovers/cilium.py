@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import iptables
-from .iptables import Rule, Table
+from .._netfilter import iptables
+from .._netfilter.iptables import Rule, Table
 from .leftover import CHAIN, LINK, PROGRAM, RULE, Leftover
 
 CILIUM, KUBE_PROXY = "cilium", "kube-proxy"

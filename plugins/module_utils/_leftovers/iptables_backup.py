@@ -13,9 +13,10 @@ from .._azure_vnet import backup
 from .._azure_vnet.backup import Backup, Damaged, keys
 from .._cni import cni
 from .._core.codec import exactly
-from .._ebtables.ebtables import Removed, Rule
-from . import azure, iptables
-from .iptables import Table, Taken
+from .._netfilter import iptables
+from .._netfilter.chain import Removed, Rule
+from .._netfilter.iptables import Table, Taken
+from . import azure
 
 VERSION = 1
 MADE_BY = "kubenode.datapath.ebtables_cleanup, iptables"

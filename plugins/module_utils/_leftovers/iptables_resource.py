@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import backup_resource
+from .._azure_vnet import backup, backup_resource, leftovers
 from .._azure_vnet.backup_resource import BackupFile
+from .._cni import cni
 from .._core.plan import Backend, Plan, Plane, Step
-from .._ebtables import ebtables
-from .._ebtables.ebtables import Removed
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
+from .._netfilter import chain, iptables
+from .._netfilter.chain import Place, Removed
+from .._netfilter.iptables import Rule, Table, Taken
+from .._netfilter.iptables_backend import Iptables, PutBack, Take
 from .._platform import kernel, process
-from . import azure, iptables, leftovers_backend
+from . import azure, leftovers_backend
 from .azure import Facts
-from .iptables import Rule, Table, Taken
-from .iptables_backend import Iptables, PutBack, Take
 from .iptables_backup import Run
 from .leftover import CHAIN, RULE, Leftover
+from .leftovers_backend import Former
 
 NAME = "azure-vnet's iptables rules"
 
@@ -50,17 +52,21 @@ class IptablesLeftovers:
     name = NAME
     plane = Plane.IMMEDIATE
 
-    def __init__(self, run: process.Runner, backend: files.Files, kept: BackupFile, desired: t.Collection[str]) -> None:
-        """desired: the backends of iptables whose tables are changed."""
+    def __init__(
+        self, run: process.Runner, backend: files.Files, kept: BackupFile, frames: BackupFile, desired: t.Collection[str]
+    ) -> None:
+        """frames: the backup of azure-vnet's files, which are evidence. desired: the backends whose tables are changed."""
         self._run = run
         self._backup = kept
+        self._frames = frames
         self._desired = desired
         self.backends: t.Sequence[Backend] = (Iptables(run), backend)
 
     def observe(self) -> Observed:
         kept = self._backup.observe()
         troubles: list[str] = []
-        facts = leftovers_backend.of_azure(self._run, troubles.append, leftovers_backend.see(self._run), is_strict=True)
+        former = _former(kept.runs, self._frames.observe().runs)
+        facts = leftovers_backend.of_azure(self._run, troubles.append, leftovers_backend.see(self._run), former, is_strict=True)
         return Observed(facts, kept, kernel.boot_identity(), tuple(troubles))
 
     def plan(self, observed: Observed) -> Plan:
@@ -87,27 +93,40 @@ class IptablesLeftovers:
         return Plan(tuple(steps), "".join(map(_shown, taken)), report=findings)
 
 
+def _former(runs: t.Iterable[Run], of_frames: t.Sequence[backup.Run]) -> Former:
+    rules = tuple(
+        Rule(one.table, removed.place.chain, removed.rules[number].text)
+        for run in runs
+        for one in run.taken
+        for removed in one.rules
+        for number in sorted(removed.gone)
+    )
+    states = tuple(one.text for run in of_frames for one in run.files if one.path == leftovers.STATE_FILE)
+    return Former(states, rules, bool(runs or of_frames))
+
+
 class RestoredObserved(t.NamedTuple):
     """now: the chains of the tables that the backup names. addresses: all of the node, without lengths."""
 
-    now: t.Mapping[Table, t.Mapping[str, t.Sequence[ebtables.Rule]]]
+    now: t.Mapping[Table, iptables.Chains]
     addresses: frozenset[str]
     backup: backup_resource.Observed
     boot: str
 
 
 class Back(t.NamedTuple):
-    """What a plan restores, newest run first. differences: what is not restored, and why. is_left: some stays in the backup."""
+    """What a plan restores. differences: what is not restored as it was, and why. left: what stays in the backup."""
 
     taken: tuple[Taken, ...] = ()
     differences: tuple[str, ...] = ()
-    is_left: bool = False
+    left: tuple[Run, ...] = ()
 
 
 class RestoredIptables:
     """Ensures that the rules of this boot's runs are there again. A boot has ended those of earlier ones.
 
-    A rule that translates to an address that the node no longer has stays in the backup. The plan's report is Back.
+    A rule stays in the backup if it translates to an address that the node no longer has, or if its chain or the one that it
+    jumps to is gone. The plan's report is Back.
     """
 
     name = NAME
@@ -125,29 +144,54 @@ class RestoredIptables:
         return RestoredObserved({table: self._tables.read(table) for table in tables}, own, kept, boot)
 
     def plan(self, observed: RestoredObserved) -> Plan:
-        taken: list[Taken] = []
-        left: list[Run] = []
-        differences: list[str] = []
-        for run in reversed(observed.backup.runs):
-            if run.boot != observed.boot:
-                differences.append("the rules of iptables of a clean-up before this boot, which the boot has ended")
-                continue
-            barred = [_part(one, observed.addresses, False) for one in run.taken]
-            differences += [
-                f"{one.place.chain} of {table.table}: {one.rules[number].text}: the node does not have that address now"
-                for table in barred
-                for one in table.rules
-                for number in sorted(one.gone)
-            ]
-            kept = tuple(one for one in barred if one.rules)
-            left += [run._replace(taken=kept)] if kept else []
-            taken += [one for one in (_part(one, observed.addresses, True) for one in run.taken) if one.rules or one.chains]
-        due = tuple(one for one in taken if iptables.restoration(one, observed.now[one.table]))
+        back = _back(observed)
         steps = [
-            *(Step(f"restore {_count(one)} in table {one.table}", PutBack(one), Take(one)) for one in due),
-            *self._backup.steps(observed.backup, tuple(reversed(left))),
+            *(Step(f"restore {_count(one)} in table {one.table}", PutBack(one), Take(one)) for one in back.taken),
+            *self._backup.steps(observed.backup, back.left),
         ]
-        return Plan(tuple(steps), after="".join(map(_shown, due)), report=Back(due, tuple(differences), bool(left)))
+        return Plan(tuple(steps), after="".join(map(_shown, back.taken)), report=back)
+
+
+def _back(observed: RestoredObserved) -> Back:
+    runs = [run for run in reversed(observed.backup.runs) if run.boot == observed.boot]
+    ended = len(observed.backup.runs) - len(runs)
+    removals = [removed for run in runs for one in run.taken for removed in one.rules]
+    now = {table.at(name): rules for table, chains in observed.now.items() for name, rules in chains.items()}
+    chains = {table: _missing(runs, table, observed.now[table]) for table in observed.now}
+    there = {*now, *(table.at(name) for table, names in chains.items() for name in names)}
+    restored = chain.restoration(removals, now, lambda place, rule: _obstacle(place, rule.text, there, observed.addresses))
+    taken = [
+        Taken(table, tuple(one for one in restored.removed if one.place.table == str(table)), names)
+        for table, names in chains.items()
+    ]
+    left = [run._replace(taken=tuple(_left(run, restored.barred))) for run in reversed(runs)]
+    return Back(
+        tuple(one for one in taken if one.rules or one.chains),
+        (*["the rules of iptables of a clean-up before this boot, which the boot has ended"] * ended, *restored.differences),
+        tuple(run for run in left if run.taken),
+    )
+
+
+def _missing(runs: t.Iterable[Run], table: Table, now: iptables.Chains) -> tuple[str, ...]:
+    """The removed chains of a table that do not exist."""
+    names = [name for run in runs for one in run.taken if one.table == table for name in one.chains]
+    return tuple(name for name in dict.fromkeys(names) if name not in now)
+
+
+def _obstacle(place: Place, text: str, there: t.Collection[Place], addresses: t.Collection[str]) -> str:
+    """Why a rule is not restored; empty if it is. there: the chains that exist, or are restored."""
+    source, jump = iptables.meaning(text).get("--to-source", ""), place._replace(chain=iptables.target(text))
+    missing = [one for one in (place, jump) if one not in there and (one is place or cni.AZURE_CHAIN.fullmatch(one.chain))]
+    if missing:
+        return f"the chain {missing[0].chain} does not exist now"
+    return "the node does not have that address now" if source and source not in addresses else ""
+
+
+def _left(run: Run, barred: t.Mapping[Removed, frozenset[int]]) -> t.Iterator[Taken]:
+    for one in run.taken:
+        kept = tuple(removed._replace(gone=barred[removed]) for removed in one.rules if removed in barred)
+        if kept:
+            yield Taken(one.table, kept)
 
 
 def reported(back: Back) -> list[dict[str, str]]:
@@ -161,18 +205,6 @@ def reported(back: Back) -> list[dict[str, str]]:
             for number in sorted(removed.gone)
         ),
     ]
-
-
-def _part(one: Taken, addresses: t.AbstractSet[str], is_fit: bool) -> Taken:
-    """Of what was removed, what is fit to be restored, or the rules that translate to an address that the node lacks."""
-    rules = tuple(_of_rules(one.table, removed, addresses, is_fit) for removed in one.rules)
-    return one._replace(rules=tuple(removed for removed in rules if removed.gone), chains=one.chains if is_fit else ())
-
-
-def _of_rules(table: Table, removed: Removed, addresses: t.AbstractSet[str], is_fit: bool) -> Removed:
-    sources = {number: azure.source_of(Rule(table, removed.place.chain, removed.rules[number].text)) for number in removed.gone}
-    other = {number for number, source in sources.items() if (not source or source in addresses) is not is_fit}
-    return removed.without(other) if is_fit else removed._replace(gone=removed.gone - other)
 
 
 def _count(one: Taken) -> str:

@@ -15,17 +15,18 @@ import typing as t
 
 from .._azure_vnet import bridge as bridges
 from .._azure_vnet import leftovers
-from .._cni import chains_backend, cni, cni_backend
 from .._cni import cilium as agent
+from .._cni import cni, cni_backend
 from .._core.errors import Failure
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link, Scene
+from .._netfilter import chains_backend, iptables, iptables_backend
 from .._netlink import bpf
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
-from . import azure, cilium, iptables, iptables_backend
+from . import azure, cilium
 from .azure import Bridge, Facts
 from .leftover import Leftover
 
@@ -52,6 +53,20 @@ class Seen(t.NamedTuple):
         return [one.plugins for one in self.configurations.values() if not one.is_inert]
 
 
+class Former(t.NamedTuple):
+    """What earlier runs of ebtables_cleanup removed, by their backup. states: texts of state files. rules: of iptables.
+
+    is_there: whether there is a backup. It shows that azure-vnet was here, even if nothing else does any more.
+    """
+
+    states: tuple[str, ...] = ()
+    rules: tuple[iptables.Rule, ...] = ()
+    is_there: bool = False
+
+
+NOTHING = Former()
+
+
 def see(run: process.Runner) -> Seen:
     """Reads what the leftovers are told by. run: starts programs."""
     configurations = cni_backend.configurations()
@@ -72,18 +87,20 @@ def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list
     return [*(azure.find(facts) if facts else ()), *_of_cilium(run, warn, seen)]
 
 
-def of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen, is_strict: bool = False) -> Facts | None:
+def of_azure(
+    run: process.Runner, warn: t.Callable[[str], None], seen: Seen, former: Former = NOTHING, is_strict: bool = False
+) -> Facts | None:
     """What tells leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
 
     is_strict: whether a table that cannot be read raises Failure.
     """
-    state = _state()
+    states = [*_states(), *map(leftovers.state_from, former.states)]
     by_name = {link.name: link for link in seen.links}
     served = [name for name in sorted(by_name) if leftovers.HOST_LINK.fullmatch(name)]
     named = _named(seen.chains, cni.AZURE_CHAIN.fullmatch)
     namespaces = tuple(name for name in _namespaces() if azure.SECOND_NAMESPACE.fullmatch(name))
     has_trace = (
-        bool(served or named or namespaces or seen.bridge or state)
+        bool(served or named or namespaces or seen.bridge or states or former.is_there)
         or bool({azure.NAT_BRIDGE, *azure.NAT_LINKS} & by_name.keys())
         or cni_backend.has_azure_vnet()
         or any(one.content.is_there for one in seen.configurations.values())
@@ -101,7 +118,7 @@ def of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen, is_
         tuple(named),
         {*found.unread},
         frozenset(str(one).partition("/")[0] for one in addresses),
-        state.subnets if state else frozenset(),
+        _subnets(states),
         _bridge(nat_bridge, seen.links, addresses),
         _bridge(seen.bridge, seen.links, addresses),
         tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and leftovers.BRIDGE.fullmatch(link.name)),
@@ -112,6 +129,7 @@ def of_azure(run: process.Runner, warn: t.Callable[[str], None], seen: Seen, is_
         served[0] if served else "",
         bool(seen.plugins) and "azure-vnet" in seen.plugins[0],
         bool(processes.in_this_network([AZURE_CNS])),
+        former.rules,
     )
 
 
@@ -147,9 +165,7 @@ def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, sce
     found = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
     for sentence in found.unread.values():
         warn(f"{sentence} An address of azure-vnet's pods on {bridge.name} may therefore be moved as if it were the node's.")
-    state = _state()
-    subnets = state.subnets if state else ()
-    return frozenset(address for address, _subnet in azure.gateways(bridge, subnets, found.rules))
+    return frozenset(address for address, _subnet in azure.gateways(bridge, _subnets(_states()), found.rules))
 
 
 def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
@@ -165,12 +181,16 @@ def _bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Ad
     return Bridge(link.name, ports, own)
 
 
-def _state() -> leftovers.State | None:
-    """azure-vnet's state file; None if there is none."""
+def _states() -> list[leftovers.State]:
+    """azure-vnet's state file, if there is one."""
     try:
-        return leftovers.state_from(files.text(leftovers.STATE_FILE))
+        return [leftovers.state_from(files.text(leftovers.STATE_FILE))]
     except OSError:
-        return None
+        return []
+
+
+def _subnets(states: t.Iterable[leftovers.State]) -> frozenset[str]:
+    return frozenset(subnet for state in states for subnet in state.subnets)
 
 
 def _namespaces() -> list[str]:

@@ -69,8 +69,8 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Kept) -> Par
         options["neighbors"],
         options["routes"],
     )
-    leftovers = AzureVnetLeftovers(backends, desired, kept.frames)
-    rules = IptablesLeftovers(request.run, backends.files, kept.iptables, desired.backends)
+    leftovers = AzureVnetLeftovers(backends, desired, kept.frames, kept.iptables)
+    rules = IptablesLeftovers(request.run, backends.files, kept.iptables, kept.frames, desired.backends)
     guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
@@ -115,7 +115,7 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts
         differences = [*back.differences, *of_iptables.differences]
         for difference in differences:
             request.warn(f"Not restored as it was: {difference}.")
-        for path in [kept.frames.path] * bool(back.left) + [kept.iptables.path] * of_iptables.is_left:
+        for path in [kept.frames.path] * bool(back.left) + [kept.iptables.path] * bool(of_iptables.left):
             request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
         reason = "it is in the backup"
         return {

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._cni.chains_backend import LEGACY, legacy_tables
 from .._core.errors import Failure
 from .._ebtables import ebtables, ebtables_backend
 from .._files import files
-from .._leftovers.iptables import PROGRAMS
+from .._netfilter.chains_backend import LEGACY, legacy_tables
+from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from . import saved

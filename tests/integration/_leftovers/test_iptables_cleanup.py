@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
 
-from lab import Lab
+from lab import Lab, azure_vnet
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
 
-from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, UNCERTAIN, apply, saved
+from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, PODS6, SWIFT, UNCERTAIN, apply, saved
 
 BACKUP = "/var/lib/kubenode/backup/azure_vnet-iptables.json"
 # What others have in the same chains: NPM, Calico, libvirt, kube-proxy, an operator.
@@ -100,6 +101,65 @@ def test_what_another_program_has_added_meanwhile_stays_and_nothing_is_there_twi
     )
     cleanup(node).run(state="restored")
     assert sorted(saved(node)) == sorted([*full, "-A POSTROUTING -s 192.0.2.9/32 -j RETURN"])
+
+
+def test_a_rule_whose_chain_is_gone_stays_in_the_backup(node: NamespaceNode) -> None:
+    """The chain had another program's rule, so it stayed; that program has removed it since."""
+    jump = ["-t nat -N SWIFT", "-t nat -A POSTROUTING -j SWIFT"]
+    foreign = "-t nat -A SWIFT -d 192.0.2.1 -j RETURN"
+    apply(node, "iptables-nft", [*jump, SWIFT[0], foreign, "-N AZURECNIINPUT", "-I INPUT 1 -j AZURECNIINPUT"])
+    node.ip([f"address add {NODE}/32 dev lo"])
+    full = saved(node)
+    cleanup(node).run()
+    apply(node, "iptables-nft", ["-t nat -F SWIFT", "-t nat -X SWIFT"])
+    done = cleanup(node).run(state="restored")
+    assert [one["text"] for one in done["iptables"]["restored"]] == ["AZURECNIINPUT", "-j AZURECNIINPUT"]
+    assert sum("the chain SWIFT does not exist now" in one for one in done["differences"]) == 2
+    assert not cleanup(node).run(state="restored")["changed"]
+    apply(node, "iptables-nft", [jump[0], foreign])
+    assert cleanup(node).run(state="restored")["changed"] and saved(node) == full
+    assert node.run(["test", "-e", BACKUP], check=False).returncode
+
+
+def test_the_oldest_run_tells_where_a_rule_was(node: NamespaceNode) -> None:
+    own = AZURE[:2]
+    apply(node, "iptables-nft", [*own, "-t nat -A POSTROUTING -s 10.77.0.0/16 -j MASQUERADE"])
+    full = saved(node)
+    cleanup(node).run()
+    apply(node, "iptables-nft", own)  # behind the other rule now
+    cleanup(node).run()
+    cleanup(node).four(state="restored")
+    assert saved(node) == full
+
+
+def test_a_state_file_in_the_backup_is_evidence(node: NamespaceNode) -> None:
+    """A run without the option moves the file that tells whose the IPv6 subnet was."""
+    state = json.loads(azure_vnet.state_text(node.place.mac(), []))
+    (link,) = state["Network"]["ExternalInterfaces"].values()
+    prefix = {"IP": "fd00:10:241::", "Mask": base64.b64encode(b"\xff" * 8 + bytes(8)).decode()}
+    link["Networks"] = {"azure": {"Subnets": [{"Prefix": prefix}], "Endpoints": {}}}
+    node.write(azure_vnet.STATE, json.dumps(state), 0o600)
+    apply(node, "ip6tables-nft", AZURE6)
+    assert Steps(node, "ebtables_cleanup").run()["files"] == [azure_vnet.STATE]
+    assert len(cleanup(node).four()["iptables"]["removed"]) == len(AZURE6)
+
+
+def test_a_killed_run_is_completed_by_the_next_although_the_only_trace_is_gone(node: NamespaceNode) -> None:
+    """The chains were all that told azure-vnet, and are in the backup. What is left has a shape that others have as well."""
+    node.ip(["address add fd00:10:240::4/128 dev lo nodad"])
+    arp = "ebtables-nft -t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.241.0.9 -j arpreply --arpreply-mac {}"
+    apply(node, "iptables-nft", AZURE[:2])
+    cleanup(node).run()
+    apply(node, "ip6tables-nft", AZURE6[1:])  # as a run leaves it that was killed between two tables
+    node.run(arp.format("02:00:00:00:00:09").split())
+    text = json.loads(node.read(BACKUP))
+    nat = {**text["runs"][0]["tables"][0], "family": "ip6", "chains": []}
+    rule = f"-s {PODS6} -j SNAT --to-source fd00:10:240::4"
+    nat["rules"] = [{"chain": "POSTROUTING", "rules": [rule], "removed": [0]}]
+    text["runs"][0]["tables"].append(nat)
+    node.write(BACKUP, json.dumps(text, indent=1) + "\n", 0o600)
+    done = cleanup(node).run(addresses=["10.241.0.9"])
+    assert len(done["iptables"]["removed"]) == 1 and len(done["removed"]) == 1 and warnings(done) == []
 
 
 def test_a_backup_with_a_foreign_rule_is_refused_and_nothing_is_restored(node: NamespaceNode) -> None:

@@ -29,8 +29,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni.cni import AzureVnet
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
-from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Place, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Chains, Place, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text
 
@@ -393,7 +393,7 @@ CONFIGURED = AzureVnet(True, "azure0", frozenset({"169.254.20.11"}))
 SUBNETS = WRITTEN._replace(subnets=frozenset({"fd00:1::/64"}))
 
 
-def verbs(found: Evidence, chains: ebtables.Chains) -> set[str]:
+def verbs(found: Evidence, chains: Chains) -> set[str]:
     judge = Judge(found, chains)
     verdicts = [judge.rule(place, rule) for place, rules in chains.items() for rule in rules]
     return {verdict.verb for verdict in verdicts if verdict}
@@ -573,7 +573,7 @@ def test_rules_of_the_same_shape_that_are_not_azure_vnets_stay() -> None:
 # Neighbours and routes
 
 RULES = {PREROUTING: (DNAT,)}
-NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
+NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, Chains, bool]] = {
     "of a pod that has gone": (BRIDGED, evidence(states=(WRITTEN,)), {}, True),
     "that failed, of a pod that has gone": (
         Neighbour(POD, "azure0", "", FAILED),
@@ -602,7 +602,7 @@ NEIGHBOURS: dict[str, tuple[Neighbour, Evidence, ebtables.Chains, bool]] = {
 
 @pytest.mark.parametrize(("neighbour", "found", "chains", "goes"), NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
 def test_a_neighbour_goes_when_no_pod_or_another_pod_has_its_address(
-    neighbour: Neighbour, found: Evidence, chains: ebtables.Chains, goes: bool
+    neighbour: Neighbour, found: Evidence, chains: Chains, goes: bool
 ) -> None:
     assert Judge(found, chains).neighbour(neighbour).is_leftover == goes
 

@@ -26,9 +26,9 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import fie
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan
-from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files, managed_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
 

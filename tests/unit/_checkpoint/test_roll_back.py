@@ -46,6 +46,17 @@ def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
     assert (told.steps, told.failed) == (1, (f"step 0: {tmp_path}/one is not there",))
 
 
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_a_backup_goes_only_if_all_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_restored: bool) -> None:
+    kept, moved = tmp_path / "backup", tmp_path / "moved" if is_restored else tmp_path / "missing folder/moved"
+    kept.write_text("kept")
+    entries = [Entry("write the backup", files.Remove(str(kept)), True), Entry("move", files.Put(str(moved), files.Target("x")))]
+    monkeypatch.setattr(checkpoint_backend, "entries", lambda: [codec.encode(one, rollback_program.KNOWN) for one in entries])
+    told = rollback_program.replay(ARMED, "it was not confirmed")
+    assert kept.exists() is not is_restored
+    assert told.left == ("write the backup: it may have what could not be restored",) * (not is_restored)
+
+
 def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(self: t.Any, operation: t.Any) -> None:
         raise ForeignChange("a route of another program")

@@ -82,7 +82,8 @@ def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
         "_checkpoint.checkpoint",
         "_ebtables.ebtables",
         "_interfaces.link_message",
-        "_leftovers.iptables",
+        "_netfilter.chain",
+        "_netfilter.iptables",
         "_routing.neighbour",
         "_routing.route",
         "_routing.rule",
@@ -92,7 +93,7 @@ def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
         *("_files.files", "_platform.sysctl", "_systemd.units", "_nftables.nft_backend", "_routing.routing_backend"),
         *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
         *("_network_daemons.networkd_backend", "_platform.packages"),
-        *("_ebtables.ebtables_backend", "_leftovers.iptables_backend"),
+        *("_ebtables.ebtables_backend", "_netfilter.iptables_backend"),
     }
     assert rollback_program.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
     assert rollback_program.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore

@@ -401,6 +401,22 @@ def test_a_record_that_cannot_be_undone_keeps_what_it_records() -> None:
     assert [shelf.values for shelf in shelves] == [{"z": "old"}, {"a": "1", "record": "a is 1"}, {"b": "old"}]
 
 
+def test_a_backup_stays_if_what_it_keeps_could_not_be_restored() -> None:
+    class BackedUp(Shelf):
+        """Its first value is a copy of the others."""
+
+        def plan(self, observed: dict[str, str]) -> Plan:
+            plan = super().plan(observed)
+            return plan._replace(steps=(*(step._replace(is_backup=True) for step in plan.steps[:1]), *plan.steps[1:]))
+
+    shelves = [BackedUp("first", {"backup": "a was old", "a": "1"}), Shelf("last", {"b": "2"})]
+    shelves[0].says_no.add(Put("a", "old"))
+    shelves[1].says_no.add(Put("b", "2"))
+    with pytest.raises(Failure, match="put a: no to a; put backup: it stays done, because it has what could not be restored"):
+        converge(shelves, BOTH)
+    assert [shelf.values for shelf in shelves] == [{"backup": "a was old", "a": "1"}, {"b": "old"}]
+
+
 def test_a_module_is_planned_anew_when_its_turn_comes() -> None:
     """As routes that the kernel removes with an address, or a unit that needs a package."""
     first, second = Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"}, Plane.PERMANENT)

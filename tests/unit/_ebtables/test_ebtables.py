@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables rules: what the tools print, what it means, which of the kernel's rules it is, and back to where it was."""
+"""ebtables rules: what the tools print, what it means, and which of the kernel's rules it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables_backend as backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Owned, Place, Removed, Rule
+from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables import Owned
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Rule
 
 # A rule as azure-vnet writes it, and as tools list it: ebtables-nft 1.8.7 to 1.8.11, ebtables-legacy 2.0.11 with --Lmac2 and
 # without, and what azure-cnimonitor looked for.
@@ -210,82 +211,6 @@ def test_whatever_comes_and_goes_meanwhile_no_rule_is_taken_for_another(numbers:
         assert None not in handles
 
 
-# Back to where it was
-
-PLACE = Place("nft", "nat", "PREROUTING")
-
-
-def taken(rules: list[str], gone: set[int]) -> Removed:
-    return Removed(PLACE, tuple(map(Rule, rules)), frozenset(gone))
-
-
-BACK = {
-    "nothing else has changed": ("aXbYc", {1, 3}, "abc", "aXbYc", False),
-    "all went": ("XY", {0, 1}, "", "XY", False),
-    "one came at the end": ("aXbYc", {1, 3}, "abcd", "aXbYcd", True),
-    "one came between": ("aXbYc", {1, 3}, "adbc", "aXdbYc", True),
-    "one neighbour went": ("aXbYc", {1, 3}, "ac", "aXYc", True),
-    "one is there again": ("aXbYc", {1, 3}, "aXbc", "aXbYc", True),
-    "neighbours changed places": ("aXbYc", {1, 3}, "cba", "cbaXY", True),
-    "the same rule stayed as well": ("XaX", {0}, "aX", "XaX", False),
-}
-
-
-@pytest.mark.parametrize(("before", "gone", "now", "after", "moved"), BACK.values(), ids=BACK.keys())
-def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], now: str, after: str, moved: bool) -> None:
-    merge = ebtables.put_back([Rule(text) for text in now], taken(list(before), gone))
-    assert ("".join(rule.text for rule in merge.rules), merge.moved) == (after, moved)
-    back = sorted(merge.rules[position].text for position in merge.added)
-    assert sorted([*back, *merge.present]) == sorted(before[number] for number in gone)
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
-def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
-    """Rules with equal texts go together, as they get the same verdict."""
-    removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
-    merge = ebtables.put_back([Rule(text) for text in removed.left], removed)
-    assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from("abcdXYZ")), st.lists(st.sampled_from("abcdef")))
-def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> None:
-    removed = taken(texts, {number for number, text in enumerate(texts) if text in "XYZ"})
-    merge = ebtables.put_back([Rule(text) for text in now], removed)
-    stayed = [rule.text for position, rule in enumerate(merge.rules) if position not in merge.added]
-    assert stayed == now
-    assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
-
-
-RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether it is right, and whether each is there once
-    "as it was": ("aXbYc", True, True),
-    "among other rules": ("1aX2b3Yc4", True, True),
-    "beside other rules": ("a1Xb2Yc", True, True),
-    "without a neighbour": ("aXYc", True, True),
-    "not all": ("aXbc", False, False),
-    "twice": ("aXbYYc", False, False),
-    "twice, apart": ("XaXbYc", False, False),
-    "before its neighbour": ("XabYc", False, True),
-    "in another order": ("aYbXc", False, True),
-}
-
-
-@pytest.mark.parametrize(("now", "is_right", "is_once"), RESTORED.values(), ids=RESTORED)
-def test_a_rule_is_restored_once_and_beside_its_neighbours(now: str, is_right: bool, is_once: bool) -> None:
-    removed = taken(list("aXbYc"), {1, 3})
-    merge = ebtables.put_back([Rule(text) for text in "abc"], removed)
-    assert merge.texts == {"X", "Y"}
-    rules = [Rule(text) for text in now]
-    assert (ebtables.is_put_back(rules, removed, merge), ebtables.is_there_once(rules, merge)) == (is_right, is_once)
-
-
-def test_a_rule_that_another_program_had_added_is_not_asked_for_again() -> None:
-    removed = taken(list("aXbYc"), {1, 3})
-    merge = ebtables.put_back([Rule(text) for text in "Yabc"], removed)
-    assert merge.texts == {"X"} and ebtables.is_put_back([Rule(text) for text in "YaXbc"], removed, merge)
-
-
 LISTINGS = {  # the kernel had 4, 5 and 6 before and after
     "whole": ((4, 5, 6), True),
     "with another rule": ((4, 9, 5, 6), True),
@@ -313,13 +238,6 @@ def test_the_lock_of_another_program_is_waited_for_and_then_named(tmp_path: Path
             pytest.fail("two hold it")
     with backend._lock():
         pass
-
-
-def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> None:
-    removed = taken(list("aXbYc"), {1, 3})
-    assert removed.without([]) == removed
-    assert removed.without({0, 3}) == taken(list("Xbc"), {0})
-    assert removed.without({1, 3}) == taken(list("abc"), set())
 
 
 def test_a_rule_is_put_at_its_position_with_its_counters() -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backup of iptables rules holds what a run may have removed and nothing else, and a script puts it where it was."""
+"""The backup of iptables rules holds what a run may have removed and nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import Backup, Damaged, Node
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import iptables, iptables_backup
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables import Table, Taken
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import iptables_backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables_backup import Run
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, Taken
 
 NAT = Table("ip", "nat", "nft")
 DNS = (
@@ -40,23 +41,6 @@ def taken() -> Taken:
 
 
 KEPT = Backup(Node("ab" * 16, ("02:00:00:00:00:01",)), (Run((taken(),), "boot"),))
-
-
-def test_scripts_remove_by_text_and_restore_by_position() -> None:
-    assert iptables.removal(taken(), iptables.chains(SAVED)).splitlines() == [
-        *("*nat", "-D POSTROUTING -j SWIFT", f"-D SWIFT {DNS}", "-X SWIFT", "COMMIT"),
-    ]
-    now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j NEW\n-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE\n")
-    assert iptables.restoration(taken(), now).splitlines() == [
-        *("*nat", "-N SWIFT", "-I POSTROUTING 3 -j SWIFT", f"-I SWIFT 1 {DNS}", "COMMIT"),
-    ]
-    assert iptables.restoration(taken(), iptables.chains(SAVED)) == ""
-
-
-def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
-    now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\n")
-    assert iptables.removal(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
-    assert iptables.removal(taken(), {"POSTROUTING": ()}) == ""
 
 
 def test_a_backup_is_read_as_it_was_written() -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure, cilium, iptables
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure, cilium
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure import Bridge, Facts
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables import Rule, Table
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.leftover import Leftover
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table
 
 NAT, FILTER = Table("ip", "nat", "nft"), Table("ip", "filter", "legacy")
 NAT6, MANGLE6 = Table("ip6", "nat", "nft"), Table("ip6", "mangle", "nft")
@@ -183,19 +183,6 @@ def test_chains_of_kube_proxy_are_one_entry_for_each_place() -> None:
     found = cilium.of_kube_proxy({"ip nat (nft)": ["A", "B", "C"], "ip6 nat (nft)": ["A"]})
     assert [(one.place, one.text) for one in found] == [("ip nat (nft)", "A and 2 more"), ("ip6 nat (nft)", "A")]
     assert not any(one.is_certain for one in found)
-
-
-@pytest.mark.parametrize("place", ["inet nat (nft)", "ip kube-proxy (nft)", "ip nat", "bridge nat (nft)"])
-def test_a_table_that_iptables_does_not_have_is_none(place: str) -> None:
-    assert iptables.table_at(place) is None
-
-
-def test_the_rules_of_a_table_are_read_in_order() -> None:
-    saved = (
-        "# by iptables\n*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\nCOMMIT\n"
-    )
-    assert iptables.rules(NAT, saved) == [Rule(NAT, "POSTROUTING", "-j SWIFT"), Rule(NAT, "SWIFT", "-j RETURN")]
-    assert iptables.table_at(str(NAT)) == NAT
 
 
 def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> None:

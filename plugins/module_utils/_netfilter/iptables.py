@@ -11,9 +11,8 @@ import re
 import shlex
 import typing as t
 
-from .._ebtables import ebtables  # its restoring of removed rules knows nothing of ebtables
-from .._ebtables.ebtables import Place, Removed
-from .._ebtables.ebtables import Rule as ListedRule
+from .chain import Place, Removed, put_back
+from .chain import Rule as ListedRule
 
 PROGRAMS = {"ip": "iptables", "ip6": "ip6tables"}
 
@@ -75,7 +74,7 @@ def table_at(place: str) -> Table | None:
 Meaning = t.Mapping[str, str]
 
 
-Chains = t.Mapping[str, t.Sequence[ListedRule]]  # of one table
+Chains = t.Mapping[str, tuple[ListedRule, ...]]  # of one table
 
 
 def removal(taken: Taken, now: Chains) -> str:
@@ -102,9 +101,12 @@ def restoration(taken: Taken, now: Chains) -> str:
     now: the rules of each chain of the table. Rules and chains that exist are left.
     """
     lines = [f"-N {chain}" for chain in taken.chains if chain not in now]
+    chains = dict(now)
     for one in taken.rules:
-        merge = ebtables.put_back(now.get(one.place.chain, ()), one)
-        lines += [f"-I {one.place.chain} {number + 1} {merge.rules[number].text}" for number in merge.added]
+        name = one.place.chain
+        merge = put_back(chains.get(name, ()), one)
+        chains[name] = merge.rules
+        lines += [f"-I {name} {number + 1} {merge.rules[number].text}" for number in merge.added]
     return _script(taken.table, lines) if lines else ""
 
 
@@ -126,12 +128,7 @@ def chains(saved: str) -> dict[str, tuple[ListedRule, ...]]:
 
 def rules(table: Table, saved: str) -> list[Rule]:
     """The rules in the output of iptables-save -t, in order."""
-    found = []
-    for line in saved.splitlines():
-        if line.startswith("-A "):
-            chain, _blank, text = line[3:].partition(" ")
-            found.append(Rule(table, chain, text))
-    return found
+    return [Rule(table, chain, rule.text) for chain, listed in chains(saved).items() for rule in listed]
 
 
 def meaning(text: str) -> Meaning:
@@ -164,9 +161,14 @@ def jump(rule: Rule, chains: t.AbstractSet[tuple[Table, str]]) -> str:
     """The chain of these to which a rule jumps; empty if it jumps to none of them."""
     if not any((rule.table, word) in chains for word in rule.text.split()):
         return ""  # of most rules, without parsing them
-    given = meaning(rule.text)
-    target = given.get("-j", given.get("-g", ""))
-    return target if (rule.table, target) in chains else ""
+    name = target(rule.text)
+    return name if (rule.table, name) in chains else ""
+
+
+def target(text: str) -> str:
+    """The target of a rule, or the chain to which it jumps; empty if it has none."""
+    given = meaning(text)
+    return given.get("-j", given.get("-g", ""))
 
 
 def taken(found: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._cni import chains_backend
 from .._core.errors import Failure
 from .._platform import process
-from . import iptables
+from . import chains_backend, iptables
 from .iptables import PROGRAMS, Rule, Table, Taken, rules
 
 

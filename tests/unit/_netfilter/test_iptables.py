@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules of iptables: read as iptables-save prints them, removed by text, and put back by a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Removed
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Rule as ListedRule
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table, Taken
+
+NAT = Table("ip", "nat", "nft")
+DNS = (
+    "-s 10.241.0.0/16 -d 168.63.129.16/32 -p udp -m addrtype ! --dst-type LOCAL -m udp --dport 53 -j SNAT --to-source 10.240.0.4"
+)
+SAVED = f"""\
+*nat
+:POSTROUTING ACCEPT [0:0]
+:SWIFT - [0:0]
+-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE
+-A POSTROUTING -j SWIFT
+-A POSTROUTING -o eth0 -j RETURN
+-A SWIFT {DNS}
+COMMIT
+"""
+
+
+def taken() -> Taken:
+    rules = iptables.rules(NAT, SAVED)
+    theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
+    ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)
+    return one
+
+
+def test_scripts_remove_by_text_and_restore_by_position() -> None:
+    assert iptables.removal(taken(), iptables.chains(SAVED)).splitlines() == [
+        *("*nat", "-D POSTROUTING -j SWIFT", f"-D SWIFT {DNS}", "-X SWIFT", "COMMIT"),
+    ]
+    now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j NEW\n-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE\n")
+    assert iptables.restoration(taken(), now).splitlines() == [
+        *("*nat", "-N SWIFT", "-I POSTROUTING 3 -j SWIFT", f"-I SWIFT 1 {DNS}", "COMMIT"),
+    ]
+    assert iptables.restoration(taken(), iptables.chains(SAVED)) == ""
+
+
+def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
+    now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\n")
+    assert iptables.removal(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
+    assert iptables.removal(taken(), {"POSTROUTING": ()}) == ""
+
+
+def test_two_runs_on_one_chain_are_put_back_in_one_script() -> None:
+    """The position of the second rule counts the first."""
+    rules = tuple(map(ListedRule, ("-j A", "-j SWIFT", "-j SWIFT-POSTROUTING")))
+    newest = Removed(NAT.at("POSTROUTING"), rules[::2], frozenset({1}))
+    oldest = Removed(NAT.at("POSTROUTING"), rules, frozenset({1}))
+    assert iptables.restoration(Taken(NAT, (newest, oldest)), {"POSTROUTING": rules[:1]}).splitlines() == [
+        *("*nat", "-I POSTROUTING 2 -j SWIFT-POSTROUTING", "-I POSTROUTING 2 -j SWIFT", "COMMIT"),
+    ]
+
+
+@pytest.mark.parametrize("place", ["inet nat (nft)", "ip kube-proxy (nft)", "ip nat", "bridge nat (nft)"])
+def test_a_table_that_iptables_does_not_have_is_none(place: str) -> None:
+    assert iptables.table_at(place) is None
+
+
+def test_the_rules_of_a_table_are_read_in_order() -> None:
+    saved = (
+        "# by iptables\n*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\nCOMMIT\n"
+    )
+    assert iptables.rules(NAT, saved) == [Rule(NAT, "POSTROUTING", "-j SWIFT"), Rule(NAT, "SWIFT", "-j RETURN")]
+    assert iptables.table_at(str(NAT)) == NAT
