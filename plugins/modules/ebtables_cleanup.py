@@ -104,6 +104,18 @@ options:
         translates to an address that the node no longer has, or if its chain or the one that it jumps to is gone.
     type: bool
     default: false
+  links:
+    description:
+      - Whether links and addresses that azure-vnet certainly left are removed too, as
+        RV(kubenode.datapath.cni_info#module:leftovers) tells them. They are C(azSnatbr) with the addresses, permanent neighbours
+        and settings on it, the veth pair C(azSnatveth0), and the gateway of azure-vnet's IPv6 pods on its bridge.
+      - C(azSnatbr) is kept if another link is in it or if a route leads over it, and C(azSnatveth0) if its other end is a port
+        of Open vSwitch, which has a database of its own.
+      - V(restored) restores them whatever this option says, under their former indexes if these are free. A bridge gets the
+        kernel's default settings, and those below C(/proc/sys) that it had. What has its address on another link now stays in the
+        backup, and so does an address whose link is gone.
+    type: bool
+    default: false
   backup:
     description:
       - The folder of the backup, files that only root can read.
@@ -232,6 +244,19 @@ iptables:
     removed:
       - {kind: rule, place: "ip nat POSTROUTING (nft)", text: "-j SWIFT", owner: azure-vnet, certain: true,
         evidence: "jumps to azure-vnet's chain", command: "iptables-nft -w -t nat -D POSTROUTING -j SWIFT"}
+    kept: []
+links:
+  description:
+    - Links and addresses, and what was removed with a link, with the same keys as those of RV(iptables). C(kind) is V(link),
+      V(address), V(neighbor), V(sysctl) or V(namespace). C(removed) and C(kept) are empty unless O(links) is true and
+      O(state=absent). C(restored) is returned with O(state=restored).
+    - Their backup is beside RV(backup_file), under the same name with C(-links) added.
+  returned: success
+  type: dict
+  sample:
+    removed:
+      - {kind: link, place: links, text: azSnatbr, owner: azure-vnet, certain: true,
+        evidence: "has azure-vnet's name, and no pod in it", command: "ip link del azSnatbr"}
     kept: []
 backup_file:
   description: The path of the backup. The file exists after a run that removed something.

@@ -161,6 +161,7 @@ def _azure_past(_lab: Lab, node: NamespaceNode) -> None:
     node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
     for words in ("-A POSTROUTING -s 10.9.0.0/16 -j RETURN", "-N SWIFT", "-I POSTROUTING 1 -j SWIFT"):
         node.run(["iptables-nft", "-t", "nat", *words.split()])
+    node.ip(["link add azSnatbr type bridge", "address add 169.254.128.1/17 dev azSnatbr", "link set azSnatbr up"])
 
 
 def _azure_bridge(_lab: Lab, node: NamespaceNode) -> None:
@@ -221,17 +222,18 @@ CASES = (
     Case("datapath_info", prepare=_azure_past, is_reader=True),
     Case(
         "ebtables_cleanup",
-        {"iptables": True},
+        {"iptables": True, "links": True},
         changes={
             "addresses": ({}, {"addresses": ["10.99.0.0/16"]}),
             "backend": ({"backend": "legacy"}, {}),
             "neighbors": ({"neighbors": False}, {}),
             "routes": ({"routes": False}, {}),
             "iptables": ({"iptables": False}, {}),
+            "links": ({"links": False}, {}),
         },
         absent={"state": "restored"},
         prepare=_azure_past,
-        varies=("/var/lib/kubenode/backup/azure_vnet.json", "/var/lib/kubenode/backup/azure_vnet-iptables.json"),
+        varies=tuple(f"/var/lib/kubenode/backup/azure_vnet{kind}.json" for kind in ("", "-iptables", "-links")),
     ),
     Case("imds_info", {"cloud": "azure", "timeout": 2, "retries": 1}, is_reader=True),
     Case(

@@ -135,7 +135,7 @@ def parsed(text: str, version: int, unpacked: t.Callable[[t.Any], t.Any]) -> Bac
 
 def _node(found: dict[str, t.Any]) -> Node:
     keys(found, *Node._fields)
-    return Node(exactly(str, found["machine"]), tuple(_mac(one) for one in exactly(list, found["macs"])))
+    return Node(exactly(str, found["machine"]), tuple(mac(one) for one in exactly(list, found["macs"])))
 
 
 def _packed(run: Run) -> dict[str, t.Any]:
@@ -173,11 +173,13 @@ def keys(found: object, *names: str) -> None:
         raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, found))} were found")  # type: ignore[call-overload]
 
 
-def _number(value: object, maximum: int) -> int:
-    return fields.number(exactly(int, value), 0, maximum)
+def number(value: object, maximum: int, minimum: int = 0) -> int:
+    """A number. Raises Unfit, or Unreadable."""
+    return fields.number(exactly(int, value), minimum, maximum)
 
 
-def _mac(value: object) -> str:
+def mac(value: object) -> str:
+    """A MAC. Raises Damaged."""
     if not leftovers.MAC.fullmatch(exactly(str, value)):
         raise Damaged(f"{value!r} is not a MAC")
     return str(value)
@@ -189,8 +191,8 @@ def _file(one: dict[str, t.Any]) -> File:
     folder, name = exactly(str, one["path"]).rsplit("/", 1)
     if one["path"] not in leftovers.STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
         raise Damaged(f"{one['path']!r} is neither a state file of azure-vnet nor a file in {cni.FOLDER}")
-    owners = _number(owner, HIGHEST_ID), _number(group, HIGHEST_ID)
-    return File(one["path"], exactly(str, one["text"]), _number(one["mode"], 0o7777), owners)
+    owners = number(owner, HIGHEST_ID), number(group, HIGHEST_ID)
+    return File(one["path"], exactly(str, one["text"]), number(one["mode"], 0o7777), owners)
 
 
 def _neighbour(one: dict[str, t.Any]) -> Neighbour:
@@ -199,7 +201,7 @@ def _neighbour(one: dict[str, t.Any]) -> Neighbour:
     names.interface("neighbors.link", exactly(str, one["link"]))
     if exactly(int, one["state"]) not in neighbours.STATES:
         raise Damaged(f"{one['state']} is not the state of a neighbour")
-    return Neighbour(one["address"], one["link"], one["mac"] and _mac(one["mac"]), one["state"])
+    return Neighbour(one["address"], one["link"], one["mac"] and mac(one["mac"]), one["state"])
 
 
 def _removed(chain: dict[str, t.Any]) -> Removed:
@@ -220,7 +222,7 @@ def _removed(chain: dict[str, t.Any]) -> Removed:
 
 def _counters(pair: object) -> tuple[int, int]:
     packets, octets = exactly(list, pair)
-    return _number(packets, HIGHEST_COUNTER), _number(octets, HIGHEST_COUNTER)
+    return number(packets, HIGHEST_COUNTER), number(octets, HIGHEST_COUNTER)
 
 
 def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
@@ -228,4 +230,4 @@ def _route(options: dict[str, t.Any]) -> tuple[Route, int]:
     route = routes.from_options("routes", given, {})
     if not route.address or route.table != MAIN or len(route.links) != 1:
         raise Damaged(f"{route} is not a route to one address by one link in the table main")
-    return route, _number(options["protocol"], 255)
+    return route, number(options["protocol"], 255)

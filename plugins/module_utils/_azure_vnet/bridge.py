@@ -62,6 +62,14 @@ class Dissolution(t.NamedTuple):
     ending: tuple[Address, ...] = ()
 
 
+def settings_of(link: str) -> list[str]:
+    """Keys below /proc/sys that undo restores: azure-vnet sets some of its bridges', and an operator may have set others."""
+    return [
+        *(f"net/ipv6/conf/{link}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")),
+        *(f"net/ipv4/conf/{link}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")),
+    ]
+
+
 def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str] = ()) -> Link | None:
     """The link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
 

@@ -87,14 +87,8 @@ class DissolvedBridge:
         if nic is None:
             return Observed(found)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
-        return Observed(found, *dns, self._settings(bridge.name))
-
-    def _settings(self, bridge: str) -> tuple[tuple[str, int], ...]:
-        """The sysctls that undo restores: azure-vnet sets accept_ra of its bridge to 0, and an operator may have set others."""
-        keys = [f"net/ipv6/conf/{{}}/{name}" for name in ("accept_ra", "forwarding", "proxy_ndp")]
-        keys += [f"net/ipv4/conf/{{}}/{name}" for name in ("rp_filter", "forwarding", "proxy_arp")]
-        current = ((key.format(bridge), self._sysctl.read(key.format(bridge))) for key in keys)
-        return tuple((key, value) for key, value in current if value is not None)
+        settings = ((key, self._sysctl.read(key)) for key in bridges.settings_of(bridge.name))
+        return Observed(found, *dns, tuple((key, value) for key, value in settings if value is not None))
 
     def plan(self, observed: Observed) -> Plan:
         found = observed.found

@@ -165,15 +165,15 @@ class AzureVnetLeftovers:
     name = "azure-vnet's leftovers"
     plane = Plane.IMMEDIATE
 
-    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile, other: BackupFile) -> None:
-        """other: another backup, which shows as well that azure-vnet was on the node."""
+    def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile, others: t.Sequence[BackupFile]) -> None:
+        """others: further backups, which show as well that azure-vnet was on the node."""
         self._backends = backends
         self._desired = desired
         self._backup = kept
-        self._other = other
+        self._others = others
 
     def observe(self) -> Observed:
-        traces = [self._other.path] if self._other.observe().runs else []
+        traces = [one.path for one in self._others if one.observe().runs]
         found = look(self._backends, self._backup.observe(), self._desired, traces)
         for path in () if found.evidence.pod_links else found.irregular:
             raise Refusal(

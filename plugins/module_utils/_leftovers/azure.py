@@ -91,11 +91,15 @@ _OPTIONS = [(shape, iptables.meaning(shape.text)) for shape in SHAPES]
 
 
 class Bridge(t.NamedTuple):
-    """A bridge of azure-vnet's. ports: names of the links in it. addresses: with their lengths."""
+    """A bridge of azure-vnet's. ports: names of the links in it. addresses: with their lengths.
+
+    routes: those over it that do not belong to its addresses.
+    """
 
     name: str
     ports: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
 
 
 class Facts(t.NamedTuple):
@@ -105,7 +109,7 @@ class Facts(t.NamedTuple):
     chains: table and name of each chain with one of azure-vnet's names.
     addresses: all of the node, without lengths. subnets: of pods, from state files on the node and in the backup.
     nat_bridge: azSnatbr, if it exists. bridge: azure-vnet's other bridge. ovs: names of its Open vSwitch bridges.
-    links: names of all links. neighbours: permanent ones on azSnatbr, address and text.
+    links: names of all links. switched: those in an Open vSwitch. neighbours: permanent ones on azSnatbr, address and text.
     proxies: links of azure-vnet's that answer ARP for others. namespaces: names in /run/netns.
     served: a link by which azure-vnet serves a pod; is_configured: whether a runtime uses it; has_cns: azure-cns runs.
     """
@@ -119,6 +123,7 @@ class Facts(t.NamedTuple):
     bridge: Bridge | None = None
     ovs: tuple[str, ...] = ()
     links: frozenset[str] = frozenset()
+    switched: frozenset[str] = frozenset()
     neighbours: tuple[tuple[str, str], ...] = ()
     proxies: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -271,7 +276,7 @@ def _translated(rules: t.Iterable[Rule]) -> set[str]:
 def _of_ipv6_nat(facts: Facts) -> t.Iterator[Leftover]:
     if facts.bridge:
         used = facts.in_use(VNET)
-        for address, subnet in gateways(facts.bridge, facts.subnets, facts.rules):
+        for address, subnet in gateways(facts.bridge, facts.subnets, (*facts.rules, *facts.former)):
             evidence = _joined(f"gateway of azure-vnet's pods in {subnet}", used)
             command = f"ip address del {address} dev {facts.bridge.name}"
             yield Leftover(ADDRESS, f"link {facts.bridge.name}", address, VNET, evidence, not used, command)
@@ -281,17 +286,33 @@ def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
     used = facts.in_use(VNET)
     bridge = facts.nat_bridge
     if bridge:
+        others = _pods_in(bridge)
+        is_certain = not used and _is_idle(bridge)
         for address, text in facts.neighbours:
             command = f"ip neigh del {address} dev {NAT_BRIDGE}"
             evidence = _joined(f"permanent, on azure-vnet's {NAT_BRIDGE}", used)
-            yield Leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, VNET, evidence, not used, command)
-        others = [port for port in bridge.ports if port not in NAT_LINKS]
-        evidence = f"has azure-vnet's name, and {'the ports ' + ', '.join(others) if others else 'no pod in it'}"
-        command = f"ip link del {NAT_BRIDGE}"
-        yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), not (used or others), command)
-    if NAT_LINKS[0] in facts.links:  # its other end goes with it
-        evidence = _joined(f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet", used)
-        yield Leftover(LINK, "links", NAT_LINKS[0], VNET, evidence, not used, f"ip link del {NAT_LINKS[0]}")
+            yield Leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, VNET, evidence, is_certain, command)
+        found = [f"the ports {', '.join(others)}" if others else "no pod in it", *(f"the {route}" for route in bridge.routes)]
+        evidence = f"has azure-vnet's name, and {', and '.join(found)}"
+        yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), is_certain, f"ip link del {NAT_BRIDGE}")
+    near, far = NAT_LINKS
+    if near in facts.links:  # its other end goes with it
+        evidence = f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet"
+        is_certain, command = not used and far in facts.links, f"ip link del {near}"
+        if far not in facts.links:
+            evidence += f"; its other end {far} is in another network namespace, or was renamed"
+        if far in facts.switched:  # which keeps its ports in a database of its own
+            evidence += f", of which {far} is still a port"
+            is_certain, command = False, f"ovs-vsctl --if-exists del-port {far} && {command}"
+        yield Leftover(LINK, "links", near, VNET, _joined(evidence, used), is_certain, command)
+
+
+def _pods_in(bridge: Bridge) -> list[str]:
+    return [port for port in bridge.ports if port not in NAT_LINKS]
+
+
+def _is_idle(bridge: Bridge | None) -> bool:
+    return bridge is not None and not (_pods_in(bridge) or bridge.routes)
 
 
 def _others(facts: Facts) -> t.Iterator[Leftover]:
@@ -302,7 +323,8 @@ def _others(facts: Facts) -> t.Iterator[Leftover]:
     for link in facts.proxies:
         key = f"net.ipv4.conf.{link}.proxy_arp"
         evidence = _joined("goes with the link", used)
-        yield Leftover(SYSCTL, f"link {link}", f"{key} = 1", VNET, evidence, not used, f"sysctl -w {key}=0")
+        is_certain = not used and (link != NAT_BRIDGE or _is_idle(facts.nat_bridge))
+        yield Leftover(SYSCTL, f"link {link}", f"{key} = 1", VNET, evidence, is_certain, f"sysctl -w {key}=0")
     for name in facts.namespaces:
         if SECOND_NAMESPACE.fullmatch(name):
             evidence = _joined("has azure-vnet's name; pods of its mode transparent-vlan may use it", used)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import backup, backup_resource, leftovers
+from .._azure_vnet import backup_resource
 from .._azure_vnet.backup_resource import BackupFile
 from .._cni import cni
 from .._core.plan import Backend, Plan, Plane, Step
@@ -17,14 +17,14 @@ from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._netfilter import chain, iptables
 from .._netfilter.chain import Place, Removed
-from .._netfilter.iptables import Rule, Table, Taken
+from .._netfilter.iptables import Table, Taken
 from .._netfilter.iptables_backend import Iptables, PutBack, Take
 from .._platform import kernel, process
 from . import azure, leftovers_backend
 from .azure import Facts
+from .backups_resource import Backups
 from .iptables_backup import Run
 from .leftover import CHAIN, RULE, Leftover
-from .leftovers_backend import Former
 
 NAME = "azure-vnet's iptables rules"
 
@@ -52,22 +52,18 @@ class IptablesLeftovers:
     name = NAME
     plane = Plane.IMMEDIATE
 
-    def __init__(
-        self, run: process.Runner, backend: files.Files, kept: BackupFile, frames: BackupFile, desired: t.Collection[str]
-    ) -> None:
-        """frames: the backup of azure-vnet's files, which are evidence. desired: the backends whose tables are changed."""
+    def __init__(self, run: process.Runner, backend: files.Files, backups: Backups, desired: t.Collection[str]) -> None:
+        """desired: the backends of iptables whose tables are changed."""
         self._run = run
-        self._backup = kept
-        self._frames = frames
+        self._backups = backups
         self._desired = desired
         self.backends: t.Sequence[Backend] = (Iptables(run), backend)
 
     def observe(self) -> Observed:
-        kept = self._backup.observe()
         troubles: list[str] = []
-        former = _former(kept.runs, self._frames.observe().runs)
-        facts = leftovers_backend.of_azure(self._run, troubles.append, leftovers_backend.see(self._run), former, is_strict=True)
-        return Observed(facts, kept, kernel.boot_identity(), tuple(troubles))
+        seen = leftovers_backend.see(self._run)
+        facts = leftovers_backend.of_azure(self._run, troubles.append, seen, self._backups.former(), is_strict=True)
+        return Observed(facts, self._backups.iptables.observe(), kernel.boot_identity(), tuple(troubles))
 
     def plan(self, observed: Observed) -> Plan:
         places = tuple(f"({backend})" for backend in self._desired)
@@ -87,22 +83,10 @@ class IptablesLeftovers:
         taken = iptables.taken(rules, chains, observed.facts.rules)
         runs = (*observed.backup.runs, Run(tuple(taken), observed.boot))
         steps = [
-            *self._backup.steps(observed.backup, runs),
+            *self._backups.iptables.steps(observed.backup, runs),
             *(Step(f"remove {_count(one)} from table {one.table}", Take(one), PutBack(one)) for one in taken),
         ]
         return Plan(tuple(steps), "".join(map(_shown, taken)), report=findings)
-
-
-def _former(runs: t.Iterable[Run], of_frames: t.Sequence[backup.Run]) -> Former:
-    rules = tuple(
-        Rule(one.table, removed.place.chain, removed.rules[number].text)
-        for run in runs
-        for one in run.taken
-        for removed in one.rules
-        for number in sorted(removed.gone)
-    )
-    states = tuple(one.text for run in of_frames for one in run.files if one.path == leftovers.STATE_FILE)
-    return Former(states, rules, bool(runs or of_frames))
 
 
 class RestoredObserved(t.NamedTuple):
@@ -139,7 +123,7 @@ class RestoredIptables:
 
     def observe(self) -> RestoredObserved:
         kept, boot = self._backup.observe(), kernel.boot_identity()
-        tables = {one.table for run in kept.runs if run.boot == boot for one in run.taken}
+        tables = dict.fromkeys(one.table for run in kept.runs if run.boot == boot for one in run.taken)
         own = frozenset(str(one).partition("/")[0] for one in LinkMessages().addresses()) if tables else frozenset()
         return RestoredObserved({table: self._tables.read(table) for table in tables}, own, kept, boot)
 

@@ -111,7 +111,7 @@ def of_azure(
     for sentence in found.unread.values():
         warn(sentence)
     addresses = LinkMessages().addresses()
-    nat_bridge = by_name.get(azure.NAT_BRIDGE)
+    switches = {link.number for link in seen.links if link.kind == OPEN_VSWITCH}
     proxies = [name for name in (azure.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
     return Facts(
         found.rules,
@@ -119,10 +119,11 @@ def of_azure(
         {*found.unread},
         frozenset(str(one).partition("/")[0] for one in addresses),
         _subnets(states),
-        _bridge(nat_bridge, seen.links, addresses),
+        _nat_bridge(by_name.get(azure.NAT_BRIDGE), seen.links, addresses),
         _bridge(seen.bridge, seen.links, addresses),
         tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and leftovers.BRIDGE.fullmatch(link.name)),
         frozenset(by_name),
+        frozenset(link.name for link in seen.links if link.master in switches),
         tuple((one.address, str(one)) for one in seen.neighbours if one.is_permanent and one.link == azure.NAT_BRIDGE),
         tuple(proxies),
         namespaces,
@@ -179,6 +180,14 @@ def _bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Ad
     ports = tuple(sorted(one.name for one in links if one.master == link.number))
     own = tuple(str(one) for one in addresses if one.link == link.number and not one.is_links_own)
     return Bridge(link.name, ports, own)
+
+
+def _nat_bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterable[Address]) -> Bridge | None:
+    found = _bridge(link, links, addresses)
+    if link is None or found is None:
+        return None
+    over = [one for one in LinkMessages().scene().routes if any(number == link.number for number, _via in one.hops)]
+    return found._replace(routes=tuple(str(one) for one in over if not (one.is_of_address or one.is_links_own)))
 
 
 def _states() -> list[leftovers.State]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import typing as t
 
 from .._azure_vnet import cleanup_options
-from .._azure_vnet.backup_resource import BackupFile
 from .._azure_vnet.leftover_backends import LeftoverBackends
 from .._azure_vnet.leftover_guards import AnotherCni, NoMonitor
 from .._azure_vnet.leftovers_resource import (
@@ -23,8 +22,10 @@ from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
-from .._leftovers import iptables_backup, iptables_resource
+from .._leftovers import backups_resource, iptables_resource, links_resource
+from .._leftovers.backups_resource import Backups
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
+from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
 from .._platform.own_root import OwnRoot
@@ -39,6 +40,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "neighbors": {"type": "bool", "default": True},
     "routes": {"type": "bool", "default": True},
     "iptables": {"type": "bool", "default": False},
+    "links": {"type": "bool", "default": False},
     "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
     **CHECKPOINT,
 }
@@ -50,18 +52,11 @@ def parts(request: Request) -> Parts:
     options, files = request.params, Files()
     path = f"{cleanup_options.backup(options['backup'])}/{options['owner']}"
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
-    kept = Kept(BackupFile(files, f"{path}.json"), BackupFile(files, f"{path}-iptables.json", iptables_backup))
+    kept = backups_resource.backups(files, path)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
 
 
-class Kept(t.NamedTuple):
-    """The backups: of rules of ebtables, neighbours, routes and files, and of rules of iptables."""
-
-    frames: BackupFile
-    iptables: BackupFile
-
-
-def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts:
+def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
     options = request.params
     desired = Selection(
         tuple(cleanup_options.address(number, one) for number, one in enumerate(options["addresses"])),
@@ -69,13 +64,16 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Kept) -> Par
         options["neighbors"],
         options["routes"],
     )
-    leftovers = AzureVnetLeftovers(backends, desired, kept.frames, kept.iptables)
-    rules = IptablesLeftovers(request.run, backends.files, kept.iptables, kept.frames, desired.backends)
+    leftovers = AzureVnetLeftovers(backends, desired, kept.frames, (kept.iptables, kept.links))
+    rules = IptablesLeftovers(request.run, backends.files, kept, desired.backends)
+    links = LinkLeftovers(request.run, backends.files, kept)
     guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        findings, of_iptables = outcome.report(leftovers), outcome.report(rules) or iptables_resource.Findings()
-        for trouble in (*findings.troubles, *of_iptables.troubles):
+        findings = outcome.report(leftovers)
+        of_iptables = outcome.report(rules) or iptables_resource.Findings()
+        of_links = outcome.report(links) or links_resource.Findings()
+        for trouble in dict.fromkeys((*findings.troubles, *of_iptables.troubles, *of_links.troubles)):
             request.warn(trouble)
         return {
             "removed": [one.report() for one in findings.rules if one.verdict.is_leftover],
@@ -84,21 +82,28 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Kept) -> Par
             "routes": [str(route) for route, _protocol in findings.routes],
             "files": [*findings.moved],
             "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
-            "iptables": {
-                "removed": [one.report() for one in of_iptables.removed],
-                "kept": [one.report() for one in of_iptables.kept],
-            },
+            "iptables": _told(of_iptables),
+            "links": _told(of_links),
             "backup_file": kept.frames.path,
         }
 
-    # The rules of iptables first: they are told by the files that the others move.
-    return Parts([rules, leftovers] if options["iptables"] else [leftovers], guards, report)
+    # The rules of iptables first: they are told by the files that the next moves. The links last: they tell some rules.
+    resources: list[Resource] = [*[rules] * options["iptables"], leftovers, *[links] * options["links"]]
+    return Parts(resources, guards, report)
 
 
-def _restored(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts:
+def _told(findings: iptables_resource.Findings | links_resource.Findings) -> dict[str, t.Any]:
+    return {
+        "removed": [one.report() for one in findings.removed],
+        "kept": [one.report() for one in findings.kept],
+    }
+
+
+def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:
     leftovers = RestoredLeftovers(backends, kept.frames)
     rules = RestoredIptables(request.run, backends.files, kept.iptables)
-    resources: list[Resource] = [leftovers, rules]
+    links = RestoredLinks(backends.files, kept.links)
+    resources: list[Resource] = [leftovers, rules, links]
     if kept.frames.observe().runs:  # the runs in the backup needed the library
         units = Units(request.run)
         resources.append(
@@ -111,12 +116,14 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts
         )
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        back, of_iptables = outcome.report(leftovers), outcome.report(rules)
-        differences = [*back.differences, *of_iptables.differences]
+        back, of_iptables, of_links = outcome.report(leftovers), outcome.report(rules), outcome.report(links)
+        differences = [*back.differences, *of_iptables.differences, *of_links.differences]
         for difference in differences:
             request.warn(f"Not restored as it was: {difference}.")
-        for path in [kept.frames.path] * bool(back.left) + [kept.iptables.path] * bool(of_iptables.left):
-            request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
+        for backup, left in zip(kept, (back.left, of_iptables.left, of_links.left)):
+            if left:
+                path = backup.path
+                request.warn(f"{path} keeps what was not restored. Run again when nothing is in its place, or remove the file.")
         reason = "it is in the backup"
         return {
             "removed": [],
@@ -128,6 +135,7 @@ def _restored(request: Request, backends: LeftoverBackends, kept: Kept) -> Parts
             "files": [file.path for file in back.files],
             "kept_files": [],
             "iptables": {"removed": [], "kept": [], "restored": iptables_resource.reported(of_iptables)},
+            "links": {"removed": [], "kept": [], "restored": links_resource.reported(of_links)},
             "backup_file": kept.frames.path,
         }
 

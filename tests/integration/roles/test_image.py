@@ -86,6 +86,7 @@ VARIABLES = {
     "cilium_migration_neighbors": "true",
     "cilium_migration_routes": "true",
     "cilium_migration_iptables": "true",
+    "cilium_migration_links": "true",
     "cilium_migration_backup": "/var/lib/kubenode/backup",
     "cilium_migration_checkpoint": "0",
     "cilium_migration_checkpoint_command": "",

@@ -87,7 +87,7 @@ def test_nothing_of_a_live_azure_vnet_is_certain(facts: Facts, why: str) -> None
         bridge=bridge,
         nat_bridge=Bridge("azSnatbr"),
         neighbours=(("169.254.128.9", "169.254.128.9 dev azSnatbr PERMANENT"),),
-        links=frozenset({"azSnatveth0"}),
+        links=frozenset({"azSnatveth0", "azSnatveth1"}),
         proxies=("azSnatbr",),
     )
     found = azure.find(facts)

@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The backups of ebtables_cleanup. What they keep is evidence for all kinds of leftovers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._azure_vnet import leftovers
+from .._azure_vnet.backup_resource import BackupFile
+from .._files.files import Files
+from .._netfilter.iptables import Rule
+from . import iptables_backup, links_backup
+from .leftovers_backend import Former
+
+
+class Backups(t.NamedTuple):
+    """frames: of rules of ebtables, neighbours, routes and files; iptables: of its rules; links: of links and addresses."""
+
+    frames: BackupFile
+    iptables: BackupFile
+    links: BackupFile
+
+    def former(self) -> Former:
+        """What earlier runs removed. Raises Refusal if a backup is not a valid one of this node."""
+        frames, iptables, links = (one.observe().runs for one in self)
+        rules = tuple(
+            Rule(one.table, removed.place.chain, removed.rules[number].text)
+            for run in iptables
+            for one in run.taken
+            for removed in one.rules
+            for number in sorted(removed.gone)
+        )
+        states = tuple(one.text for run in frames for one in run.files if one.path == leftovers.STATE_FILE)
+        return Former(states, rules, bool(frames or iptables or links))
+
+
+def backups(backend: Files, path: str) -> Backups:
+    """path: of the files, without what tells them apart."""
+    return Backups(
+        BackupFile(backend, f"{path}.json"),
+        BackupFile(backend, f"{path}-iptables.json", iptables_backup),
+        BackupFile(backend, f"{path}-links.json", links_backup),
+    )

@@ -1,0 +1,163 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""azure-vnet's links and addresses as a backup keeps them, and the messages that create and remove them. Pure."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import typing as t
+
+from .._core import fields
+from .._interfaces import link_message
+from .._interfaces.link_message import Link, Message, Request, Scene
+from .._netlink.attributes import attributes, pack, u32
+
+VETH_INFO_PEER = 1  # include/uapi/linux/veth.h
+
+
+class End(t.NamedTuple):
+    """A link. number: its index. master: the name of the bridge that it is in; empty for none."""
+
+    name: str
+    number: int
+    mac: str
+    mtu: int
+    is_up: bool
+    master: str
+
+
+class Removed(t.NamedTuple):
+    """A link that was removed, with what the kernel removed with it.
+
+    ends: a bridge alone, or both ends of a veth pair. ports: names of links that were in the bridge and still exist.
+    addresses: each with its length and its flags (IFA_F_*). neighbours: permanent ones, address and MAC.
+    settings: keys below /proc/sys, with their values.
+    """
+
+    ends: tuple[End, ...]
+    ports: tuple[str, ...] = ()
+    addresses: tuple[tuple[str, int], ...] = ()
+    neighbours: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.ends[0].name
+
+
+class Gateway(t.NamedTuple):
+    """An address, with its length and its flags, that was removed from a link."""
+
+    link: str
+    address: str
+    flags: int
+
+
+def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> Removed:
+    """What to keep of a link. peer: the name of the other end of a veth pair, or empty. going: all links that are removed."""
+    by_name = {link.name: link for link in scene.links}
+    link = by_name[name]
+    names = {one.number: one.name for one in scene.links}
+    own = [one for one in scene.addresses if one.link == link.number and not one.is_links_own]
+    neighbours = [one for one in scene.neighbours if one.link == link.number and one.is_permanent]
+    return Removed(
+        tuple(_end(by_name[end], names) for end in (name, peer) if end),
+        tuple(one.name for one in scene.links if one.master == link.number and one.name not in going),
+        tuple((str(one), _flags(one)) for one in own),
+        tuple((fields.show(one.address), one.mac.hex(":")) for one in neighbours),
+        tuple(settings),
+    )
+
+
+def gateway(scene: Scene, link: str, address: str) -> Gateway:
+    """An address of a link, as a backup keeps it."""
+    (number,) = (one.number for one in scene.links if one.name == link)
+    (found,) = (one for one in scene.addresses if one.link == number and str(one) == address)
+    return Gateway(link, address, _flags(found))
+
+
+def _end(link: Link, names: t.Mapping[int, str]) -> End:
+    found = attributes(link.body, link_message.IFINFO.size)
+    _family, _type, _index, flags, _change = link_message.IFINFO.unpack_from(link.body)
+    is_up = bool(flags & link_message.IFF_UP)
+    return End(link.name, link.number, link.mac.hex(":"), u32(found, link_message.IFLA_MTU), is_up, names.get(link.master, ""))
+
+
+def _flags(address: link_message.Address) -> int:
+    return address.flags & ~link_message.MANAGED
+
+
+def creation(one: Removed, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
+    """The messages that create a link with all that it had. numbers: indexes by name, also of links to be created."""
+    links = [_link(end, numbers) for end in one.ends]
+    add, delete = _make(one.ends, links), links[0].delete()
+    messages = [Message(f"add {one.name}", add, delete)]
+    for end, link in zip(one.ends, links):
+        if end.master in numbers:
+            messages.append(_into(link, numbers[end.master], end.master))
+        if end.is_up:  # not at creation, when one end of a veth pair has no other yet
+            messages.append(Message(f"set {end.name} up", _up(link, True), _up(link, False)))
+    for port in one.ports:
+        if port in numbers:
+            messages.append(_into(Link(numbers[port], port, "", 0, b"", b""), links[0].number, one.name))
+    for address, flags in one.addresses:
+        messages.append(_address(links[0], address, flags))
+    for text, mac in one.neighbours:
+        family, packed = fields.address(text)
+        entry = link_message.Neighbour(family, links[0].number, 0, 0, packed, bytes.fromhex(mac.replace(":", "")))
+        add, delete = entry.add(links[0], link_message.NUD_PERMANENT), entry.delete(links[0])
+        messages.append(Message(f"add {entry} on {one.name}", add, delete))
+    return tuple(messages)
+
+
+def addition(one: Gateway, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
+    """The message that gives a link an address."""
+    return (_address(Link(numbers[one.link], one.link, "", 0, b"", b""), one.address, one.flags),)
+
+
+def inverse(messages: t.Iterable[Message]) -> tuple[Message, ...]:
+    """The messages that remove what the given ones create."""
+    return tuple(Message(one.summary.replace("add ", "remove ", 1), one.undo, one.do) for one in [*messages][::-1])
+
+
+def _link(end: End, numbers: t.Mapping[str, int]) -> Link:
+    return Link(numbers[end.name], end.name, "", 0, bytes.fromhex(end.mac.replace(":", "")), b"")
+
+
+def _into(link: Link, bridge: int, name: str) -> Message:
+    return Message(f"add {link.name} to {name}", link.set_master(bridge), link.set_master(0))
+
+
+def _address(link: Link, text: str, flags: int) -> Message:
+    address, _slash, length = text.partition("/")
+    found = link_message.new_address(link.number, fields.address(address)[1], int(length), flags)
+    return Message(f"add {text} to {link.name}", found.add(link, link), found.delete(link))
+
+
+def _make(ends: t.Sequence[End], links: t.Sequence[Link]) -> Request:
+    """Creates a bridge with the kernel's default settings, or a veth pair."""
+    info = {link_message.INFO_KIND: b"veth\0" if len(ends) > 1 else b"bridge\0"}
+    if len(ends) > 1:
+        info[link_message.INFO_DATA] = pack({VETH_INFO_PEER: _described(ends[1], links[1])})
+    body = _described(ends[0], links[0]) + pack({link_message.IFLA_LINKINFO: pack(info)})
+    return Request(link_message.NEWLINK, link_message.CREATE | link_message.EXCL, body)
+
+
+def _up(link: Link, is_up: bool) -> Request:
+    flags = link_message.IFF_UP if is_up else 0
+    header = link_message.IFINFO.pack(socket.AF_UNSPEC, 0, link.number, flags, link_message.IFF_UP)
+    return Request(link_message.NEWLINK, 0, header)
+
+
+def _described(end: End, link: Link) -> bytes:
+    return link_message.IFINFO.pack(socket.AF_UNSPEC, 0, link.number, 0, 0) + pack(
+        {
+            link_message.IFLA_IFNAME: end.name.encode() + b"\0",
+            link_message.IFLA_ADDRESS: link.mac,
+            link_message.IFLA_MTU: struct.pack("=I", end.mtu),
+        }
+    )

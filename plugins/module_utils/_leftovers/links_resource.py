@@ -1,0 +1,222 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""azure-vnet's links and addresses: removed if they are certain, and restored."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from .._azure_vnet import backup_resource, bridge
+from .._azure_vnet.backup_resource import BackupFile
+from .._core.plan import Backend, Plan, Plane, Step
+from .._files import files
+from .._interfaces.link_backend import Apply, LinkMessages
+from .._interfaces.link_message import Message, Scene
+from .._platform import kernel, process
+from .._platform.sysctl import Sysctl, Write
+from . import azure, leftovers_backend, links
+from .azure import Facts
+from .backups_resource import Backups
+from .leftover import ADDRESS, CHAIN, LINK, RULE, Leftover
+from .links import Gateway, Removed
+from .links_backup import Run
+
+NAME = "azure-vnet's links and addresses"
+
+
+class Observed(t.NamedTuple):
+    """facts: None if nothing on the node is azure-vnet's. settings: those of azSnatbr, keys below /proc/sys with their values.
+
+    troubles: sentences about what was not read.
+    """
+
+    facts: Facts | None
+    scene: Scene
+    settings: tuple[tuple[str, int], ...]
+    backup: backup_resource.Observed
+    boot: str
+    troubles: tuple[str, ...]
+
+
+class Findings(t.NamedTuple):
+    """removed: what is certain. kept: what is not. troubles: as observed."""
+
+    removed: tuple[Leftover, ...] = ()
+    kept: tuple[Leftover, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+class LinkLeftovers:
+    """Ensures that the node has none that is certain. They are kept in a backup. The plan's report is Findings."""
+
+    name = NAME
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, run: process.Runner, backend: files.Files, backups: Backups) -> None:
+        self._run = run
+        self._backups = backups
+        self._links = LinkMessages()
+        self._sysctl = Sysctl()
+        self.backends: t.Sequence[Backend] = (self._links, self._sysctl, backend)
+
+    def observe(self) -> Observed:
+        troubles: list[str] = []
+        seen = leftovers_backend.see(self._run)
+        facts = leftovers_backend.of_azure(self._run, troubles.append, seen, self._backups.former(), is_strict=True)
+        scene = self._links.scene() if facts else Scene()
+        settings = ((key, self._sysctl.read(key)) for key in bridge.settings_of(azure.NAT_BRIDGE))
+        known = tuple((key, value) for key, value in settings if value is not None)
+        return Observed(facts, scene, known, self._backups.links.observe(), kernel.boot_identity(), tuple(troubles))
+
+    def plan(self, observed: Observed) -> Plan:
+        found = [one for one in (azure.find(observed.facts) if observed.facts else ()) if one.kind not in (RULE, CHAIN)]
+        findings = Findings(
+            tuple(one for one in found if one.is_certain), tuple(one for one in found if not one.is_certain), observed.troubles
+        )
+        run = _run(observed, findings.removed)
+        if not (run.links or run.gateways):
+            return Plan(report=findings)
+        numbers = {one.name: one.number for one in observed.scene.links}
+        steps = [
+            *self._backups.links.steps(observed.backup, (*observed.backup.runs, run)),
+            *(Step(f"set {key}", None, Write(key, value)) for one in run.links for key, value in one.settings),
+            *(_removal(f"{one.address} from {one.link}", links.addition(one, numbers)) for one in run.gateways),
+            # A veth pair before the bridge that it is in: an undo creates the bridge first.
+            *(_removal(one.name, links.creation(one, numbers)) for one in run.links[::-1]),
+        ]
+        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=findings)
+
+
+def _run(observed: Observed, certain: t.Collection[Leftover]) -> Run:
+    going = [one.text for one in certain if one.kind == LINK]
+    scene = observed.scene
+    far = azure.NAT_LINKS[1]
+    removed = [
+        links.removed(scene, azure.NAT_BRIDGE, "", {*going, far}, observed.settings) for name in going if name == azure.NAT_BRIDGE
+    ]
+    removed += [links.removed(scene, name, far, (), ()) for name in going if name == azure.NAT_LINKS[0]]
+    gateways = [links.gateway(scene, one.place.partition(" ")[2], one.text) for one in certain if one.kind == ADDRESS]
+    return Run(tuple(removed), tuple(gateways), observed.boot)
+
+
+class RestoredObserved(t.NamedTuple):
+    scene: Scene
+    backup: backup_resource.Observed
+    boot: str
+
+
+class Back(t.NamedTuple):
+    """What a plan restores. differences: what is not restored, and why. left: what stays in the backup."""
+
+    links: tuple[Removed, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
+    differences: tuple[str, ...] = ()
+    left: tuple[Run, ...] = ()
+
+
+class RestoredLinks:
+    """Ensures that the links and addresses of this boot's runs are there again. A boot has ended those of earlier ones.
+
+    Those whose address another link has now, and addresses of a link that is gone, stay in the backup. The plan's report is
+    Back.
+    """
+
+    name = NAME
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, backend: files.Files, kept: BackupFile) -> None:
+        self._links = LinkMessages()
+        self._backup = kept
+        self.backends: t.Sequence[Backend] = (self._links, Sysctl(), backend)
+
+    def observe(self) -> RestoredObserved:
+        kept = self._backup.observe()
+        return RestoredObserved(self._links.scene() if kept.runs else Scene(), kept, kernel.boot_identity())
+
+    def plan(self, observed: RestoredObserved) -> Plan:
+        back = _back(observed)
+        numbers = _numbers(observed.scene, back.links)
+        steps = [
+            *(_creation(one.name, links.creation(one, numbers)) for one in back.links),
+            *(Step(f"set {key}", Write(key, value)) for one in back.links for key, value in one.settings),
+            *(_creation(f"{one.address} on {one.link}", links.addition(one, numbers)) for one in back.gateways),
+            *self._backup.steps(observed.backup, back.left),
+        ]
+        return Plan(tuple(steps), after=_shown(back.links, back.gateways), report=back)
+
+
+def _back(observed: RestoredObserved) -> Back:
+    runs = [run for run in observed.backup.runs if run.boot == observed.boot]
+    ended = ["the links and addresses of a clean-up before this boot, which the boot has ended"]
+    differences = ended * (len(observed.backup.runs) - len(runs))
+    there = {one.name for one in observed.scene.links}
+    names = {one.number: one.name for one in observed.scene.links}
+    holders = {str(one).partition("/")[0]: names[one.link] for one in observed.scene.addresses}
+    back: list[Removed] = []
+    gateways: list[Gateway] = []
+    left: list[Run] = []
+    for run in runs:
+        barred = Run((), (), run.boot)
+        for link in run.links:
+            held = [address.partition("/")[0] for address, _flags in link.addresses if address.partition("/")[0] in holders]
+            if there & {end.name for end in link.ends}:
+                differences.append(f"link {link.name} exists already")
+            elif held:
+                differences.append(f"link {link.name}: {holders[held[0]]} has its address {held[0]} now")
+                barred = barred._replace(links=(*barred.links, link))
+            else:
+                back.append(link)
+                there |= {end.name for end in link.ends}
+        for one in run.gateways:
+            holder = holders.get(one.address.partition("/")[0], "")
+            if holder == one.link:
+                continue
+            if holder or one.link not in there:
+                why = f"{holder} has it now" if holder else f"there is no link {one.link}"
+                differences.append(f"address {one.address} of {one.link}: {why}")
+                barred = barred._replace(gateways=(*barred.gateways, one))
+            else:
+                gateways.append(one)
+        left += [barred] if barred.links or barred.gateways else []
+    return Back(tuple(back), tuple(dict.fromkeys(gateways)), tuple(differences), tuple(left))
+
+
+def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
+    """The index of each link by its name. A link gets its former index, or a new one if another link has that now."""
+    numbers = {one.name: one.number for one in scene.links}
+    ends = [end for one in created for end in one.ends]
+    free = itertools.count(max([*numbers.values(), *(end.number for end in ends)], default=0) + 1)
+    for end in ends:
+        numbers[end.name] = next(free) if end.number in numbers.values() else end.number
+    return numbers
+
+
+def reported(back: Back) -> list[dict[str, str]]:
+    """What is restored, as the module returns it."""
+    return [
+        *({"kind": LINK, "place": "links", "text": one.name} for one in back.links),
+        *({"kind": ADDRESS, "place": f"link {one.link}", "text": one.address} for one in back.gateways),
+    ]
+
+
+def _creation(what: str, messages: tuple[Message, ...]) -> Step:
+    return Step(f"restore {what}", Apply(messages), Apply(messages).inverse())
+
+
+def _removal(what: str, messages: tuple[Message, ...]) -> Step:
+    removal = Apply(links.inverse(messages))
+    return Step(f"remove {what}", removal, removal.inverse())
+
+
+def _shown(removed: t.Iterable[Removed], gateways: t.Iterable[Gateway]) -> str:
+    lines = []
+    for one in removed:
+        lines.append(f"ip link {one.name}" + (f" peer {one.ends[1].name}" if len(one.ends) > 1 else " type bridge"))
+        lines += [f"ip address {address} dev {one.name}" for address, _flags in one.addresses]
+        lines += [f"ip neigh {address} dev {one.name} lladdr {mac}" for address, mac in one.neighbours]
+    lines += [f"ip address {one.address} dev {one.link}" for one in gateways]
+    return "".join(f"{line}\n" for line in lines)
