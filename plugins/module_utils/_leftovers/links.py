@@ -17,6 +17,7 @@ from .._interfaces.link_message import Link, Message, Request, Scene
 from .._netlink.attributes import attributes, pack, u32
 
 VETH_INFO_PEER = 1  # include/uapi/linux/veth.h
+NOWHERE = Scene()
 
 
 class End(t.NamedTuple):
@@ -80,48 +81,62 @@ def gateway(scene: Scene, link: str, address: str) -> Gateway:
     return Gateway(link, address, _flags(found))
 
 
+def _is_up(link: Link) -> bool:
+    return bool(link_message.IFINFO.unpack_from(link.body)[3] & link_message.IFF_UP)
+
+
 def _end(link: Link, names: t.Mapping[int, str]) -> End:
     found = attributes(link.body, link_message.IFINFO.size)
-    _family, _type, _index, flags, _change = link_message.IFINFO.unpack_from(link.body)
-    is_up = bool(flags & link_message.IFF_UP)
-    return End(link.name, link.number, link.mac.hex(":"), u32(found, link_message.IFLA_MTU), is_up, names.get(link.master, ""))
+    mtu = u32(found, link_message.IFLA_MTU)
+    return End(link.name, link.number, link.mac.hex(":"), mtu, _is_up(link), names.get(link.master, ""))
 
 
 def _flags(address: link_message.Address) -> int:
     return address.flags & ~link_message.MANAGED
 
 
-def creation(one: Removed, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
-    """The messages that create a link with all that it had. numbers: indexes by name, also of links to be created."""
+def creation(one: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
+    """The messages that create a link with all that it had. numbers: indexes by name, also of links to be created.
+
+    scene: the node. What a killed run has created already is left out.
+    """
+    there = {link.name: link for link in scene.links}
     links = [_link(end, numbers) for end in one.ends]
-    add, delete = _make(one.ends, links), links[0].delete()
-    messages = [Message(f"add {one.name}", add, delete)]
+    messages = [] if one.name in there else [Message(f"add {one.name}", _make(one.ends, links), links[0].delete())]
     for end, link in zip(one.ends, links):
-        if end.master in numbers:
+        found = there.get(end.name)
+        if end.master in numbers and (found is None or found.master != numbers[end.master]):
             messages.append(_into(link, numbers[end.master], end.master))
-        if end.is_up:  # not at creation, when one end of a veth pair has no other yet
+        if end.is_up and not (found and _is_up(found)):  # not at creation: one end of a veth pair has no other yet
             messages.append(Message(f"set {end.name} up", _up(link, True), _up(link, False)))
     for port in one.ports:
-        if port in numbers:
+        if port in numbers and (port not in there or there[port].master != links[0].number):
             messages.append(_into(Link(numbers[port], port, "", 0, b"", b""), links[0].number, one.name))
-    for address, flags in one.addresses:
-        messages.append(_address(links[0], address, flags))
+    own = {str(address) for address in scene.addresses if address.link == links[0].number}
+    messages += [_address(links[0], address, flags) for address, flags in one.addresses if address not in own]
+    known = {(entry.address, entry.mac) for entry in scene.neighbours if entry.link == links[0].number and entry.is_permanent}
     for text, mac in one.neighbours:
         family, packed = fields.address(text)
         entry = link_message.Neighbour(family, links[0].number, 0, 0, packed, bytes.fromhex(mac.replace(":", "")))
-        add, delete = entry.add(links[0], link_message.NUD_PERMANENT), entry.delete(links[0])
-        messages.append(Message(f"add {entry} on {one.name}", add, delete))
+        if (packed, entry.mac) not in known:
+            add, delete = entry.add(links[0], link_message.NUD_PERMANENT), entry.delete(links[0])
+            messages.append(Message(f"add {entry} on {one.name}", add, delete))
     return tuple(messages)
+
+
+def deletion(one: Removed, numbers: t.Mapping[str, int]) -> Message:
+    """Removes a link. The kernel removes all that it has with it, so that a killed run leaves all of it or nothing."""
+    return Message(f"remove {one.name}", _link(one.ends[0], numbers).delete(), None)
+
+
+def is_of(one: Removed, link: Link) -> bool:
+    """Whether an existing link is one of those that were removed, by name and MAC."""
+    return (link.name, link.mac.hex(":")) in {(end.name, end.mac) for end in one.ends}
 
 
 def addition(one: Gateway, numbers: t.Mapping[str, int]) -> tuple[Message, ...]:
     """The message that gives a link an address."""
     return (_address(Link(numbers[one.link], one.link, "", 0, b"", b""), one.address, one.flags),)
-
-
-def inverse(messages: t.Iterable[Message]) -> tuple[Message, ...]:
-    """The messages that remove what the given ones create."""
-    return tuple(Message(one.summary.replace("add ", "remove ", 1), one.undo, one.do) for one in [*messages][::-1])
 
 
 def _link(end: End, numbers: t.Mapping[str, int]) -> Link:

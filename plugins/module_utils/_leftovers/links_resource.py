@@ -14,7 +14,7 @@ from .._azure_vnet import backup_resource, bridge
 from .._azure_vnet.backup_resource import BackupFile
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
-from .._interfaces.link_backend import Apply, LinkMessages
+from .._interfaces.link_backend import Apply, LinkMessages, Restore
 from .._interfaces.link_message import Message, Scene
 from .._platform import kernel, process
 from .._platform.sysctl import Sysctl, Write
@@ -84,9 +84,12 @@ class LinkLeftovers:
         steps = [
             *self._backups.links.steps(observed.backup, (*observed.backup.runs, run)),
             *(Step(f"set {key}", None, Write(key, value)) for one in run.links for key, value in one.settings),
-            *(_removal(f"{one.address} from {one.link}", links.addition(one, numbers)) for one in run.gateways),
+            *(_ending(one, links.addition(one, numbers)) for one in run.gateways),
             # A veth pair before the bridge that it is in: an undo creates the bridge first.
-            *(_removal(one.name, links.creation(one, numbers)) for one in run.links[::-1]),
+            *(
+                Step(f"remove {one.name}", Apply((links.deletion(one, numbers),)), Restore(links.creation(one, numbers)))
+                for one in run.links[::-1]
+            ),
         ]
         return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=findings)
 
@@ -141,7 +144,7 @@ class RestoredLinks:
         back = _back(observed)
         numbers = _numbers(observed.scene, back.links)
         steps = [
-            *(_creation(one.name, links.creation(one, numbers)) for one in back.links),
+            *(_creation(one.name, links.creation(one, numbers, observed.scene)) for one in back.links),
             *(Step(f"set {key}", Write(key, value)) for one in back.links for key, value in one.settings),
             *(_creation(f"{one.address} on {one.link}", links.addition(one, numbers)) for one in back.gateways),
             *self._backup.steps(observed.backup, back.left),
@@ -153,7 +156,9 @@ def _back(observed: RestoredObserved) -> Back:
     runs = [run for run in observed.backup.runs if run.boot == observed.boot]
     ended = ["the links and addresses of a clean-up before this boot, which the boot has ended"]
     differences = ended * (len(observed.backup.runs) - len(runs))
-    there = {one.name for one in observed.scene.links}
+    existing = {one.name: one for one in observed.scene.links}
+    numbers = {name: one.number for name, one in existing.items()}
+    there = {*existing}
     names = {one.number: one.name for one in observed.scene.links}
     holders = {str(one).partition("/")[0]: names[one.link] for one in observed.scene.addresses}
     back: list[Removed] = []
@@ -162,8 +167,12 @@ def _back(observed: RestoredObserved) -> Back:
     for run in runs:
         barred = Run((), (), run.boot)
         for link in run.links:
-            held = [address.partition("/")[0] for address, _flags in link.addresses if address.partition("/")[0] in holders]
-            if there & {end.name for end in link.ends}:
+            own = [address.partition("/")[0] for address, _flags in link.addresses]
+            held = [address for address in own if holders.get(address, link.name) != link.name]
+            if all(end.name in existing and links.is_of(link, existing[end.name]) for end in link.ends):
+                # A killed run has not removed it, or not restored all of it.
+                back += [link] if links.creation(link, numbers, observed.scene) and not held else []
+            elif there & {end.name for end in link.ends}:
                 differences.append(f"link {link.name} exists already")
             elif held:
                 differences.append(f"link {link.name}: {holders[held[0]]} has its address {held[0]} now")
@@ -188,7 +197,7 @@ def _back(observed: RestoredObserved) -> Back:
 def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
     """The index of each link by its name. A link gets its former index, or a new one if another link has that now."""
     numbers = {one.name: one.number for one in scene.links}
-    ends = [end for one in created for end in one.ends]
+    ends = [end for one in created for end in one.ends if end.name not in numbers]
     free = itertools.count(max([*numbers.values(), *(end.number for end in ends)], default=0) + 1)
     for end in ends:
         numbers[end.name] = next(free) if end.number in numbers.values() else end.number
@@ -207,9 +216,9 @@ def _creation(what: str, messages: tuple[Message, ...]) -> Step:
     return Step(f"restore {what}", Apply(messages), Apply(messages).inverse())
 
 
-def _removal(what: str, messages: tuple[Message, ...]) -> Step:
-    removal = Apply(links.inverse(messages))
-    return Step(f"remove {what}", removal, removal.inverse())
+def _ending(one: Gateway, messages: tuple[Message, ...]) -> Step:
+    removal = Apply(tuple(message.inverse() for message in messages))
+    return Step(f"remove {one.address} from {one.link}", removal, removal.inverse())
 
 
 def _shown(removed: t.Iterable[Removed], gateways: t.Iterable[Gateway]) -> str:

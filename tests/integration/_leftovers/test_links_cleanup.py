@@ -138,6 +138,17 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     assert eventually(lambda: seen(node)["links"]["azSnatbr"] == {**before["links"]["azSnatbr"], "ifindex": index})
 
 
+def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode) -> None:
+    node.ip([*BRIDGE, *PAIR])
+    assert eventually(lambda: "tentative" not in node.run(["ip", "address"]).stdout)
+    before = seen(node)
+    cleanup(node).run()
+    number = before["links"]["azSnatbr"]["ifindex"]
+    node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
+    done = cleanup(node).four(state="restored")
+    assert eventually(lambda: seen(node) == before) and done["differences"] == []
+
+
 def test_a_backup_with_something_else_is_refused(node: NamespaceNode) -> None:
     enslave(node)
     node.ip([f"address add {GATEWAY} dev azure0 nodad", *BRIDGE])
