@@ -383,7 +383,7 @@ def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
     restore = f"until {gone}; do sleep 0.1; done; {rule}"
     pool.node.run(["sh", "-c", f"({restore}) > /dev/null 2>&1 &"])
     failed = pool.play(grace=8)
-    assert failed.failed and "Within 8 s rules of azure-vnet have come back" in failed.output
+    assert failed.failed and "Within 8 s leftovers of azure-vnet have come back" in failed.output
 
 
 def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Pool) -> None:
