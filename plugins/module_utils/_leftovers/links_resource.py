@@ -107,7 +107,10 @@ def _run(observed: Observed, certain: t.Collection[Leftover]) -> Run:
 
 
 class RestoredObserved(t.NamedTuple):
+    """settings: the current values of the settings in the backup; None where the link is gone."""
+
     scene: Scene
+    settings: t.Mapping[str, int | None]
     backup: backup_resource.Observed
     boot: str
 
@@ -133,18 +136,21 @@ class RestoredLinks:
 
     def __init__(self, backend: files.Files, kept: BackupFile) -> None:
         self._links = LinkMessages()
+        self._sysctl = Sysctl()
         self._backup = kept
-        self.backends: t.Sequence[Backend] = (self._links, Sysctl(), backend)
+        self.backends: t.Sequence[Backend] = (self._links, self._sysctl, backend)
 
     def observe(self) -> RestoredObserved:
         kept = self._backup.observe()
-        return RestoredObserved(self._links.scene() if kept.runs else Scene(), kept, kernel.boot_identity())
+        keys = [key for run in kept.runs for link in run.links for key, _value in link.settings]
+        settings = {key: self._sysctl.read(key) for key in keys}
+        return RestoredObserved(self._links.scene() if kept.runs else Scene(), settings, kept, kernel.boot_identity())
 
     def plan(self, observed: RestoredObserved) -> Plan:
         back = _back(observed)
         numbers = _numbers(observed.scene, back.links)
         steps = [
-            *(_creation(one.name, links.creation(one, numbers, observed.scene)) for one in back.links),
+            *(_creation(one.name, messages) for one in back.links if (messages := links.creation(one, numbers, observed.scene))),
             *(Step(f"set {key}", Write(key, value)) for one in back.links for key, value in one.settings),
             *(_creation(f"{one.address} on {one.link}", links.addition(one, numbers)) for one in back.gateways),
             *self._backup.steps(observed.backup, back.left),
@@ -169,9 +175,13 @@ def _back(observed: RestoredObserved) -> Back:
         for link in run.links:
             own = [address.partition("/")[0] for address, _flags in link.addresses]
             held = [address for address in own if holders.get(address, link.name) != link.name]
+            if any(one.name == link.name for one in back):
+                continue  # the oldest run tells what it had
             if all(end.name in existing and links.is_of(link, existing[end.name]) for end in link.ends):
                 # A killed run has not removed it, or not restored all of it.
-                back += [link] if links.creation(link, numbers, observed.scene) and not held else []
+                is_whole = all(observed.settings[key] == value for key, value in link.settings)
+                is_whole = is_whole and not links.creation(link, numbers, observed.scene)
+                back += [] if is_whole or held else [link]
             elif there & {end.name for end in link.ends}:
                 differences.append(f"link {link.name} exists already")
             elif held:

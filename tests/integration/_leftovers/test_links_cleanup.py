@@ -140,13 +140,17 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
 
 def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode) -> None:
     node.ip([*BRIDGE, *PAIR])
+    node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1})
     assert eventually(lambda: "tentative" not in node.run(["ip", "address"]).stdout)
     before = seen(node)
     cleanup(node).run()
+    found = json.loads(node.read(BACKUP))  # as if a first run had been killed before it removed anything
+    node.write(BACKUP, json.dumps({**found, "runs": found["runs"] * 2}, indent=1) + "\n", 0o600)
     number = before["links"]["azSnatbr"]["ifindex"]
     node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
     done = cleanup(node).four(state="restored")
     assert eventually(lambda: seen(node) == before) and done["differences"] == []
+    assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"
 
 
 def test_a_backup_with_something_else_is_refused(node: NamespaceNode) -> None:
