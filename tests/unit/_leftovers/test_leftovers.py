@@ -179,6 +179,20 @@ def test_ciliums_rules_are_those_in_its_chains_and_the_jumps_to_them() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("facts", "is_certain", "evidence"),
+    [
+        (Facts(links=frozenset(azure.NAT_LINKS)), True, "connects azSnatbr"),
+        (Facts(links=frozenset(azure.NAT_LINKS[:1])), False, "azSnatveth1 is in another network namespace"),
+        (Facts(links=frozenset(azure.NAT_LINKS), switched=frozenset(azure.NAT_LINKS)), False, "azSnatveth1 is still a port"),
+    ],
+)
+def test_a_pair_goes_only_if_a_backup_can_restore_both_ends(facts: Facts, is_certain: bool, evidence: str) -> None:
+    found = only(facts)
+    assert found.is_certain is is_certain and evidence in found.evidence
+    assert ("ovs-vsctl" in found.command) == bool(facts.switched)
+
+
 def test_chains_of_kube_proxy_are_one_entry_for_each_place() -> None:
     found = cilium.of_kube_proxy({"ip nat (nft)": ["A", "B", "C"], "ip6 nat (nft)": ["A"]})
     assert [(one.place, one.text) for one in found] == [("ip nat (nft)", "A and 2 more"), ("ip6 nat (nft)", "A")]
