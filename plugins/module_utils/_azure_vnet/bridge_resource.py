@@ -87,8 +87,7 @@ class DissolvedBridge:
         if nic is None:
             return Observed(found)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
-        settings = ((key, self._sysctl.read(key)) for key in bridges.settings_of(bridge.name))
-        return Observed(found, *dns, tuple((key, value) for key, value in settings if value is not None))
+        return Observed(found, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
 
     def plan(self, observed: Observed) -> Plan:
         found = observed.found

@@ -85,13 +85,17 @@ class LinkMessages:
         """The addresses of all links, of both families."""
         return tuple(map(link_message.address_from, _bodies(routing_backend.GETADDR)))
 
+    def routes(self) -> tuple[link_message.Route, ...]:
+        """The routes of all tables, of both families."""
+        return tuple(filter(None, map(link_message.route_from, _bodies(routing_backend.GETROUTE))))
+
     def scene(self) -> Scene:
         """All links, addresses, neighbours and routes, of both families and all tables."""
         return Scene(
             self.links(),
             self.addresses(),
             tuple(map(link_message.neighbour_from, _bodies(routing_backend.GETNEIGH))),
-            tuple(filter(None, map(link_message.route_from, _bodies(routing_backend.GETROUTE)))),
+            self.routes(),
         )
 
     def perform(self, operation: Operation) -> None:

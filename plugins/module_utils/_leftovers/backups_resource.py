@@ -13,8 +13,17 @@ from .._azure_vnet import leftovers
 from .._azure_vnet.backup_resource import BackupFile
 from .._files.files import Files
 from .._netfilter.iptables import Rule
-from . import iptables_backup, links_backup
+from .._platform import process
+from . import iptables_backup, leftovers_backend, links_backup
+from .azure import Facts
 from .leftovers_backend import Former
+
+
+class Look(t.NamedTuple):
+    """facts: None if nothing on the node is azure-vnet's. troubles: sentences about what was not read."""
+
+    facts: Facts | None
+    troubles: tuple[str, ...]
 
 
 class Backups(t.NamedTuple):
@@ -23,6 +32,13 @@ class Backups(t.NamedTuple):
     frames: BackupFile
     iptables: BackupFile
     links: BackupFile
+
+    def look(self, run: process.Runner) -> Look:
+        """Reads the node, and what the backups tell of it. Raises Failure if a table cannot be read, and as former() does."""
+        troubles: list[str] = []
+        seen = leftovers_backend.see(run)
+        facts = leftovers_backend.of_azure(run, troubles.append, seen, self.former(), is_strict=True)
+        return Look(facts, tuple(troubles))
 
     def former(self) -> Former:
         """What earlier runs removed. Raises Refusal if a backup is not a valid one of this node."""

@@ -20,30 +20,18 @@ from .._netfilter.chain import Place, Removed
 from .._netfilter.iptables import Table, Taken
 from .._netfilter.iptables_backend import Iptables, PutBack, Take
 from .._platform import kernel, process
-from . import azure, leftovers_backend
-from .azure import Facts
-from .backups_resource import Backups
+from . import azure
+from .backups_resource import Backups, Look
 from .iptables_backup import Run
-from .leftover import CHAIN, RULE, Leftover
+from .leftover import CHAIN, RULE, findings
 
 NAME = "azure-vnet's iptables rules"
 
 
 class Observed(t.NamedTuple):
-    """facts: None if nothing on the node is azure-vnet's. troubles: sentences about what was not read."""
-
-    facts: Facts | None
+    node: Look
     backup: backup_resource.Observed
     boot: str
-    troubles: tuple[str, ...]
-
-
-class Findings(t.NamedTuple):
-    """removed: what is certain. kept: what is not. troubles: as observed."""
-
-    removed: tuple[Leftover, ...] = ()
-    kept: tuple[Leftover, ...] = ()
-    troubles: tuple[str, ...] = ()
 
 
 class IptablesLeftovers:
@@ -60,33 +48,25 @@ class IptablesLeftovers:
         self.backends: t.Sequence[Backend] = (Iptables(run), backend)
 
     def observe(self) -> Observed:
-        troubles: list[str] = []
-        seen = leftovers_backend.see(self._run)
-        facts = leftovers_backend.of_azure(self._run, troubles.append, seen, self._backups.former(), is_strict=True)
-        return Observed(facts, self._backups.iptables.observe(), kernel.boot_identity(), tuple(troubles))
+        return Observed(self._backups.look(self._run), self._backups.iptables.observe(), kernel.boot_identity())
 
     def plan(self, observed: Observed) -> Plan:
+        facts = observed.node.facts
         places = tuple(f"({backend})" for backend in self._desired)
-        found = [
-            one
-            for one in (azure.find(observed.facts) if observed.facts else ())
-            if one.kind in (RULE, CHAIN) and one.place.endswith(places)
-        ]
-        findings = Findings(
-            tuple(one for one in found if one.is_certain), tuple(one for one in found if not one.is_certain), observed.troubles
-        )
-        if not observed.facts or not findings.removed:
-            return Plan(report=findings)
-        rules = [(one.place, one.text) for one in findings.removed if one.kind == RULE]
-        certain = {(one.place, one.text) for one in findings.removed if one.kind == CHAIN}
-        chains = [(table, chain) for table, chain in observed.facts.chains if (str(table), chain) in certain]
-        taken = iptables.taken(rules, chains, observed.facts.rules)
+        found = [one for one in (azure.find(facts) if facts else ()) if one.kind in (RULE, CHAIN) and one.place.endswith(places)]
+        told = findings(found, observed.node.troubles)
+        if not facts or not told.removed:
+            return Plan(report=told)
+        rules = [(one.place, one.text) for one in told.removed if one.kind == RULE]
+        certain = {(one.place, one.text) for one in told.removed if one.kind == CHAIN}
+        chains = [(table, name) for table, name in facts.chains if (str(table), name) in certain]
+        taken = iptables.taken(rules, chains, facts.rules)
         runs = (*observed.backup.runs, Run(tuple(taken), observed.boot))
         steps = [
             *self._backups.iptables.steps(observed.backup, runs),
             *(Step(f"remove {_count(one)} from table {one.table}", Take(one), PutBack(one)) for one in taken),
         ]
-        return Plan(tuple(steps), "".join(map(_shown, taken)), report=findings)
+        return Plan(tuple(steps), "".join(map(_shown, taken)), report=told)
 
 
 class RestoredObserved(t.NamedTuple):

@@ -31,3 +31,21 @@ class Leftover(t.NamedTuple):
         """As the module returns it."""
         found = self._asdict()
         return {**found, "certain": found.pop("is_certain")}
+
+
+class Findings(t.NamedTuple):
+    """removed: what is certain. kept: what is not. troubles: sentences about what was not read."""
+
+    removed: tuple[Leftover, ...] = ()
+    kept: tuple[Leftover, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+    def report(self) -> dict[str, t.Any]:
+        """As the module returns them."""
+        return {"removed": [one.report() for one in self.removed], "kept": [one.report() for one in self.kept]}
+
+
+def findings(found: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
+    """Leftovers of some kinds, told apart."""
+    certain, uncertain = (tuple(one for one in found if one.is_certain is wanted) for wanted in (True, False))
+    return Findings(certain, uncertain, tuple(troubles))

@@ -186,7 +186,7 @@ def _nat_bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterabl
     found = _bridge(link, links, addresses)
     if link is None or found is None:
         return None
-    over = [one for one in LinkMessages().scene().routes if any(number == link.number for number, _via in one.hops)]
+    over = [one for one in LinkMessages().routes() if any(number == link.number for number, _via in one.hops)]
     return found._replace(routes=tuple(str(one) for one in over if not (one.is_of_address or one.is_links_own)))
 
 

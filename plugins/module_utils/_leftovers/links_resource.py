@@ -18,10 +18,9 @@ from .._interfaces.link_backend import Apply, LinkMessages, Restore
 from .._interfaces.link_message import Message, Scene
 from .._platform import kernel, process
 from .._platform.sysctl import Sysctl, Write
-from . import azure, leftovers_backend, links
-from .azure import Facts
-from .backups_resource import Backups
-from .leftover import ADDRESS, CHAIN, LINK, RULE, Leftover
+from . import azure, links
+from .backups_resource import Backups, Look
+from .leftover import ADDRESS, CHAIN, LINK, RULE, Leftover, findings
 from .links import Gateway, Removed
 from .links_backup import Run
 
@@ -29,25 +28,13 @@ NAME = "azure-vnet's links and addresses"
 
 
 class Observed(t.NamedTuple):
-    """facts: None if nothing on the node is azure-vnet's. settings: those of azSnatbr, keys below /proc/sys with their values.
+    """settings: those of azSnatbr, keys below /proc/sys with their values."""
 
-    troubles: sentences about what was not read.
-    """
-
-    facts: Facts | None
+    node: Look
     scene: Scene
     settings: tuple[tuple[str, int], ...]
     backup: backup_resource.Observed
     boot: str
-    troubles: tuple[str, ...]
-
-
-class Findings(t.NamedTuple):
-    """removed: what is certain. kept: what is not. troubles: as observed."""
-
-    removed: tuple[Leftover, ...] = ()
-    kept: tuple[Leftover, ...] = ()
-    troubles: tuple[str, ...] = ()
 
 
 class LinkLeftovers:
@@ -64,22 +51,18 @@ class LinkLeftovers:
         self.backends: t.Sequence[Backend] = (self._links, self._sysctl, backend)
 
     def observe(self) -> Observed:
-        troubles: list[str] = []
-        seen = leftovers_backend.see(self._run)
-        facts = leftovers_backend.of_azure(self._run, troubles.append, seen, self._backups.former(), is_strict=True)
-        scene = self._links.scene() if facts else Scene()
-        settings = ((key, self._sysctl.read(key)) for key in bridge.settings_of(azure.NAT_BRIDGE))
-        known = tuple((key, value) for key, value in settings if value is not None)
-        return Observed(facts, scene, known, self._backups.links.observe(), kernel.boot_identity(), tuple(troubles))
+        node = self._backups.look(self._run)
+        scene = self._links.scene() if node.facts else Scene()
+        settings = self._sysctl.existing(bridge.settings_of(azure.NAT_BRIDGE))
+        return Observed(node, scene, settings, self._backups.links.observe(), kernel.boot_identity())
 
     def plan(self, observed: Observed) -> Plan:
-        found = [one for one in (azure.find(observed.facts) if observed.facts else ()) if one.kind not in (RULE, CHAIN)]
-        findings = Findings(
-            tuple(one for one in found if one.is_certain), tuple(one for one in found if not one.is_certain), observed.troubles
-        )
-        run = _run(observed, findings.removed)
+        facts = observed.node.facts
+        found = [one for one in (azure.find(facts) if facts else ()) if one.kind not in (RULE, CHAIN)]
+        told = findings(found, observed.node.troubles)
+        run = _run(observed, told.removed)
         if not (run.links or run.gateways):
-            return Plan(report=findings)
+            return Plan(report=told)
         numbers = {one.name: one.number for one in observed.scene.links}
         steps = [
             *self._backups.links.steps(observed.backup, (*observed.backup.runs, run)),
@@ -91,17 +74,15 @@ class LinkLeftovers:
                 for one in run.links[::-1]
             ),
         ]
-        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=findings)
+        return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=told)
 
 
 def _run(observed: Observed, certain: t.Collection[Leftover]) -> Run:
     going = [one.text for one in certain if one.kind == LINK]
     scene = observed.scene
-    far = azure.NAT_LINKS[1]
-    removed = [
-        links.removed(scene, azure.NAT_BRIDGE, "", {*going, far}, observed.settings) for name in going if name == azure.NAT_BRIDGE
-    ]
-    removed += [links.removed(scene, name, far, (), ()) for name in going if name == azure.NAT_LINKS[0]]
+    near, far = azure.NAT_LINKS
+    kinds = (azure.NAT_BRIDGE, "", observed.settings), (near, far, ())
+    removed = [links.removed(scene, name, peer, {*going, far}, settings) for name, peer, settings in kinds if name in going]
     gateways = [links.gateway(scene, one.place.partition(" ")[2], one.text) for one in certain if one.kind == ADDRESS]
     return Run(tuple(removed), tuple(gateways), observed.boot)
 

@@ -25,6 +25,7 @@ from .._files.files import Files
 from .._leftovers import backups_resource, iptables_resource, links_resource
 from .._leftovers.backups_resource import Backups
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
+from .._leftovers.leftover import Findings
 from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
@@ -71,8 +72,7 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         findings = outcome.report(leftovers)
-        of_iptables = outcome.report(rules) or iptables_resource.Findings()
-        of_links = outcome.report(links) or links_resource.Findings()
+        of_iptables, of_links = outcome.report(rules) or Findings(), outcome.report(links) or Findings()
         for trouble in dict.fromkeys((*findings.troubles, *of_iptables.troubles, *of_links.troubles)):
             request.warn(trouble)
         return {
@@ -82,21 +82,14 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
             "routes": [str(route) for route, _protocol in findings.routes],
             "files": [*findings.moved],
             "kept_files": [{"path": path, "reason": why} for path, why in findings.unmoved.items()],
-            "iptables": _told(of_iptables),
-            "links": _told(of_links),
+            "iptables": of_iptables.report(),
+            "links": of_links.report(),
             "backup_file": kept.frames.path,
         }
 
     # The rules of iptables first: they are told by the files that the next moves. The links last: they tell some rules.
     resources: list[Resource] = [*[rules] * options["iptables"], leftovers, *[links] * options["links"]]
     return Parts(resources, guards, report)
-
-
-def _told(findings: iptables_resource.Findings | links_resource.Findings) -> dict[str, t.Any]:
-    return {
-        "removed": [one.report() for one in findings.removed],
-        "kept": [one.report() for one in findings.kept],
-    }
 
 
 def _restored(request: Request, backends: LeftoverBackends, kept: Backups) -> Parts:

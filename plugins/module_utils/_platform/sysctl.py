@@ -49,6 +49,10 @@ class Sysctl:
         """The number in a setting; None if there is no such setting."""
         return kernel.setting(key)
 
+    def existing(self, keys: t.Iterable[str]) -> tuple[tuple[str, int], ...]:
+        """The keys that exist, with their numbers."""
+        return tuple((key, value) for key in keys for value in (self.read(key),) if value is not None)
+
     def has_applied(self, path: str, ifindex: int) -> bool:
         """Whether the boot, or udev when the link appeared, has read the current content of the file at ``path``.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, cilium
+from lab import cilium
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -17,13 +17,6 @@ from lab.steps import Steps, warnings
 from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, NODE6, PODS6, SWIFT, UNCERTAIN, apply, saved
 
 CONFIGURATIONS = "/etc/cni/net.d"
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    node.remove(CONFIGURATIONS)  # the host may have podman's
-    return node
 
 
 def look(node: NamespaceNode) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from lab import Lab, azure_vnet
+from lab import azure_vnet
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -25,13 +25,6 @@ OTHERS = [
     *("-N LIBVIRT_FWI", "-A FORWARD -j LIBVIRT_FWI", "-A LIBVIRT_FWI -o virbr0 -j REJECT"),
     *("-t nat -N KUBE-SERVICES", "-t nat -A PREROUTING -j KUBE-SERVICES", "-A INPUT -p tcp --dport 22 -j ACCEPT"),
 ]
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    node.remove("/etc/cni/net.d")  # the host may have podman's
-    return node
 
 
 def cleanup(node: NamespaceNode) -> Steps:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -31,13 +30,6 @@ PAIR = [
     "link add azSnatveth0 address 02:00:00:00:aa:02 type veth peer name azSnatveth1 address 02:00:00:00:aa:03",
     *("link set azSnatveth0 master azSnatbr up", "link set azSnatveth1 up"),
 ]
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    node.remove("/etc/cni/net.d")  # the host may have podman's
-    return node
 
 
 def cleanup(node: NamespaceNode) -> Steps:

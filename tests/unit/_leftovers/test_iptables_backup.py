@@ -14,31 +14,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import Backup, Damaged, Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import iptables_backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables_backup import Run
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, Taken
-
-NAT = Table("ip", "nat", "nft")
-DNS = (
-    "-s 10.241.0.0/16 -d 168.63.129.16/32 -p udp -m addrtype ! --dst-type LOCAL -m udp --dport 53 -j SNAT --to-source 10.240.0.4"
-)
-SAVED = f"""\
-*nat
-:POSTROUTING ACCEPT [0:0]
-:SWIFT - [0:0]
--A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE
--A POSTROUTING -j SWIFT
--A POSTROUTING -o eth0 -j RETURN
--A SWIFT {DNS}
-COMMIT
-"""
-
-
-def taken() -> Taken:
-    rules = iptables.rules(NAT, SAVED)
-    theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
-    ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)
-    return one
-
+from unit.swift import taken
 
 KEPT = Backup(Node("ab" * 16, ("02:00:00:00:00:01",)), (Run((taken(),), "boot"),))
 

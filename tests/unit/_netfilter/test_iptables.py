@@ -10,29 +10,8 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Removed
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Rule as ListedRule
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table, Taken
-
-NAT = Table("ip", "nat", "nft")
-DNS = (
-    "-s 10.241.0.0/16 -d 168.63.129.16/32 -p udp -m addrtype ! --dst-type LOCAL -m udp --dport 53 -j SNAT --to-source 10.240.0.4"
-)
-SAVED = f"""\
-*nat
-:POSTROUTING ACCEPT [0:0]
-:SWIFT - [0:0]
--A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE
--A POSTROUTING -j SWIFT
--A POSTROUTING -o eth0 -j RETURN
--A SWIFT {DNS}
-COMMIT
-"""
-
-
-def taken() -> Taken:
-    rules = iptables.rules(NAT, SAVED)
-    theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
-    ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)
-    return one
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Taken
+from unit.swift import DNS, NAT, SAVED, taken
 
 
 def test_scripts_remove_by_text_and_restore_by_position() -> None:

@@ -1,0 +1,31 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A table with azure-vnet's chain SWIFT among rules of others, and what a clean-up takes from it."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import iptables
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Table, Taken
+
+NAT = Table("ip", "nat", "nft")
+DNS = (
+    "-s 10.241.0.0/16 -d 168.63.129.16/32 -p udp -m addrtype ! --dst-type LOCAL -m udp --dport 53 -j SNAT --to-source 10.240.0.4"
+)
+SAVED = f"""\
+*nat
+:POSTROUTING ACCEPT [0:0]
+:SWIFT - [0:0]
+-A POSTROUTING -s 10.9.0.0/16 -j MASQUERADE
+-A POSTROUTING -j SWIFT
+-A POSTROUTING -o eth0 -j RETURN
+-A SWIFT {DNS}
+COMMIT
+"""
+
+
+def taken() -> Taken:
+    rules = iptables.rules(NAT, SAVED)
+    theirs = [(rule.place, rule.text) for rule in rules if "SWIFT" in (rule.chain, rule.text.split()[-1])]
+    ((one),) = iptables.taken(theirs, [(NAT, "SWIFT")], rules)
+    return one
