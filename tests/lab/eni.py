@@ -271,10 +271,13 @@ class EniLab(Cloud):
         return Prober(self.pod(pod)).http(address, port, timeout, tries=1)
 
     def _wait_until_connected(self, machines: Sequence[Machine], node: EniNode) -> None:
-        """Return when each of them reaches the backend."""
+        """Return when each of them reaches the backend.
+
+        By an echo: a connection that is closed sends packets after its answer, which conntrack could still pick up.
+        """
         deadline = time.monotonic() + _READY_LIMIT
         for machine in machines:
-            while not Prober(machine).tcp(BACKEND, POD_PORT, timeout=0.05, tries=1):
+            while not Prober(machine).icmp(BACKEND, timeout=0.05, tries=1):
                 if time.monotonic() > deadline:
                     raise LabError(f"{self.name}: after {_READY_LIMIT} s {machine.name} does not reach the backend")
         node.run_from_host(["conntrack", "-F"])
