@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.kubernetes import Cluster
+from lab.kubernetes import Cluster, agent_image
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +17,9 @@ def cluster() -> Iterator[Cluster]:
     """Two nodes, for all tests of a worker. A test removes what it applies, and what its playbooks did."""
     with Cluster("tests") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def agent() -> str:
+    """The name of the DaemonSet's image, which is built once for all tests of a worker."""
+    return agent_image.build("1")

@@ -20,6 +20,7 @@ from lab import azure_vnet, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests, succession
 from lab.kubernetes.cluster import RunningPod
+from lab.kubernetes.delivery import Delivery
 from lab.kubernetes.pod_images import SERVER_PORT
 from lab.playbook import Played
 from lab.prober import Prober
@@ -36,6 +37,8 @@ WEB, AGENT = "web", "agent"
 
 REPLICAS = 3
 """With one of AGENT, four pods had addresses of azure-vnet: of the five that are free for WEB two never were one of its pods'."""
+
+PAST = [azure_vnet.AzurePod(number) for number in (1, 2)]
 
 
 class Site:
@@ -221,3 +224,23 @@ def test_chains_of_a_kube_proxy_that_was_replaced_are_named_and_stay(site: Site)
 
 def _chains(saved: str) -> list[str]:
     return sorted(line.split()[0] for line in saved.splitlines() if line.startswith(":"))
+
+
+def test_the_daemonset_cleans_up_and_its_overlay_absent_restores(site: Site, agent: str, tmp_path: Path) -> None:
+    """node1 has what azure-vnet left of pods that are gone, node2 has no trace of it."""
+    if not site.seen()["is_cilium"]:
+        succession.serve_by_cilium(site.node)
+    azure_vnet.ebtables(site.node, [rule for pod in PAST for rule in pod.rules])
+    site.node.write(azure_vnet.STATE, azure_vnet.state_text(site.node.place.mac(), PAST), 0o600)
+    rules = site.azure_rules()
+    assert rules
+    delivery = Delivery(site.cluster, agent, tmp_path, "cilium-migration", interval=10)
+    delivery.apply()
+    delivery.wait()
+    assert site.azure_rules() == [] and site.reached() == site.all_addresses()
+    assert "changed ebtables_cleanup" in delivery.events(site.node.name)
+    assert "Applied" not in delivery.events(site.other.name) and delivery.ready == 2
+    delivery.apply_absent()
+    assert site.azure_rules() == rules
+    delivery.delete()
+    assert site.play().changed == 1 and site.azure_rules() == []

@@ -17,6 +17,7 @@ import pytest
 
 from lab import place, playbook
 from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.delivery import Delivery
 from lab.kubernetes.eni import INSTANCES, SharedInterfaces, described, filter_strictly
 from lab.metadata_replies import Aws
 from lab.playbook import Played
@@ -27,6 +28,7 @@ from lab.waiting import eventually
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.4  # seconds to wait for an answer that must not come
 SLOW = 60.0  # seconds; a busy machine takes its time
+AT_ONCE = 2.0  # seconds; the listener restores a rule in milliseconds
 TRIES = 12  # kube-proxy chooses one of two pods for each connection
 
 AWS = {"layout": "aws_vpc_cni", "connmark": "always"}  # the ENIs are those of the metadata service
@@ -177,3 +179,31 @@ def test_a_node_that_restarts_answers_without_a_run(site: Site, case: Case) -> N
     assert eventually(lambda: not site.hanging(), SLOW)
     site.assert_answered(case.masqueraded_to)
     assert (site.state(), site.near()) == (state, before)
+
+
+def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(site: Site, agent: str, tmp_path: Path) -> None:
+    """The agent looks each ten minutes: what comes back at once is the listener's work, on the node itself."""
+    before = site.state()
+    assert site.hanging() == list(site.troubled())
+    variables = {**AWS, "remedy": "strict", "pod_interfaces": ["veth*"]}
+    delivery = Delivery(
+        site.cluster,
+        agent,
+        tmp_path,
+        "eni-policy-routing",
+        interval=10,
+        **{f"eni_policy_routing_{name}": value for name, value in variables.items()},
+    )
+    delivery.apply()
+    delivery.wait()
+    site.assert_answered(site.node.ipv4)
+    assert "changed" in delivery.events(site.node.name) and site.node.name in site.cluster.kubectl(
+        "get", "nodes", "--selector=kubenode.datapath/eni-policy-routing", "--output=name"
+    )
+    (marked,) = (line for line in site.node.run(["ip", "rule"]).stdout.splitlines() if "fwmark" in line and "lookup main" in line)
+    site.node.ip([f"rule delete priority {marked.partition(':')[0]}"])
+    assert eventually(lambda: marked in site.node.run(["ip", "rule"]).stdout, AT_ONCE), delivery.logs()
+    site.assert_answered(site.node.ipv4)
+    delivery.apply_absent()
+    assert site.hanging() == list(site.troubled()) and site.state() == before
+    delivery.delete()

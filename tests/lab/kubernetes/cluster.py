@@ -152,6 +152,26 @@ class Cluster(Lab):
         """The nodes with a kubelet."""
         return [node for node in self.nodes if node.name in self._own]
 
+    def remove_node(self, node: ClusterNode) -> None:
+        """Take a node out of the cluster: kubelet stops, and the API forgets the node. ``join()`` brings it back."""
+        node.run(["systemctl", "stop", "kubelet"])
+        self.kubectl("delete", "node", node.name)
+
+    def join(self, node: SystemdNode, taint: str = "") -> None:
+        """Boot a node that the API does not know: kubelet registers it, with a taint such as ``key=value:NoSchedule``.
+
+        Returns when the API knows it, long before it is ready.
+        """
+        node.write(worker.EXTRA, f"KUBELET_EXTRA_ARGS=--register-with-taints={taint}\n" if taint else "")
+        node.reboot()
+        deadline = time.monotonic() + READY_LIMIT
+        while node.name not in {found["metadata"]["name"] for found in self.api.items("/api/v1/nodes")}:
+            if time.monotonic() > deadline:
+                raise LabError(f"{node.name} did not register within {READY_LIMIT:g} s")
+            time.sleep(0.1)
+        subnets = {"spec": self._registration(node)["spec"]}
+        self.api.request(f"/api/v1/nodes/{node.name}", "PATCH", subnets, MERGE_PATCH)
+
     def start_proxy(self, node: BootingNode, mode: worker.ProxyMode) -> None:
         """Let kube-proxy run on one of ``others``, which the API then knows as a node."""
         addresses = [{"type": "InternalIP", "address": address} for address in (node.ipv4, node.address)]

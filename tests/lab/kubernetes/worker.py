@@ -21,6 +21,9 @@ PACKAGES = ("containerd", "runc", "containernetworking-plugins", "conntrack", "i
 PROGRAMS, SETTINGS, UNITS = "/opt/kubernetes", "/etc/kubernetes", "/usr/local/lib/systemd/system"
 """Folders of a node: the programs of Kubernetes, their configuration, and units (systemd.unit(5))."""
 
+EXTRA = "/etc/default/kubelet"
+"""Where a node's owner gives kubelet more options, as with kubeadm's packages: KUBELET_EXTRA_ARGS."""
+
 CONTAINERD = "/run/containerd/containerd.sock"
 
 _GATES = {"IPv6DualStack": True}
@@ -69,9 +72,11 @@ Description=kubelet
 Wants=containerd.service
 After=containerd.service
 [Service]
+EnvironmentFile=-{EXTRA}
 ExecStartPre=/bin/sh {SETTINGS}/keep-kernel-settings
 ExecStart={PROGRAMS}/kubelet --config={SETTINGS}/kubelet.json --kubeconfig={SETTINGS}/kubeconfig.json \\
-  --container-runtime=remote --container-runtime-endpoint=unix://{CONTAINERD} --node-ip=@ADDRESSES@
+  --container-runtime=remote --container-runtime-endpoint=unix://{CONTAINERD} --node-ip=@ADDRESSES@ \\
+  $KUBELET_EXTRA_ARGS
 Restart=always
 RestartSec=1
 """

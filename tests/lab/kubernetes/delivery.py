@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's DaemonSet on a cluster of the lab: the kustomize files, as a user has edited them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab import apt, collection
+from lab.container import SystemdNode
+from lab.entering import LabError
+from lab.kubernetes import agent_image
+from lab.kubernetes.cluster import Cluster
+
+NAMESPACE = "kubenode-datapath"
+SLOW = 120.0  # seconds; a busy machine takes its time
+TAINT = "kubenode.datapath/not-ready"
+PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
+_ABSENT = "absent"
+_EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
+_FETCH = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{port}/metrics').read().decode())"
+
+
+class Delivery:
+    """One profile's overlay, applied to all nodes. ``image`` is loaded on them, as there is no registry.
+
+    ``profile`` is the overlay's name, ``variables`` are the role's that apply() always gives, ``interval`` is the time between
+    two looks in minutes, from the next apply() on.
+    """
+
+    def __init__(self, cluster: Cluster, image: str, folder: Path, profile: str, interval: float = 0.1, **variables: Any) -> None:
+        self.cluster = cluster
+        self.image = image
+        self.profile = profile
+        self.interval = interval
+        self.daemonset = f"kubenode-agent-{profile}"
+        self._variables = variables
+        self._folder = folder
+        self._kustomize = folder / "kustomize"
+        shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self._kustomize)
+        apt.unpack("trixie", "kubectl", folder)
+        self._kubectl = folder / "usr/bin/kubectl"  # 1.20's own kustomize is too old
+        for name in ("kustomization.yaml", "absent.yaml"):
+            path = self._kustomize / "overlays" / _ABSENT / name
+            path.write_text(path.read_text().replace(_EXAMPLE, profile))
+        self.load()
+
+    def load(self) -> None:
+        """Puts the image on all nodes."""
+        archive = self._folder / "agent.tar"
+        agent_image.save(self.image, archive)
+        for node in self.cluster.workers:
+            assert isinstance(node, SystemdNode)
+            node.copy_in(archive, "/tmp/agent.tar")
+            node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
+            node.remove("/tmp/agent.tar")
+
+    def apply(self, overlay: str = "", **variables: Any) -> None:
+        """``kubectl apply`` of the profile's overlay, or of ``absent``, with these variables besides the usual ones."""
+        own = self._kustomize / "overlays" / self.profile
+        _write(own / "variables.yaml", {**self._variables, **variables})
+        name, _colon, tag = self.image.rpartition(":")
+        kustomization = _read(own / "kustomization.yaml")
+        kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
+        _write(own / "kustomization.yaml", kustomization)
+        nodes = _read(own / "nodes.yaml")
+        (container,) = nodes["spec"]["template"]["spec"]["containers"]
+        (interval,) = (variable for variable in container["env"] if variable["name"] == "KUBENODE_INTERVAL")
+        interval["value"] = f"{self.interval:g}"
+        _write(own / "nodes.yaml", nodes)
+        self.cluster.kubectl("apply", "--filename=-", input=self._built(overlay or self.profile))
+
+    def apply_absent(self) -> None:
+        """Undo the profile on all nodes, and wait for it."""
+        self.apply(_ABSENT)
+        self.wait()
+
+    def delete(self, *options: str) -> None:
+        """Delete all objects; the nodes stay as they are."""
+        objects = self._built(self.profile)
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", *options, input=objects, timeout=SLOW)
+
+    def wait(self) -> None:
+        """Until all pods are those of the last apply(), and ready."""
+        try:
+            self.cluster.kubectl(
+                *("rollout", "status", f"daemonset/{self.daemonset}", f"--namespace={NAMESPACE}", f"--timeout={SLOW:g}s"),
+                timeout=SLOW + 10,
+            )
+        except LabError as error:
+            raise AssertionError(f"{error}\n{self.pods()}\n{self.logs()}") from error
+
+    @property
+    def ready(self) -> int:
+        """How many pods are."""
+        found = self.cluster.api.request(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{self.daemonset}")
+        count: int = found["status"]["numberReady"]
+        return count
+
+    def pods(self) -> str:
+        """What kubectl tells of them to a person."""
+        return self.cluster.kubectl("describe", "pods", *PODS)
+
+    def events(self, node: str) -> str:
+        """What kubectl tells of a node to a person."""
+        return self.cluster.kubectl("describe", "node", node)
+
+    def logs(self) -> str:
+        return self.cluster.kubectl("logs", *PODS, "--tail=50")
+
+    def metrics(self, node: SystemdNode, port: int = 9463) -> str:
+        return node.run(["python3", "-c", _FETCH.format(port=port)]).stdout
+
+    def _built(self, overlay: str) -> str:
+        command = [str(self._kubectl), "kustomize", str(self._kustomize / "overlays" / overlay)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _read(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(path.read_text())
+    return read
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(content))
