@@ -31,13 +31,13 @@ ANSWERS = frozenset({"initializing", "starting", "running", "degraded", "mainten
 
 KINDS = (*sorted(APART | SHARED), "mnt")
 
+# Without a newline at its end: ansible-core 2.19 appends " && sleep 0" to a command.
 ASK = f"""\
 command -v systemctl > /dev/null && echo "state $(systemctl is-system-running 2> /dev/null)"
 for kind in {" ".join(KINDS)}; do
   echo "$kind $(readlink /proc/self/ns/$kind) $(readlink /proc/1/ns/$kind)"
 done
-test ! -d /proc/1/root/run/systemd/system || echo systemd
-"""
+test ! -d /proc/1/root/run/systemd/system || echo systemd"""
 
 
 class Verdict(t.NamedTuple):

@@ -52,6 +52,19 @@ def save(image: str, path: Path) -> None:
     _run(["podman", "save", "--format=docker-archive", f"--output={path}", image])
 
 
+def extract(image: str, folder: Path) -> None:
+    """Writes its files into a folder, without those of /dev."""
+    container = _run(["podman", "create", image]).strip()
+    archive = folder.with_suffix(".tar")
+    try:
+        _run(["podman", "export", f"--output={archive}", container])
+    finally:
+        _run(["podman", "rm", container])
+    folder.mkdir()
+    _run(["tar", "--extract", f"--file={archive}", f"--directory={folder}", "--exclude=dev/*"])
+    archive.unlink()
+
+
 def retag(image: str, version: str) -> str:
     """The same image under another tag."""
     name = f"{image.rpartition(':')[0]}:{version}"

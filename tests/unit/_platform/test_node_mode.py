@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
@@ -105,3 +107,11 @@ def test_a_node_that_is_entered_through_namespaces_is_said_to_be() -> None:
 )
 def test_the_answer_is_read(answer: str, found: Seen) -> None:
     assert node_mode.parse(answer) == found
+
+
+@pytest.mark.parametrize("appended", ["", " && sleep 0"], ids=["alone", "as ansible-core 2.19 completes it"])
+def test_this_machine_is_asked(appended: str) -> None:
+    done = subprocess.run(["sh", "-c", node_mode.ASK + appended], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    answered = node_mode.parse(done.stdout)
+    assert answered.has_proc and answered.shared | answered.own <= KINDS

@@ -63,3 +63,33 @@ def test_the_pod_gets_no_more_than_its_page_explains() -> None:
     assert "privileged" not in container["securityContext"] and not any("hostPath" in one for one in spec["volumes"])
     asked = [*container["securityContext"]["capabilities"]["add"], "hostPID", "hostNetwork"]
     assert [one for one in asked if f"| `{one}` |" not in page] == []
+
+
+AGENT = "system:serviceaccount:kubenode-datapath:kubenode-agent"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+REQUESTS = [
+    (AGENT, {NODE_NAME: ["node1"]}, "node1", True),
+    (AGENT, {NODE_NAME: ["node1"]}, "node2", False),
+    (AGENT, {NODE_NAME: ["node1"]}, "node", False),
+    (AGENT, {}, "node1", False),
+    (AGENT, {"other": ["node1"]}, "node1", False),
+    (f"{AGENT}-eni-policy-routing", {NODE_NAME: ["node1"]}, "node2", False),
+    ("system:node:node1", {}, "node1", True),
+    ("system:serviceaccount:kube-system:kubenode-agent", {}, "node2", True),
+    ("administrator", {}, "node2", True),
+]
+
+
+@pytest.mark.parametrize(("user", "extra", "node", "is_allowed"), REQUESTS)
+def test_the_policy_lets_an_agent_change_its_own_node_only(user: str, extra: dict[str, Any], node: str, is_allowed: bool) -> None:
+    """Its expressions, by another implementation of CEL than Kubernetes': no API of the lab is new enough to have policies."""
+    celpy = pytest.importorskip("celpy")
+    (policy,) = (one for one in objects("components/own-node") if one["kind"] == "ValidatingAdmissionPolicy")
+    request = {"request": {"userInfo": {"username": user, "extra": extra}}, "object": {"metadata": {"name": node}}}
+    environment = celpy.Environment()
+
+    def holds(expression: str) -> bool:
+        return bool(environment.program(environment.compile(expression)).evaluate(celpy.json_to_cel(request)))
+
+    is_asked = all(holds(one["expression"]) for one in policy["spec"]["matchConditions"])
+    assert (not is_asked or all(holds(one["expression"]) for one in policy["spec"]["validations"])) == is_allowed

@@ -1,0 +1,31 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the DaemonSet's image contains, by a list that another program makes of its files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.kubernetes import agent_image
+
+LARGEST = 330 * 10**6  # bytes; it has 288 MB
+
+
+@pytest.mark.sample
+def test_the_list_of_its_contents_names_what_it_is_made_of(agent: str, tmp_path: Path) -> None:
+    root, listed = tmp_path / "root", tmp_path / "contents"
+    agent_image.extract(agent, root)
+    program = Path(sys.executable).with_name("debsbom")
+    subprocess.run([program, "generate", "--root", root, "-t", "cdx", "--out", listed], check=True, capture_output=True)
+    (found,) = tmp_path.glob("contents*.json")
+    versions = {one["name"]: one["version"] for one in json.loads(found.read_text())["components"] if one["type"] == "library"}
+    assert {"ansible-core", "python3-kubernetes", "python3-prometheus-client", "python3-pyroute2", "util-linux"} <= set(versions)
+    assert all(versions.values()) and tuple(map(int, versions["ansible-core"].split(".")[:2])) >= (2, 19)
+    assert "nftables" not in versions, "the node has its own"
+    assert sum(path.lstat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink()) < LARGEST
