@@ -29,13 +29,12 @@ TABLE = "azureSLBProbe"
 @pytest.fixture(scope="module")
 def delivery(cluster: Cluster, agent: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
     """Afterwards the profile is undone, and the nodes are as before."""
-    running = Delivery(cluster, agent, tmp_path_factory.mktemp("delivery"), "aks-dual-stack", aks_dual_stack_ipv6="address")
-    before = states(cluster)
-    yield running
-    running.apply_absent()
-    assert states(cluster) == before
-    assert all(LABEL not in cluster.get("node", node.name)["metadata"]["labels"] for node in cluster.workers)
-    running.delete()
+    folder, before = tmp_path_factory.mktemp("delivery"), states(cluster)
+    with Delivery(cluster, agent, folder, "aks-dual-stack", aks_dual_stack_ipv6="address") as running:
+        yield running
+        running.apply_absent()
+        assert states(cluster) == before
+        assert all(LABEL not in cluster.get("node", node.name)["metadata"]["labels"] for node in cluster.workers)
 
 
 def tables(node: SystemdNode) -> list[str]:

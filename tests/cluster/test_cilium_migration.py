@@ -234,16 +234,15 @@ def test_the_daemonset_cleans_up_and_its_overlay_absent_restores(site: Site, age
     site.node.write(azure_vnet.STATE, azure_vnet.state_text(site.node.place.mac(), PAST), 0o600)
     rules = past_rules(site)
     assert rules
-    delivery = Delivery(site.cluster, agent, tmp_path, "cilium-migration", interval=10)
-    delivery.apply()
-    refused = "Cilium does not serve"
-    assert eventually(lambda: delivery.ready == 1 and refused in delivery.pods(), SLOW), delivery.logs()
-    assert past_rules(site) == [] and site.reached() == site.all_addresses()
-    assert "changed ebtables_cleanup" in delivery.events(site.node.name)
-    assert refused in delivery.events(site.other.name) and "Applied" not in delivery.events(site.other.name)
-    delivery.apply_absent()
-    assert past_rules(site) == rules
-    delivery.delete()
+    with Delivery(site.cluster, agent, tmp_path, "cilium-migration", interval=10) as delivery:
+        delivery.apply()
+        refused = "Cilium does not serve"
+        assert eventually(lambda: delivery.ready == 1 and refused in delivery.pods(), SLOW), delivery.logs()
+        assert past_rules(site) == [] and site.reached() == site.all_addresses()
+        assert "changed ebtables_cleanup" in delivery.events(site.node.name)
+        assert refused in delivery.events(site.other.name) and "Applied" not in delivery.events(site.other.name)
+        delivery.apply_absent()
+        assert past_rules(site) == rules
     assert site.play().changed == 1 and past_rules(site) == []
 
 

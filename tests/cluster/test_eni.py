@@ -47,6 +47,11 @@ class Case(NamedTuple):
 Call = Callable[[float], Answer | None]
 
 
+def of_role(**variables: Any) -> dict[str, Any]:
+    """Variables under their whole names; the pods' links are those of the lab."""
+    return {f"eni_policy_routing_{name}": value for name, value in {"pod_interfaces": ["veth*"], **variables}.items()}
+
+
 class Site:
     """The cluster, its services, and the playbook that is run against its nodes."""
 
@@ -56,10 +61,7 @@ class Site:
         self._inventory = inventory
 
     def play(self, **variables: Any) -> Played:
-        given = {"pod_interfaces": ["veth*"], **variables}
-        return playbook.play(
-            self._inventory, PLAYBOOK, variables={f"eni_policy_routing_{name}": value for name, value in given.items()}
-        ).well()
+        return playbook.play(self._inventory, PLAYBOOK, variables=of_role(**variables)).well()
 
     def near(self) -> set[str]:
         """The names of the pods on node1."""
@@ -185,25 +187,18 @@ def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(sit
     """The agent looks each ten minutes: what comes back at once is the listener's work, on the node itself."""
     before = site.state()
     assert site.hanging() == list(site.troubled())
-    variables = {**AWS, "remedy": "strict", "pod_interfaces": ["veth*"]}
-    delivery = Delivery(
-        site.cluster,
-        agent,
-        tmp_path,
-        "eni-policy-routing",
-        interval=10,
-        **{f"eni_policy_routing_{name}": value for name, value in variables.items()},
-    )
-    delivery.apply()
-    delivery.wait()
-    site.assert_answered(site.node.ipv4)
-    assert "changed" in delivery.events(site.node.name) and site.node.name in site.cluster.kubectl(
-        "get", "nodes", "--selector=kubenode.datapath/eni-policy-routing", "--output=name"
-    )
-    (marked,) = (line for line in site.node.run(["ip", "rule"]).stdout.splitlines() if "fwmark" in line and "lookup main" in line)
-    site.node.ip([f"rule delete priority {marked.partition(':')[0]}"])
-    assert eventually(lambda: marked in site.node.run(["ip", "rule"]).stdout, AT_ONCE), delivery.logs()
-    site.assert_answered(site.node.ipv4)
-    delivery.apply_absent()
-    assert site.hanging() == list(site.troubled()) and site.state() == before
-    delivery.delete()
+    variables = of_role(**AWS, remedy="strict")
+    with Delivery(site.cluster, agent, tmp_path, "eni-policy-routing", interval=10, **variables) as delivery:
+        delivery.apply()
+        delivery.wait()
+        site.assert_answered(site.node.ipv4)
+        assert "changed" in delivery.events(site.node.name) and site.node.name in site.cluster.kubectl(
+            "get", "nodes", "--selector=kubenode.datapath/eni-policy-routing", "--output=name"
+        )
+        rules = site.node.run(["ip", "rule"]).stdout.splitlines()
+        (marked,) = (line for line in rules if "fwmark" in line and "lookup main" in line)
+        site.node.ip([f"rule delete priority {marked.partition(':')[0]}"])
+        assert eventually(lambda: marked in site.node.run(["ip", "rule"]).stdout, AT_ONCE), delivery.logs()
+        site.assert_answered(site.node.ipv4)
+        delivery.apply_absent()
+        assert site.hanging() == list(site.troubled()) and site.state() == before

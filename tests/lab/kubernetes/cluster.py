@@ -28,6 +28,7 @@ from lab.machine import Machine
 from lab.namespace import Namespace
 from lab.node import ClusterNode
 from lab.prober import Answer, Prober
+from lab.waiting import eventually
 
 READY_LIMIT = 300.0  # seconds for all nodes to be ready; it takes ten, and on a busy machine minutes
 
@@ -164,11 +165,8 @@ class Cluster(Lab):
         """
         node.write(worker.EXTRA, f"KUBELET_EXTRA_ARGS=--register-with-taints={taint}\n" if taint else "")
         node.reboot()
-        deadline = time.monotonic() + READY_LIMIT
-        while node.name not in {found["metadata"]["name"] for found in self.api.items("/api/v1/nodes")}:
-            if time.monotonic() > deadline:
-                raise LabError(f"{node.name} did not register within {READY_LIMIT:g} s")
-            time.sleep(0.1)
+        if not eventually(lambda: node.name in {one["metadata"]["name"] for one in self.api.items("/api/v1/nodes")}, READY_LIMIT):
+            raise LabError(f"{node.name} did not register within {READY_LIMIT:g} s")
         subnets = {"spec": self._registration(node)["spec"]}
         self.api.request(f"/api/v1/nodes/{node.name}", "PATCH", subnets, MERGE_PATCH)
 

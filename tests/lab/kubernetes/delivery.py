@@ -18,18 +18,19 @@ from lab.entering import LabError
 from lab.kubernetes import agent_image
 from lab.kubernetes.cluster import Cluster
 
-NAMESPACE = "kubenode-datapath"
 SLOW = 120.0  # seconds; a busy machine takes its time
 TAINT = "kubenode.datapath/not-ready"
-PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
+_NAMESPACE = "kubenode-datapath"
+_PODS = (f"--namespace={_NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 _ABSENT = "absent"
 _EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
-_FETCH = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{port}/metrics').read().decode())"
+_FETCH = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:9463/metrics').read().decode())"
 
 
 class Delivery:
     """One profile's overlay, applied to all nodes. ``image`` is loaded on them, as there is no registry.
 
+    As a context manager it deletes its objects at the end, whatever became of the block; the nodes stay as they are.
     ``profile`` is the overlay's name, ``variables`` are the role's that apply() always gives, ``interval`` is the time between
     two looks in minutes, from the next apply() on.
     """
@@ -51,6 +52,12 @@ class Delivery:
             path.write_text(path.read_text().replace(_EXAMPLE, profile))
         self.load()
 
+    def __enter__(self) -> Delivery:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.delete()
+
     def load(self) -> None:
         """Puts the image on all nodes."""
         archive = self._folder / "agent.tar"
@@ -61,8 +68,51 @@ class Delivery:
             node.run(["ctr", "--namespace=k8s.io", "images", "import", "/tmp/agent.tar"])
             node.remove("/tmp/agent.tar")
 
-    def apply(self, overlay: str = "", **variables: Any) -> None:
-        """``kubectl apply`` of the profile's overlay, or of ``absent``, with these variables besides the usual ones."""
+    def apply(self, **variables: Any) -> None:
+        """``kubectl apply`` of the profile's overlay, with these variables besides the usual ones."""
+        self._apply(self.profile, variables)
+
+    def apply_absent(self) -> None:
+        """Undo the profile on all nodes, and wait for it."""
+        self._apply(_ABSENT, {})
+        self.wait()
+
+    def delete(self) -> None:
+        """Delete all objects; the nodes stay as they are."""
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(self.profile), timeout=SLOW)
+
+    def wait(self) -> None:
+        """Until all pods are those of the last apply(), and ready."""
+        try:
+            self.cluster.kubectl(
+                *("rollout", "status", f"daemonset/{self.daemonset}", f"--namespace={_NAMESPACE}", f"--timeout={SLOW:g}s"),
+                timeout=SLOW + 10,
+            )
+        except LabError as error:
+            raise AssertionError(f"{error}\n{self.pods()}\n{self.logs()}") from error
+
+    @property
+    def ready(self) -> int:
+        """How many pods are."""
+        found = self.cluster.api.request(f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{self.daemonset}")
+        count: int = found["status"]["numberReady"]
+        return count
+
+    def pods(self) -> str:
+        """What kubectl tells of them to a person."""
+        return self.cluster.kubectl("describe", "pods", *_PODS)
+
+    def events(self, node: str) -> str:
+        """What kubectl tells of a node to a person."""
+        return self.cluster.kubectl("describe", "node", node)
+
+    def logs(self) -> str:
+        return self.cluster.kubectl("logs", *_PODS, "--tail=50")
+
+    def metrics(self, node: SystemdNode) -> str:
+        return node.run(["python3", "-c", _FETCH]).stdout
+
+    def _apply(self, overlay: str, variables: dict[str, Any]) -> None:
         own = self._kustomize / "overlays" / self.profile
         _write(own / "variables.yaml", {**self._variables, **variables})
         name, _colon, tag = self.image.rpartition(":")
@@ -74,48 +124,7 @@ class Delivery:
         (interval,) = (variable for variable in container["env"] if variable["name"] == "KUBENODE_INTERVAL")
         interval["value"] = f"{self.interval:g}"
         _write(own / "nodes.yaml", nodes)
-        self.cluster.kubectl("apply", "--filename=-", input=self._built(overlay or self.profile))
-
-    def apply_absent(self) -> None:
-        """Undo the profile on all nodes, and wait for it."""
-        self.apply(_ABSENT)
-        self.wait()
-
-    def delete(self, *options: str) -> None:
-        """Delete all objects; the nodes stay as they are."""
-        objects = self._built(self.profile)
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", *options, input=objects, timeout=SLOW)
-
-    def wait(self) -> None:
-        """Until all pods are those of the last apply(), and ready."""
-        try:
-            self.cluster.kubectl(
-                *("rollout", "status", f"daemonset/{self.daemonset}", f"--namespace={NAMESPACE}", f"--timeout={SLOW:g}s"),
-                timeout=SLOW + 10,
-            )
-        except LabError as error:
-            raise AssertionError(f"{error}\n{self.pods()}\n{self.logs()}") from error
-
-    @property
-    def ready(self) -> int:
-        """How many pods are."""
-        found = self.cluster.api.request(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{self.daemonset}")
-        count: int = found["status"]["numberReady"]
-        return count
-
-    def pods(self) -> str:
-        """What kubectl tells of them to a person."""
-        return self.cluster.kubectl("describe", "pods", *PODS)
-
-    def events(self, node: str) -> str:
-        """What kubectl tells of a node to a person."""
-        return self.cluster.kubectl("describe", "node", node)
-
-    def logs(self) -> str:
-        return self.cluster.kubectl("logs", *PODS, "--tail=50")
-
-    def metrics(self, node: SystemdNode, port: int = 9463) -> str:
-        return node.run(["python3", "-c", _FETCH.format(port=port)]).stdout
+        self.cluster.kubectl("apply", "--filename=-", input=self._built(overlay))
 
     def _built(self, overlay: str) -> str:
         command = [str(self._kubectl), "kustomize", str(self._kustomize / "overlays" / overlay)]
