@@ -1,11 +1,13 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the checkout is, and the tree by which Python and Ansible find it as a collection."""
+"""Where the checkout is, and the tree by which Python and Ansible find it as a collection, and its artifact."""
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -26,3 +28,12 @@ def link() -> Path:
         with contextlib.suppress(FileExistsError):  # another run does it at the same time
             place.symlink_to(CHECKOUT, target_is_directory=True)
     return TREE
+
+
+def build(folder: Path) -> Path:
+    """Its artifact, the file that Galaxy has, written into ``folder``."""
+    program = Path(sys.executable).with_name("ansible-galaxy")
+    command: list[str | Path] = [program, "collection", "build", "--output-path", folder, CHECKOUT]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (artifact,) = folder.glob("*.tar.gz")
+    return artifact

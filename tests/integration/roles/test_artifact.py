@@ -33,10 +33,7 @@ def ansible(tool: str, *arguments: str, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("artifact")
-    ansible("ansible-galaxy", "collection", "build", "--output-path", str(folder))
-    (built,) = folder.glob("*.tar.gz")
-    return built
+    return collection.build(tmp_path_factory.mktemp("artifact"))
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from lab.playbook import Played
 PROFILE = "kubenode.datapath.aks_dual_stack"
 TABLE = "ip6 azureSLBProbe"
 PAGE = (collection.CHECKOUT / "docs/recipes.md").read_text()
-TOOLS = Path(sys.executable).parent
 
 
 def block(section: str, language: str) -> str:
@@ -106,10 +103,7 @@ def joining() -> Iterator[Lab]:
 
 def commands(folder: Path) -> str:
     """The commands of the recipe; the collection is built here, because the node has no way to Galaxy."""
-    subprocess.run(
-        [TOOLS / "ansible-galaxy", "collection", "build", "--output-path", folder],
-        check=True, stdout=subprocess.DEVNULL, cwd=collection.CHECKOUT,
-    )  # fmt: skip
+    collection.build(folder)
     given = yaml.safe_load(block("Cluster API on Azure", "yaml"))["preKubeadmCommands"]
     ours = [one.replace("install kubenode.datapath", "install --offline /srv/collection/*.tar.gz") for one in given]
     assert ours != given

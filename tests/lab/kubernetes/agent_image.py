@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import collection, images, playbook
+from lab import collection, images
 from lab.entering import LabError
 
 SUITE = "trixie"
@@ -27,9 +27,7 @@ def build(version: str) -> str:
         folder = Path(name)
         context = folder / "context"
         shutil.copytree(CONTEXT, context)
-        galaxy = Path(playbook.PROGRAM).with_name("ansible-galaxy")
-        _run([galaxy, "collection", "build", "--output-path", context, collection.CHECKOUT])
-        (tarball,) = context.glob("*.tar.gz")
+        artifact = collection.build(context)
         (folder / "sources.list").write_text("\n".join(images.sources(SUITE)) + "\n")
         _run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
         _run(["podman", "import", folder / "base.tar", f"{BASE}-plain"])
@@ -39,7 +37,7 @@ def build(version: str) -> str:
             context,
             f"{NAME}:{version}",
             f"--build-arg=BASE={BASE}",
-            f"--build-arg=VERSION={tarball.name.removesuffix('.tar.gz').rpartition('-')[2]}",
+            f"--build-arg=VERSION={artifact.name.removesuffix('.tar.gz').rpartition('-')[2]}",
             "--timestamp=0",
             "--squash-all",  # a file of the base that a layer removes would be a device, which a node of the lab may not make
         )
