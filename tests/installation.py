@@ -59,6 +59,9 @@ TOOLS = [
     "ruff==0.17.5",
 ]
 
+# What tests of roles need on each ansible-core.
+CONTROLLER = [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest", "pytest-xdist")]
+
 # What `make docs` needs.
 SITE = sorted(
     ["myst-parser==5.2.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
@@ -201,10 +204,22 @@ def connections() -> Path:
     return home
 
 
+def controllers(core: str) -> list[str]:
+    """The interpreters of this machine that may control with an ansible-core of CORES, the oldest first."""
+    pythons = interpreters()
+    return [pythons[minor] for minor in sorted(pythons.keys() & set(CORES[core][0]))]
+
+
+def core_venv(core: str) -> Path | None:
+    """What tests of roles need on this ansible-core, on the oldest Python; None where none is here."""
+    for python in controllers(core):
+        return venv(python, [f"ansible-core=={core}", *CONTROLLER])
+    return None
+
+
 def main_venv(tools: Sequence[str] = tuple(TOOLS)) -> Path:
     """The environment of these tools, on the newest Python and with the newest ansible-core that runs there."""
-    pythons = interpreters()
-    for core, (minors, _pip) in reversed(CORES.items()):
-        for minor in sorted(pythons.keys() & set(minors), reverse=True):
-            return venv(pythons[minor], [f"ansible-core=={core}", *tools])
+    for core in reversed(CORES):
+        for python in reversed(controllers(core)):
+            return venv(python, [f"ansible-core=={core}", *tools])
     raise NotInstalled("no Python from 3.11 to 3.14 was found; ansible-core needs one (Debian: python3)")

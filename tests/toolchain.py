@@ -219,6 +219,13 @@ def integration() -> Iterator[Check]:
     # Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
     halves = ["--numprocesses=2", "--dist=loadfile"]
     yield from pytest("integration", installation.main_venv(), *halves, "--verbose", "--durations=20")
+    *older, _newest = installation.CORES
+    for core in older:
+        tools = installation.core_venv(core)
+        if tools:
+            yield from pytest("integration", tools, *halves, "--verbose", "-m", "each_core", name=f"roles on ansible-core {core}")
+        else:
+            leave_out(f"no role was run with ansible-core {core}: no Python for it is here")
 
 
 def cluster() -> Iterator[Check]:
@@ -258,9 +265,9 @@ def mutants() -> Iterator[Check]:
     yield Check("mutants", [str(tools / "python"), "tests/mutants.py"], environment(tools))
 
 
-def pytest(folder: str, tools: Path, *options: str) -> Iterator[Check]:
+def pytest(folder: str, tools: Path, *options: str, name: str = "") -> Iterator[Check]:
     if any((ROOT / "tests" / folder).rglob("test_*.py")):
-        name = f"{folder} tests on {tools.parent.name.rpartition('-')[0]}"
+        name = name or f"{folder} tests on {tools.parent.name.rpartition('-')[0]}"
         yield Check(name, [str(tools / "python"), "-m", "pytest", *options, f"tests/{folder}"], environment(tools))
     else:
         leave_out(f"there are no {folder} tests")

@@ -516,6 +516,7 @@ def test_a_profile_that_is_not_confirmed_is_undone_as_a_whole(node: NamespaceNod
     assert again["changed"] and not again["failed"]
 
 
+@pytest.mark.each_core
 def test_a_profile_that_is_confirmed_is_one_result(controller: Controller) -> None:
     (node,) = controller.nodes
     desired = {**profile("loose", OVERLAPPING), "checkpoint": 20}

@@ -58,6 +58,7 @@ def four_steps(site: Site, changed: int, **variables: str) -> None:
         assert site.node.snapshot() == after
 
 
+@pytest.mark.each_core
 def test_create_modify_delete_delete_again(site: Site) -> None:
     clean = site.node.snapshot()
     assert not site.is_answered()
@@ -70,6 +71,7 @@ def test_create_modify_delete_delete_again(site: Site) -> None:
     assert site.play(aks_dual_stack_state="absent").changed == 0
 
 
+@pytest.mark.each_core
 def test_the_profile_is_rehearsed_in_a_twin_where_asked(site: Site) -> None:
     before = site.node.snapshot()
     probe = {"source": "fe80::1234:5678:9abc", "destination": site.lab.pod("pod1").address, "destination_port": 8080}

@@ -112,6 +112,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield Pool(lab, tmp_path, agents[0])
 
 
+@pytest.mark.each_core
 def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)
     predicted = pool.play("--check").well()

@@ -107,6 +107,7 @@ def diffs(play: Played) -> list[str]:
     return [line for line in play.output.splitlines() if line.startswith(("+", "-"))]
 
 
+@pytest.mark.each_core
 @pytest.mark.parametrize("remedy", ["loose", "strict"])
 def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: str) -> None:
     clean = aws.node.snapshot()
