@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The twin of a node with kube-proxy's rules for 2,000 Services, against connections through that node.
+
+Each case is a packet that `datapath_trace` follows on the node, and connections of the same machine to the same address: both
+must name the same pods, and the same source that these see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+
+from lab import place
+from lab.container import SystemdNode
+from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.cluster import RunningPod
+from lab.kubernetes.manifests import IpFamily
+from lab.kubernetes.pod_images import SERVER_PORT
+from lab.machine import Machine
+from lab.prober import Prober
+from lab.waiting import eventually
+
+SERVICES = 2000
+USED = (0, 1, 999, 1999)  # of these, first and last in kube-proxy's chain among them
+TRIES = 20  # connections by which each of two endpoints is met, but for one time in a million
+SLOW = 300.0  # seconds; for a busy machine, and thousands of Services
+SILENCE = 0.5  # seconds to wait for an answer that does not come
+SLICES = "/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"
+
+pytestmark = pytest.mark.sample
+
+
+class Met(NamedTuple):
+    """An endpoint that a connection gets to, and the source that it sees."""
+
+    pod: str
+    peer: str
+
+
+class Site:
+    """A cluster of two nodes with a pod ``web`` on each, and ``here`` on node1 alone."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.node: SystemdNode = cluster.node("node1")
+        self.web = cluster.pods_of("app=web")
+        (self.here,) = cluster.pods_of("app=here")
+        self.names = {address: pod.name for pod in (*self.web, self.here) for address in (pod.ipv4, pod.address)}
+
+    def address(self, service: str, family: IpFamily = "IPv4") -> str:
+        """Its cluster IP of this family."""
+        addresses: Sequence[str] = self.cluster.get("service", service)["spec"]["clusterIPs"]
+        return next(address for address in addresses if (":" in address) is (family == "IPv6"))
+
+    def answered(self, machine: Machine, address: str, port: int) -> set[Met]:
+        """By whom a machine's connections are answered."""
+        if not (first := Prober(machine).http(address, port, SILENCE, 1)):
+            return set()
+        answers = [first, *(Prober(machine).http(address, port, 2.0, 1) for _number in range(TRIES - 1))]
+        return {Met(answer.host, answer.peer) for answer in answers if answer}
+
+    def traced(self, node: SystemdNode, **packet: Any) -> set[Met]:
+        """By whom, as the node's twin has it."""
+        found: dict[str, Any] = node.module("datapath_trace", {"packet": packet}, timeout=SLOW)
+        assert not found["failed"], found
+        branches = found["branches"] or [found]
+        if found["branches"]:
+            assert abs(sum(branch["share"] for branch in branches) - 1) < 0.01
+        well = [branch for branch in branches if arrives(branch)]
+        assert len(well) in (0, len(branches)), branches
+        return {Met(self.names[branch["packet"]["destination"]], branch["packet"]["source"]) for branch in well}
+
+
+def arrives(found: dict[str, Any]) -> bool:
+    well = ("delivered", "forwarded")
+    return found["verdict"] in well and (found["reply"] or {}).get("verdict") in well
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A cluster of this file's own: to delete 2,000 Services takes longer than to make it."""
+    with Cluster("twin") as cluster:
+        cluster.apply(
+            manifests.server("web"),
+            manifests.server("here", "Deployment", nodeName="node1"),
+            manifests.service("web", "NodePort"),
+            manifests.service("local", "NodePort", "Local", selector={"app": "here"}),
+            manifests.service("cluster", "NodePort", "Cluster", selector={"app": "here"}),
+            manifests.service("none", "NodePort", selector={"app": "nothing"}),
+        )
+        for workload in ("daemonset/web", "deployment/here"):
+            cluster.wait_for_rollout(workload, SLOW)
+        made = Site(cluster)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda number: create(cluster, f"many{number}", made.web), range(SERVICES)))
+        assert eventually(lambda: all(written(node) == SERVICES for node in cluster.workers), SLOW, pause=1)
+        yield made
+
+
+def create(cluster: Cluster, name: str, pods: Sequence[RunningPod]) -> None:
+    """A Service with its endpoints, by the API: the controller of endpoints takes minutes for 2,000."""
+    service = manifests.service(name, "ClusterIP", families=["IPv4"])
+    del service["spec"]["selector"]
+    cluster.api.request("/api/v1/namespaces/default/services", "POST", service)
+    endpoints = [{"addresses": [pod.ipv4], "conditions": {"ready": True}} for pod in pods]
+    endpoint_slice = {
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": SERVER_PORT, "protocol": "TCP"}],
+        "endpoints": endpoints,
+    }
+    cluster.api.request(SLICES, "POST", endpoint_slice)
+
+
+def written(node: Machine) -> int:
+    """How many of the many Services kube-proxy has rules for."""
+    return node.run(["iptables-save", "--table=nat"]).stdout.count('"default/many')
+
+
+@pytest.mark.parametrize("number", USED)
+def test_the_node_reaches_the_endpoints_of_a_service_that_its_twin_names(site: Site, number: int) -> None:
+    address = site.address(f"many{number}")
+    traced = site.traced(site.node, destination=address, destination_port=80)
+    assert traced == site.answered(site.node, address, 80)
+    assert {met.pod for met in traced} == {pod.name for pod in site.web}
+
+
+@pytest.mark.parametrize("family", manifests.BOTH)
+@pytest.mark.parametrize("name", ["web", "cluster", "none"])
+def test_a_pod_reaches_them_too_and_itself_by_another_source(site: Site, name: str, family: IpFamily) -> None:
+    """A pod that is sent back to itself is masqueraded, and by the same Service another is not."""
+    pod = next(pod for pod in site.web if pod.node == site.node.name)
+    own = pod.ipv4 if family == "IPv4" else pod.address
+    address = site.address(name, family)
+    (line,) = site.node.run(["ip", "-o", "route", "get", own]).stdout.splitlines()
+    interface = line.split(" dev ")[1].split()[0]
+    traced = site.traced(site.node, source=own, destination=address, destination_port=80, interface=interface)
+    assert traced == site.answered(pod, address, 80)
+    if name == "web":
+        assert {met.pod: met.peer == own for met in traced} == {one.name: one is not pod for one in site.web}
+    else:
+        assert {met.pod for met in traced} == ({site.here.name} if name == "cluster" else set())
+
+
+@pytest.mark.parametrize("family", manifests.BOTH)
+@pytest.mark.parametrize("service", ["web", "local", "cluster", "none"])
+@pytest.mark.parametrize("name", ["node1", "node2"])
+def test_a_node_port_answers_a_client_where_the_twin_says_so(site: Site, service: str, name: str, family: IpFamily) -> None:
+    node: SystemdNode = site.cluster.node(name)
+    port = site.cluster.node_port(service)
+    to, source = (node.ipv4, place.CLIENT_IPV4) if family == "IPv4" else (node.address, place.CLIENT)
+    traced = site.traced(node, source=source, destination=to, destination_port=port, interface="eth0")
+    assert traced == site.answered(site.cluster.client, to, port)
+    assert bool(traced) is (service in ("web", "cluster") or (service, name) == ("local", "node1"))
+    if service == "local" and traced:
+        assert {met.peer for met in traced} == {source}
