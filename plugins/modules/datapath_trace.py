@@ -23,7 +23,8 @@ notes:
   - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
   - Needs the programs C(ip) and C(nft), and C(iptables-nft-restore), C(ebtables-nft-restore) and C(ipset) if the node has their
     rules.
-  - Links are ends of veth pairs, and bridges. VLANs, tunnels, bonds and VRFs are such links too, which RV(assumed) tells.
+  - Links are ends of veth pairs, and bridges. VLANs, tunnels and bonds are such links too, and rules for each port
+    of a VRF look up its table, which RV(assumed) tells.
   - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) tells where this
     makes a difference.

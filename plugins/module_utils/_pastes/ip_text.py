@@ -286,6 +286,8 @@ def _detail(entry: Entry, words: list[str]) -> None:
         entry["kind"] = first
         if first == "vlan" and "id" in words:
             entry["settings"]["id"] = int(words[words.index("id") + 1])
+        if first == "vrf" and "table" in words:
+            entry["settings"]["table"] = fields.number(words[words.index("table") + 1], 1, 2**32 - 1)
         if "master" in words:
             entry["master"] = words[words.index("master") + 1]
     elif first == "UP" or "MTU:" in " ".join(words):

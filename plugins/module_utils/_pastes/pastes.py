@@ -197,7 +197,9 @@ class _Links:
         lower, is_away = str(one.get("lower") or ""), "netnsid" in one
         name = str(one["name"])
         if not one["kind"] and name != "lo":
-            if _BRIDGE.fullmatch(name):
+            if {"MASTER", "NOARP"} <= {*one["flags"]}:
+                one["kind"] = "vrf"
+            elif _BRIDGE.fullmatch(name):
                 one["kind"] = "bridge"
             elif _DUMMY.fullmatch(name):
                 one["kind"] = "dummy"

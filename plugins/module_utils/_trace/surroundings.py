@@ -19,6 +19,7 @@ from .packet import Packet
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
 POD_KINDS = ("veth", "tun")
+ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
 
 
 class Surroundings:
@@ -65,10 +66,15 @@ class Surroundings:
         """True if a pod, or another network namespace of the node, is at the other end."""
         return self.kind(link) in POD_KINDS and link not in self._uplinks
 
+    def bridge(self, link: str) -> str:
+        """The bridge that a link is a port of; empty for none."""
+        master = str(self.links.get(link, {}).get("master") or "")
+        return "" if self.kind(master) in ROUTED_MASTERS else master
+
     def _is_outside(self, link: str) -> bool:
         """True for an uplink, and for the port by which a bridge has one."""
-        master = str(self.links.get(link, {}).get("master") or "")
-        return link in self._uplinks or bool(master and self.entrance(master) == link)
+        bridge = self.bridge(link)
+        return link in self._uplinks or bool(bridge and self.entrance(bridge) == link)
 
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""
@@ -87,8 +93,7 @@ class Surroundings:
 
     def neighbour(self, link: str, address: bytes) -> bytes | None:
         """The MAC address that answers on a link for an address; None if none does."""
-        masters = {link, str(self.links.get(link, {}).get("master") or "")}
-        if any((name, address) in self._unsolved for name in masters) or self.kind(link) in ENDLESS:
+        if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
         far = self._far.get(address)
         if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
@@ -116,7 +121,7 @@ class Surroundings:
         """The source and the destination of the frame by which a packet comes in."""
         link = packet.interface
         source = self._peer_mac(link) or self.known_macs.get((link, packet.source)) or self.world_mac(link)
-        bridge = str(self.links[link].get("master") or "")
+        bridge = self.bridge(link)
         to_pod = self._far.get(packet.destination, "")
         if bridge in self._macs and to_pod and self.links[to_pod].get("master") == bridge:
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)

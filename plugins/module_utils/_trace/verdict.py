@@ -361,7 +361,7 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tup
     down = [name for name in (decision.route.links if decision.route else ()) if not around.is_up(name)]
     if down:
         return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
-    if around.links.get(link, {}).get("master"):
+    if around.bridge(link):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:
         return answer.strip(), None

@@ -21,7 +21,7 @@ from .._core.fields import IPV6, Unfit
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
-from . import virtual_servers
+from . import virtual_servers, vrfs
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -35,11 +35,12 @@ LARGEST_INDEX = 2**31 - 1
 LOCAL_TABLE = 255
 LOCAL_RULE = "priority 0 from all lookup local"
 KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # besides LOCAL_RULE, in a new network namespace
+TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes by which no packet to one address leaves
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
-STACKED = ("vlan", "macvlan", "ipvlan", "vrf", "bond")  # kinds whose packets take another link
+STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets take another link
 OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
 # The first would add addresses of the twin's own, and links have the other one themselves.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
@@ -77,6 +78,7 @@ def draw(snapshot: Entry) -> Blueprint:
     notes: list[str] = []
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
+    separate = vrfs.found(entries(snapshot, "links"), notes)
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(snapshot.get("ipvs") or ())
     notes += told
@@ -86,7 +88,7 @@ def draw(snapshot: Entry) -> Blueprint:
         links,
         names,
         list(_settings(snapshot.get("settings") or {}, {*names.values()})),
-        [*_addresses(snapshot, notes), *_rules(snapshot, notes), *_neighbours(snapshot)],
+        [*_addresses(snapshot, vrfs.ports(separate), notes), *_rules(snapshot, separate, notes), *_neighbours(snapshot)],
         desired,
         list(_restores(snapshot, notes)),
         objects,
@@ -190,7 +192,8 @@ def is_of_network(path: str) -> bool:
     return parts[0] == "net" and len(parts) > 2 and not {"", ".", ".."} & {*parts}
 
 
-def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
+def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.Iterator[str]:
+    """ports: of VRFs."""
     for number, link in enumerate(entries(snapshot, "links")):
         for one in link.get("addresses") or ():
             option = f"snapshot.links[{number}].addresses"
@@ -205,9 +208,13 @@ def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
             words = [f"address add {near}{fields.show(far)}/{length} dev {link['name']}"]
             words.append(f"scope {one['scope']}" if one.get("scope") in route.SCOPES else "")
             flags = one.get("flags") or ()
-            words.append("noprefixroute" if "noprefixroute" in flags else "")
+            is_apart = link["name"] in ports
+            words.append("noprefixroute" if is_apart or "noprefixroute" in flags else "")
             words.append("nodad" if family == IPV6 else "")
             yield " ".join(filter(None, words))
+            if is_apart:
+                line = f"route del local {fields.show(packed)} dev {link['name']} table {LOCAL_TABLE}"
+                yield f"-6 {line}" if family == IPV6 else line
             if "tentative" in flags or "dadfailed" in flags:
                 notes.append(f"{host} on {link['name']} is tentative on the node. In the twin it is usable.")
 
@@ -215,11 +222,15 @@ def _addresses(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
 _RULE_WORDS = ("from", "to", "tos", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 
 
-def _rules(snapshot: Entry, notes: list[str]) -> t.Iterator[str]:
+def _rules(snapshot: Entry, separate: t.Sequence[vrfs.Vrf], notes: list[str]) -> t.Iterator[str]:
     """Lines that replace the kernel's rules by those of the snapshot, in its order."""
     if snapshot.get("rules") is None:
         return
-    found = [_rule(number, one, notes) for number, one in enumerate(entries(snapshot, "rules"))]
+    found = [
+        _rule(number, plain, notes)
+        for number, one in enumerate(entries(snapshot, "rules"))
+        for plain in vrfs.rules(separate, one)
+    ]
     for family, words in (("ipv4", "-4"), ("ipv6", "-6")):
         lines = [line for of_family, line in filter(None, found) if of_family == family]
         if lines:
@@ -242,9 +253,7 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
     shown = rule.from_options(option, given, rt_names.TABLES).options()
     words = ["not" if shown.get("not") else "", f"priority {shown['priority']}"]
     words += [f"{name} {shown[name]}" for name in _RULE_WORDS if name in shown]
-    if shown.get("l3mdev"):
-        words.append("l3mdev")
-    elif "goto" in shown:
+    if "goto" in shown:
         words.append(f"goto {shown['goto']}")
     elif "action" in shown:
         words.append(str(shown["action"]))
@@ -259,6 +268,10 @@ def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, 
     """The routes and their protocols. Those that the kernel adds by itself are left to it."""
     for number, one in enumerate(entries(snapshot, "routes")):
         if _is_kernels(one):
+            continue
+        if one.get("type") in TO_MANY:
+            if one.get("protocol") != KERNELS:
+                notes.append(f"Route {one['type']} {one.get('to')} of table {one.get('table')} is not in the twin.")
             continue
         unread = [name for name in one.get("unread") or () if name not in route.HARMLESS]
         if unread or one.get("tos") or one.get("from"):

@@ -17,9 +17,15 @@ LIMIT = 300  # seconds for a module in an emulated machine; an idle one takes a 
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[VmNode]:
-    with Lab("snapshot", nodes=[Node("node1", system="bookworm", vm=True)]) as lab:
-        yield lab.node("node1")
+def lab() -> Iterator[Lab]:
+    with Lab("snapshot", nodes=[Node("node1", system="bookworm", vm=True), Node("node2")]) as running:
+        yield running
+
+
+@pytest.fixture
+def node(lab: Lab) -> VmNode:
+    found: VmNode = lab.node("node1")
+    return found
 
 
 def look(node: VmNode) -> dict[str, Any]:
@@ -99,3 +105,45 @@ def test_parts_that_are_modules_are_read_while_they_are_in_use(node: VmNode) -> 
     assert servers["tcp"]["flags"].startswith("persistent ")
     assert (servers["udp"]["address"], servers["udp"]["destinations"][0]["address"]) == ("2001:db8::10", "2001:db8::5")
     assert servers["fwm"] == {"protocol": "fwm", "fwmark": "0x7", "scheduler": "rr", "flags": "", "destinations": []}
+
+
+VRF = (
+    "netns add a", "netns add b",
+    "link add va type veth peer name eth0 netns a", "link add vb type veth peer name eth0 netns b",
+    "link add blue type vrf table 1010", "link set blue up", "link set va master blue up", "link set vb master blue up",
+    "address add 10.1.0.1/24 dev va", "address add 10.2.0.1/24 dev vb",
+    "-n a link set eth0 up", "-n a address add 10.1.0.2/24 dev eth0", "-n a route add default via 10.1.0.1",
+    "-n b link set eth0 up", "-n b address add 10.2.0.2/24 dev eth0", "-n b route add default via 10.2.0.1",
+    "-n b address add 198.51.100.7/32 dev eth0", "-n b address add 198.51.100.8/32 dev eth0",
+    "route add 198.51.100.7/32 via 10.2.0.2 table 1010", "route add 198.51.100.8/32 via 10.2.0.2 onlink dev vb",
+    "route add unreachable default table 1010 metric 4278198272",
+)  # fmt: skip
+
+# What comes of a connection to a port without a server: a host that got it refuses.
+CONNECT = """
+import errno, socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), timeout=5)
+except OSError as error:
+    unreachable = errno.ENETUNREACH, errno.EHOSTUNREACH
+    print("refused" if error.errno == errno.ECONNREFUSED else "unreachable" if error.errno in unreachable else "silent")
+"""
+
+
+def test_the_twin_of_a_vrf_on_a_kernel_without_them_agrees_with_packets(lab: Lab, node: VmNode) -> None:
+    """Of two addresses behind vb, one has a route in the VRF's table, and the other in table main."""
+    for line in VRF:
+        node.run(["ip", *line.split()])
+    node.run(["sysctl", "net.ipv4.ip_forward=1"])
+    snapshot = look(node)
+    for destination in ("10.2.0.2", "198.51.100.7", "198.51.100.8", "10.1.0.1"):
+        sent = node.run(["ip", "netns", "exec", "a", "python3", "-c", CONNECT, destination]).stdout.strip()
+        packet = {"source": "10.1.0.2", "destination": destination, "destination_port": 9, "interface": "va"}
+        found = lab.node("node2").module("datapath_trace", {"snapshot": snapshot, "packet": packet})
+        assert not found["failed"], found
+        arrives = found["verdict"] in ("forwarded", "delivered")
+        assert sent == ("refused" if arrives else "unreachable"), (destination, sent, found)
+        assert arrives is (destination != "198.51.100.8")
+        if destination == "198.51.100.8":
+            assert "table 1010" in found["culprit"]["text"], found["culprit"]
+    assert any(note.startswith("blue is a VRF.") for note in found["assumed"])

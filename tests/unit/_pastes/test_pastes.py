@@ -140,6 +140,19 @@ def test_next_hops_may_be_on_lines_of_their_own() -> None:
     assert [hop["dev"] for hop in read(ip_route=text)["routes"][0]["nexthops"]] == ["eth0", "eth1"]
 
 
+@pytest.mark.parametrize(("detail", "settings"), [("    vrf table 10 addrgenmode eui64\n", {"table": 10}), ("", {})])
+def test_a_vrf_is_known_by_its_details_or_its_flags(detail: str, settings: dict[str, int]) -> None:
+    found = read(
+        ip_addr=f"3: red: <NOARP,MASTER,UP,LOWER_UP> mtu 65575 qdisc noqueue state UP group default\n{detail}"
+        "4: eth1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq master red state UP group default\n",
+        ip_rule="1000:\tfrom all lookup [l3mdev-table]\n",
+    )
+    links = by_name(found)
+    assert (links["red"]["kind"], links["red"]["settings"], links["eth1"]["master"]) == ("vrf", settings, "red")
+    (rule,) = (one for one in found["rules"] if one.get("l3mdev"))
+    assert rule["priority"] == 1000 and "table" not in rule
+
+
 def test_links_of_ip_ifconfig_and_route() -> None:
     new = read(
         ip_addr="1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n"

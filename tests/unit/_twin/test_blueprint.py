@@ -44,6 +44,35 @@ def test_rules_that_the_snapshot_lacks_are_removed() -> None:
     assert draw(rules=None).commands == []
 
 
+RED = {"name": "red", "index": 3, "kind": "vrf", "flags": ["UP", "LOWER_UP"], "settings": {"table": 10}}
+
+
+def test_rules_for_the_ports_of_a_vrf_stand_for_the_rule_that_all_share() -> None:
+    rules = [
+        {"priority": 7, "family": "ipv4", "iif": "red", "table": "11"},
+        {"priority": 1000, "family": "ipv4", "l3mdev": True},
+        {"priority": 2000, "family": "ipv6", "l3mdev": True, "action": "unreachable", "iif": "eth0"},
+    ]
+    address = {"address": "10.0.0.4/24", "scope": "global", "flags": []}
+    drawn = blueprint.draw({"links": [{**ETH0, "master": "red", "addresses": [address]}, RED], "rules": rules})
+    assert [line for line in drawn.commands if " del priority " not in line] == [
+        "address add 10.0.0.4/24 dev eth0 scope global noprefixroute",
+        "route del local 10.0.0.4 dev eth0 table 255",
+        "-4 rule add priority 7 iif red lookup 11",
+        "-4 rule add priority 7 iif eth0 lookup 11",
+        *(f"-4 rule add priority 1000 {way} {link} lookup 10" for link in ("red", "eth0") for way in ("iif", "oif")),
+        "-6 rule add priority 2000 iif eth0 unreachable",
+        "-6 rule add priority 2000 oif eth0 unreachable",
+    ]
+    assert any("red is a VRF." in note and "table 10" in note and "eth0" in note for note in drawn.notes)
+
+
+def test_a_vrf_whose_table_is_not_known_is_named() -> None:
+    drawn = blueprint.draw({"links": [ETH0, {**RED, "settings": {}}], "rules": [{"priority": 1000, "l3mdev": True}]})
+    assert not [line for line in drawn.commands if "add" in line]
+    assert any("red is a VRF whose table is not known" in note for note in drawn.notes)
+
+
 def test_what_the_kernel_adds_is_left_to_it() -> None:
     own = {"table": "255", "to": "10.0.0.4", "type": "local", "dev": "eth0", "protocol": "kernel"}
     other = {"table": "254", "to": "10.1.0.0/16", "dev": "eth0", "protocol": "bird"}

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""VRFs by what every kernel has. A kernel that lacks the kind, or has not loaded it, can still look up a table by the interface.
+
+The rule that VRFs share looks up the table of the VRF that the packet's interface is a port of. In the twin, rules of the same
+priority name each port and its table. A port's own address is local in the VRF's table alone.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+Entry = t.Mapping[str, t.Any]
+VRF = "vrf"
+DIRECTIONS = ("iif", "oif")
+
+
+class Vrf(t.NamedTuple):
+    """links: the VRF itself, and its ports."""
+
+    name: str
+    table: int
+    links: tuple[str, ...]
+
+
+def found(links: t.Iterable[Entry], notes: list[str]) -> list[Vrf]:
+    """The VRFs of a snapshot. One whose table is not known is noted, and is not among them."""
+    links = list(links)
+    vrfs = []
+    for one in links:
+        if one.get("kind") != VRF:
+            continue
+        name, table = str(one["name"]), (one.get("settings") or {}).get("table")
+        ports = tuple(str(other["name"]) for other in links if other.get("master") == name)
+        if isinstance(table, int) and table:
+            vrfs.append(Vrf(name, table, (name, *ports)))
+            notes.append(
+                f"{name} is a VRF. In the twin, rules for its ports look up table {table} in place of the rule that VRFs share"
+                f" (lookup [l3mdev-table]): {', '.join(ports) or 'it has no ports'}."
+            )
+        else:
+            notes.append(
+                f"{name} is a VRF whose table is not known, so that the twin does not look it up. `ip -d link` shows it."
+            )
+    return vrfs
+
+
+def rules(vrfs: t.Sequence[Vrf], one: Entry) -> list[Entry]:
+    """The rules that stand for a rule where there are no VRFs; the rule itself if it has nothing to do with them."""
+    if one.get("unread"):
+        return [one]
+    if one.get("l3mdev"):
+        plain = {name: value for name, value in one.items() if name not in ("l3mdev", *DIRECTIONS)}
+        named = {one[way] for way in DIRECTIONS if one.get(way)}
+        return [
+            {**plain, way: link, **({} if "action" in one else {"table": str(vrf.table)})}
+            for vrf in vrfs
+            for link in vrf.links
+            if not named or named & {link, vrf.name}
+            for way in DIRECTIONS
+        ]
+    # What comes in by a port comes in by its VRF.
+    return next(([{**one, "iif": link} for link in vrf.links] for vrf in vrfs if vrf.name == one.get("iif")), [one])
+
+
+def ports(vrfs: t.Iterable[Vrf]) -> set[str]:
+    """The links whose addresses are local in the table of a VRF alone."""
+    return {link for vrf in vrfs for link in vrf.links}
