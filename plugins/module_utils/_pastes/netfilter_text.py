@@ -102,18 +102,12 @@ def iptables(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str
 
 
 def _is_whole(rule: str) -> bool:
+    """False if the rule ends in the middle. Long options are not looked at: iptables refuses one that lacks its value."""
     try:
         words = shlex.split(rule)
     except ValueError:
         return False
-    return not (
-        words
-        and (
-            words[-1] in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!")
-            or words[-1].startswith("--")
-            or words[-1].endswith("...")
-        )
-    )
+    return not words or words[-1] not in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!") and not words[-1].endswith("...")
 
 
 def _guessed(chain: str, rule: str, assumed: list[str]) -> str:

@@ -75,6 +75,11 @@ class Tables:
         return self._routes.get((family, table), [])
 
 
+def shown_rule(rule: Rule | None) -> str:
+    """As ``ip rule`` prints it."""
+    return str(rule).partition(" rule ")[2] if rule else "no rule"
+
+
 def _selects(rule: Rule, query: Query) -> bool:
     is_selected = (
         _contains(rule.src, query.source)

@@ -14,7 +14,7 @@ from .._core.fields import Unfit
 from .._twin import blueprint
 from .._twin.blueprint import LOOPBACK, UNSOLVED, WORLD_MAC, Blueprint, Entry
 from .frame import Frame, is_group
-from .lookup import Tables
+from .lookup import Tables, shown_rule
 from .packet import Packet
 
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
@@ -141,29 +141,32 @@ class Surroundings:
             return f"the pod at {link} does not have the address {fields.show(frame.packet.destination)}"
         return ""
 
-    def foreign_source(self, link: str, source: bytes) -> str:
-        """The other uplink that has the source of a packet that leaves by ``link``; empty if none has."""
-        owner = self._own.get(source, "")
-        is_other = owner not in ("", link, LOOPBACK) and not self.is_pod(owner) and self.kind(owner) not in (*ENDLESS, "bridge")
-        return owner if is_other and not self.is_pod(link) and owner in self._uplinks and link in self._uplinks else ""
+    def origin(self, source: bytes, tables: Tables) -> tuple[str, str]:
+        """The link to which a cloud sends what is for an address, and what tells so, as text; empty if nothing does."""
+        owner = self.owner(source)
+        if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
+            return owner, f"is an address of {owner}"
+        for rule in tables.rules:
+            if rule.src[0] == source:
+                leads = {hop.dev for one in tables.of_table(rule.family, rule.table) if not one.dst[1] for hop in one.hops}
+                outside = [name for name in sorted(leads) if not self.is_pod(name)]
+                if outside:
+                    return outside[0], f"belongs to {outside[0]} ({shown_rule(rule)})"
+        return "", ""
+
+    def foreign_source(self, left: Packet, link: str, tables: Tables) -> str:
+        """Why the source of a packet that leaves by an uplink is another uplink's, as text; empty if it is not."""
+        owner, told = self.origin(left.source, tables)
+        is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
+        return told if is_other and owner in self._uplinks and link in self._uplinks else ""
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
         """The link by which the answer to a packet comes in that has left by ``link``.
 
         A pod answers by its own link. In the cloud, the answer is sent to the network interface that owns the address.
         """
-        if self.is_pod(link):
-            return link
-        owner = self._own.get(left.source, "")
-        if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
-            return self.entrance(owner)
-        for rule in tables.rules:
-            if rule.src[0] == left.source:
-                leads = {hop.dev for one in tables.of_table(rule.family, rule.table) if not one.dst[1] for hop in one.hops}
-                outside = [name for name in sorted(leads) if not self.is_pod(name)]
-                if outside:
-                    return self.entrance(outside[0])
-        return link
+        owner, _told = ("", "") if self.is_pod(link) else self.origin(left.source, tables)
+        return self.entrance(owner) if owner else link
 
     def _assume(self, sentence: str) -> None:
         if sentence not in self._assumed:

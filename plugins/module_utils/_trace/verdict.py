@@ -12,12 +12,12 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
-from .._routing.rule import LOOKUP, Rule
+from .._routing.rule import LOOKUP
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
 from .kernel_events import DROPS, TELLING, Event, Observation, drop_of, ends, of_packet
-from .lookup import Decision, Query, Tables
+from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .surroundings import Surroundings
 
@@ -112,10 +112,8 @@ def _left(packet: Packet, link: str, left: Frame, trouble: str, scene: Scene, st
     verdict = DELIVERED if is_pod else FORWARDED
     change = "" if left.packet.flow == packet.flow else f" as {left.packet}"
     reason = f"The packet leaves by {link}{change}{', to the pod there' if is_pod else ''}."
-    owner = scene.surroundings.foreign_source(link, left.packet.source)
-    caveat = (
-        f"Its source is an address of {owner}: a cloud that checks the sources of an interface would drop it." if owner else ""
-    )
+    told = scene.surroundings.foreign_source(left.packet, link, scene.tables)
+    caveat = f"Its source {told}: a cloud that checks the sources of an interface would drop it." if told else ""
     return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
 
 
@@ -171,7 +169,7 @@ def _routed(query: Query, scene: Scene) -> list[Step]:
     decision = scene.tables.decide(query)
     if not decision.route:
         return []
-    return [Step("route", "routing", f"{decision.route} ({_short(decision.rule)})")]
+    return [Step("route", "routing", f"{decision.route} ({shown_rule(decision.rule)})")]
 
 
 def _query(packet: Packet, routed: Event | None) -> Query:
@@ -183,10 +181,6 @@ def _query(packet: Packet, routed: Event | None) -> Query:
     return Query(
         source, destination, packet.interface or LOOPBACK, routed.mark if routed else packet.mark, packet.protocol, *ports
     )
-
-
-def _short(rule: Rule | None) -> str:
-    return str(rule).partition(" rule ")[2] if rule else "no rule"
 
 
 def _stopped(
@@ -300,7 +294,7 @@ def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
     culprit = Culprit("sysctl", f"{_dotted(path)} = {max(value, every)}")
     source, destination = fields.show(query.source), fields.show(query.destination)
     leads = _leads(decision.route)
-    by = f" ({_short(decision.rule)})" if decision.rule else ""
+    by = f" ({shown_rule(decision.rule)})" if decision.rule else ""
     if max(value, every) == 1:
         reason = (
             f"The packet comes in by {query.iif}, but the way back from {destination} to {source} is {leads}{by}: strict"

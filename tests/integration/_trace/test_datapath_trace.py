@@ -282,3 +282,38 @@ def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNo
     found = trace(node, packet, dump=dump)
     assert (found["verdict"], found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "forwarded", "eth1")
     assert "Its source is an address of eth0" in found["reason"]
+
+
+def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: NamespaceNode) -> None:
+    """A Service's address is none of the VPC: the CNI's rules take it for the internet, before kube-proxy's translate it.
+
+    https://github.com/aws/amazon-vpc-cni-k8s/issues/3800 has the case; the texts are ours.
+    """
+    dump = {
+        "ip addr": "2: ens5: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.5/20 scope global ens5\n"
+        "3: ens6: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.77/20 scope global ens6\n"
+        "7: eniabc@if3: <UP,LOWER_UP> mtu 9001\n",
+        "ip rule": "0: from all lookup local\n512: from all to 10.0.1.55 lookup main\n"
+        "1024: from all fwmark 0x80/0x80 lookup main\n1536: from 10.0.1.55 lookup 2\n32766: from all lookup main\n",
+        "ip route show table all": "default via 10.0.0.1 dev ens6 table 2\n10.0.0.1 dev ens6 table 2 scope link\n"
+        "default via 10.0.0.1 dev ens5\n10.0.0.0/20 dev ens5 scope link\n10.0.1.55 dev eniabc scope link\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:OUTBOUND - [0:0]\n"
+        "-A PREROUTING -i eni+ -j OUTBOUND\n-A PREROUTING -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80\n"
+        "-A PREROUTING -d 172.20.0.10/32 -p udp -m udp --dport 53 -j DNAT --to-destination 10.0.9.9:53\n"
+        "-A POSTROUTING ! -d 10.0.0.0/16 -m addrtype ! --dst-type LOCAL -j MASQUERADE --random-fully\n"
+        "-A OUTBOUND -d 10.0.0.0/16 -j RETURN\n-A OUTBOUND -j CONNMARK --set-xmark 0x80/0x80\nCOMMIT\n",
+        "sysctl": "net.ipv4.ip_forward = 1\nnet.ipv4.conf.all.rp_filter = 2\n",
+    }
+    packet = {
+        "source": "10.0.1.55",
+        "destination": "172.20.0.10",
+        "protocol": "udp",
+        "destination_port": 53,
+        "interface": "eniabc",
+    }
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["interface"], found["ignored"]) == ("forwarded", "ens5", [])
+    assert "Its source belongs to ens6 (1536: from 10.0.1.55 lookup 2): a cloud" in found["reason"]
+    assert "-A OUTBOUND -j CONNMARK --set-xmark 0x80/0x80" in [step["text"] for step in found["steps"]]
+    direct = trace(node, {**packet, "destination": "10.0.9.9"}, dump=dump)
+    assert (direct["verdict"], direct["interface"]) == ("forwarded", "ens6") and "belongs to" not in direct["reason"]

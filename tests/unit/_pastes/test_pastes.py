@@ -135,6 +135,12 @@ def test_routes(line: str, entry: dict[str, Any]) -> None:
     assert {key: found.get(key) for key in entry} == entry
 
 
+@pytest.mark.parametrize("end", ["MASQUERADE --random-fully", "CONNMARK --restore-mark", "SNAT --to-source 10.0.0.4 --random"])
+def test_a_rule_may_end_with_an_option_that_takes_no_value(end: str) -> None:
+    rule = f"-A POSTROUTING -j {end}"
+    assert rule in table(read(iptables_save=f"*nat\n:POSTROUTING ACCEPT [0:0]\n{rule}\nCOMMIT\n"), "nat")
+
+
 def test_next_hops_may_be_on_lines_of_their_own() -> None:
     text = "default proto static\n\tnexthop via 10.0.0.1 dev eth0 weight 1\n\tnexthop via 10.0.1.1 dev eth1 weight 1\n"
     assert [hop["dev"] for hop in read(ip_route=text)["routes"][0]["nexthops"]] == ["eth0", "eth1"]
