@@ -203,6 +203,8 @@ def _checked(given: Entry, ignore: Ignore) -> Entry | None:
 
 _HEAD = re.compile(r"\s*(\d{1,9}):\s+([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
+_BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
+_FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
 _KINDS = (
     "veth",
     "bridge",
@@ -226,10 +228,13 @@ def links(part: Part, ignore: Ignore) -> list[Entry]:
     found: list[Entry] = []
     for line in part.lines:
         text = _cut(line)
-        head, old = _HEAD.match(text), _IFCONFIG.match(text) if not line[:1].isspace() else None
+        head, brief = _HEAD.match(text), _BRIEF.fullmatch(text.strip())
+        old = _IFCONFIG.match(text) if not line[:1].isspace() else None
         try:
             if head:
                 found.append(_head(head))
+            elif brief:
+                found.append(_brief(brief))
             elif old and ("flags=" in text or "encap:" in text):
                 found.append(_old_head(old))
             elif found:
@@ -254,6 +259,21 @@ def _head(match: re.Match[str]) -> Entry:
     words = rest.split()
     pairs = dict(zip(words[::2], words[1::2]))
     entry.update(mtu=int(pairs.get("mtu", 0)), master=pairs.get("master", ""), lower=lower or "")
+    return entry
+
+
+def _brief(match: re.Match[str]) -> Entry:
+    """A line of ``ip -br addr`` or ``ip -br link``, which do not tell the index."""
+    name, lower, state, rest = match.groups()
+    words = (rest or "").split()
+    flags = words.pop()[1:-1].split(",") if words and words[-1][:1] == "<" else _FLAGS.get(state, ["UP", "LOWER_UP"])
+    entry = blank_link(name, flags)
+    entry["lower"] = lower or ""
+    for word in words:
+        if "/" in word:
+            _address(entry, ["inet", word])
+        elif word.count(":") == 5:
+            entry["mac"] = word.lower()
     return entry
 
 

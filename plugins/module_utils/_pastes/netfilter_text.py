@@ -92,8 +92,11 @@ def iptables(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str
                 tables.setdefault((family, own), Table()).add(rule[1], rule[2])
             else:
                 ignore("is cut in the middle", line)
-        elif chain and name:
-            tables.setdefault((family, name), Table()).policies[chain[1]] = chain[2]
+        elif chain and (name or chain[2] != "-"):  # a grep shows chains without their table: their rules tell more
+            own = name or _guessed(chain[1], "", assumed)
+            tables.setdefault((family, own), Table()).policies[chain[1]] = chain[2]
+        elif chain:
+            continue
         elif policy:
             own = name or _guessed(policy[2], "", assumed)
             tables.setdefault((family, own), Table()).policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
@@ -133,8 +136,7 @@ def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[st
         if not table.is_whole:
             _connect(table, family, name, assumed)
         own = {chain for chain, _rule in table.rules} | {*table.policies}
-        jumps = {target for _chain, rule in table.rules for target in _jumps(rule)}
-        for chain in sorted(own | jumps):
+        for chain in sorted(own | _jumped(table)):
             if chain not in table.policies:
                 _declare(table, family, name, chain, chain in own, assumed)
         known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
@@ -154,18 +156,28 @@ def _jumps(rule: str) -> t.Iterator[str]:
 
 def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
     """Adds jumps to chains of known programs, which a grep for something else lost."""
-    jumped = {target for _chain, rule in table.rules for target in _jumps(rule)}
-    if name == "nat" and "KUBE-MARK-MASQ" in jumped and not any(chain == "KUBE-POSTROUTING" for chain, _rule in table.rules):
+    if (
+        name == "nat"
+        and "KUBE-MARK-MASQ" in _jumped(table)
+        and not any(chain == "KUBE-POSTROUTING" for chain, _rule in table.rules)
+    ):
         for rule in MASQUERADING:
             table.add("KUBE-POSTROUTING", rule)
         assumed.append("Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's.")
-    for chain in dict.fromkeys(chain for chain, _rule in table.rules):
-        if chain in jumped or chain in BUILT_IN[name]:
-            continue
-        base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
-        for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
-            table.add(place, rule)
-            assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+    connected: set[str] = set(BUILT_IN[name])
+    while new := [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in connected]:
+        connected.update(new)
+        for chain in new:
+            if chain in _jumped(table):
+                continue
+            base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
+            for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
+                table.add(place, rule)  # to a chain that may itself have to be connected
+                assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+
+
+def _jumped(table: Table) -> set[str]:
+    return {target for _chain, rule in table.rules for target in _jumps(rule)}
 
 
 def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:

@@ -135,6 +135,28 @@ def test_routes(line: str, entry: dict[str, Any]) -> None:
     assert {key: found.get(key) for key in entry} == entry
 
 
+def test_links_of_brief_lists() -> None:
+    text = (
+        "lo               UNKNOWN        127.0.0.1/8 ::1/128 \n"
+        "eth0             UP             172.16.0.9/24 metric 100 fe80::216:3eff:fe00:1/64 \n"
+        "vethbc3a89d1@if3 UP             \neth1             DOWN           \n"
+    )
+    links = by_name(read(ip__br_addr=text))
+    assert [one["address"] for one in links["eth0"]["addresses"]] == ["172.16.0.9/24", "fe80::216:3eff:fe00:1/64"]
+    assert links["vethbc3a89d1"]["kind"] == "veth" and ("UP" in links["eth0"]["flags"], links["eth1"]["flags"]) == (True, [])
+    line = "cni0             DOWN           0a:58:0a:f4:01:01 <NO-CARRIER,BROADCAST,MULTICAST,UP> \n"
+    (bridge,) = read(ip__br_link=line)["links"]
+    assert (bridge["mac"], bridge["flags"]) == ("0a:58:0a:f4:01:01", ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"])
+
+
+def test_chains_that_a_grep_lost_are_connected_up_to_the_first() -> None:
+    found = read(iptables_save=":KUBE-SVC-A - [0:0]\n-A KUBE-NODEPORTS -p tcp -m tcp --dport 31234 -j KUBE-SVC-A\n")
+    rules = table(found, "nat")
+    assert (
+        "-A PREROUTING -j KUBE-SERVICES" in rules and "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS" in rules
+    )
+
+
 @pytest.mark.parametrize("end", ["MASQUERADE --random-fully", "CONNMARK --restore-mark", "SNAT --to-source 10.0.0.4 --random"])
 def test_a_rule_may_end_with_an_option_that_takes_no_value(end: str) -> None:
     rule = f"-A POSTROUTING -j {end}"
