@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from lab import snapshot
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, agent_image, manifests
 from lab.kubernetes.delivery import SLOW, TAINT, Delivery
@@ -24,6 +25,7 @@ PROBES = 5000
 IDLE = 60.0  # seconds
 LABEL = "kubenode.datapath/aks-dual-stack"
 TABLE = "azureSLBProbe"
+WRITTEN = ("/etc/systemd", "/etc/kubenode")  # folders in which a profile writes
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +49,8 @@ def has_table(node: SystemdNode) -> bool:
 
 def states(cluster: Cluster) -> list[dict[str, Any]]:
     """What a profile may change of each node."""
-    kept = ("/etc/systemd", "/etc/kubenode")
     nodes: list[Any] = cluster.workers
-    return [
-        {"tables": tables(node), **{path: what for path, what in node.snapshot()["files"].items() if path.startswith(kept)}}
-        for node in nodes
-    ]
+    return [{"tables": tables(node), **snapshot.tree(Path(f"/proc/{node.pid}/root"), WRITTEN)} for node in nodes]
 
 
 @pytest.mark.sample

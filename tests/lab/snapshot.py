@@ -40,9 +40,11 @@ KEPT = ("/etc", "/run/systemd/system", "/var/lib")
 
 VOLATILE = (
     "/etc/.pwd.lock", "/etc/ld.so.cache", "/etc/machine-id", "/etc/mtab", "/etc/resolv.conf", "/var/lib/dbus/machine-id",
-    "/var/lib/apt/extended_states", "/var/lib/apt/lists", "/var/lib/apt/periodic", "/var/lib/dpkg", "/var/lib/systemd",
+    "/var/lib/apt/extended_states", "/var/lib/apt/lists", "/var/lib/apt/periodic", "/var/lib/containerd", "/var/lib/dpkg",
+    "/var/lib/systemd",
 )  # fmt: skip
-"""What ``tree`` leaves out, with all below: the notes of systemd and of a package manager. ``packages`` tells what is there."""
+"""What ``tree`` leaves out, with all below: the notes of systemd and of a package manager, of which ``packages`` tells what is
+there, and images, which containerd removes when it likes."""
 
 
 def network(machine: Machine) -> dict[str, Any]:
