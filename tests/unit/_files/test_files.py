@@ -199,3 +199,18 @@ def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
     else:
         (warning,) = warnings
         assert warning.startswith(f"{tmp_path}/10-odd.conf was not read: it ") and reason in warning
+
+
+@pytest.mark.parametrize("desired", [files.Content("text", 0o640), files.Target("elsewhere")], ids=["file", "link"])
+def test_what_is_in_place_is_not_written_again(tmp_path: Path, desired: files.Content | files.Target) -> None:
+    """The undo of a step that was not done, such as to remove a file from a folder that takes no write, does nothing."""
+    path = tmp_path / "file"
+    put = files.Put(str(path), desired)
+    files.Files().perform(put)
+    before = path.lstat()
+    files.Files().perform(put)
+    assert (path.lstat().st_ino, path.lstat().st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
+    if isinstance(desired, files.Content):
+        path.chmod(0o600)
+        files.Files().perform(put)
+        assert path.lstat().st_ino != before.st_ino and stat.S_IMODE(path.stat().st_mode) == 0o640
