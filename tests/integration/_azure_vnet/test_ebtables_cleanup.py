@@ -73,8 +73,7 @@ def steps(node: NamespaceNode) -> Steps:
 
 
 def end_living(node: NamespaceNode) -> None:
-    """With its last port the bridge loses its carrier, and the kernel forgets its neighbours: later, unless it is asked."""
-    node.ip([f"link delete {LIVING.host_link}", f"link show dev {BRIDGE}"])
+    node.ip([f"link delete {LIVING.host_link}"])
 
 
 def neighbours(node: NamespaceNode) -> list[str]:
