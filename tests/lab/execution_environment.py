@@ -20,7 +20,7 @@ import yaml
 
 from lab import collection, images
 from lab.controller import Controller
-from lab.podman import Podman
+from lab.podman import BUILD, Podman
 
 SUITE, PYTHON = "trixie", "3.13"
 DEFINITION = collection.CHECKOUT / "deploy/execution-environment/execution-environment.yml"
@@ -92,8 +92,7 @@ def run(podman: Podman, image: str, controller: Controller, name: str, variables
 
 
 def _build(podman: Podman, name: str, context: Path, *options: str) -> None:
-    # Without namespaces of its own, which a container that builds may not make.
-    podman.run("build", "--isolation=chroot", "--network=host", *options, f"--tag={name}", str(context), timeout=_LIMIT)
+    podman.run(*BUILD, *options, f"--tag={name}", str(context), timeout=_LIMIT)
 
 
 def _run(*command: str | Path) -> None:

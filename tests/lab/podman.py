@@ -21,6 +21,9 @@ from lab.build import Build
 from lab.entering import LabError
 
 _MINE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
+BUILD = ("build", "--isolation=chroot", "--network=host")
+"""Builds an image without namespaces of its own, which a container that builds may not make."""
+
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 _CONFIGURATION = f"""
 # Without CAP_SYS_RESOURCE limits cannot be raised, and podman's defaults would; 0 is "no limit on processes". A program that

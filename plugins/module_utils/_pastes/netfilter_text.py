@@ -92,11 +92,10 @@ def iptables(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str
                 tables.setdefault((family, own), Table()).add(rule[1], rule[2])
             else:
                 ignore("is cut in the middle", line)
-        elif chain and (name or chain[2] != "-"):  # a grep shows chains without their table: their rules tell more
-            own = name or _guessed(chain[1], "", assumed)
-            tables.setdefault((family, own), Table()).policies[chain[1]] = chain[2]
         elif chain:
-            continue
+            if name or chain[2] != "-":  # a grep shows chains without their table: their rules tell more
+                own = name or _guessed(chain[1], "", assumed)
+                tables.setdefault((family, own), Table()).policies[chain[1]] = chain[2]
         elif policy:
             own = name or _guessed(policy[2], "", assumed)
             tables.setdefault((family, own), Table()).policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
@@ -156,24 +155,22 @@ def _jumps(rule: str) -> t.Iterator[str]:
 
 def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
     """Adds jumps to chains of known programs, which a grep for something else lost."""
-    if (
-        name == "nat"
-        and "KUBE-MARK-MASQ" in _jumped(table)
-        and not any(chain == "KUBE-POSTROUTING" for chain, _rule in table.rules)
-    ):
+    chains = [*dict.fromkeys(chain for chain, _rule in table.rules)]
+    connected = _jumped(table)
+    if name == "nat" and "KUBE-MARK-MASQ" in connected and "KUBE-POSTROUTING" not in chains:
         for rule in MASQUERADING:
             table.add("KUBE-POSTROUTING", rule)
+        chains.append("KUBE-POSTROUTING")
         assumed.append("Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's.")
-    connected: set[str] = set(BUILT_IN[name])
-    while new := [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in connected]:
-        connected.update(new)
-        for chain in new:
-            if chain in _jumped(table):
-                continue
-            base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
-            for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
-                table.add(place, rule)  # to a chain that may itself have to be connected
-                assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+    for chain in chains:
+        if chain in connected or chain in BUILT_IN[name]:
+            continue
+        connected.add(chain)
+        base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
+        for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
+            table.add(place, rule)
+            chains.append(place)  # which may itself have to be connected
+            assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
 
 
 def _jumped(table: Table) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab import collection, images
 from lab.entering import LabError
+from lab.podman import BUILD
 
 SUITE = "trixie"
 NAME = "localhost/kubenode-agent"
@@ -71,8 +72,7 @@ def retag(image: str, version: str) -> str:
 
 
 def _podman_build(context: Path, name: str, *options: str) -> None:
-    # Without namespaces of its own, which a container that builds may not make.
-    _run(["podman", "build", "--isolation=chroot", "--network=host", *options, f"--tag={name}", context])
+    _run(["podman", *BUILD, *options, f"--tag={name}", context])
 
 
 def _run(command: Sequence[str | Path]) -> str:
