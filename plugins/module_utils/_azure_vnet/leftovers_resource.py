@@ -227,7 +227,8 @@ class AzureVnetLeftovers:
             if of_backend:
                 count = sum(len(one.gone) for one in of_backend)
                 summary = f"remove {count} rules of the {backend} backend"
-                yield Step(summary, Take(backend, of_backend), PutBack(backend, of_backend))
+                uncounted = tuple(one.uncounted for one in of_backend)
+                yield Step(summary, Take(backend, uncounted), PutBack(backend, of_backend))
         for summary, protocol, changes in netlink_changes(DELETE, run.neighbours, run.routes):
             undo = tuple(change.inverse() for change in changes if not isinstance(change.item, Neighbour) or change.item.mac)
             yield Step(f"remove {summary}", Apply(protocol, changes), Apply(protocol, undo))

@@ -146,8 +146,12 @@ def _differences(surveyed: Plans) -> list[str]:
 
 
 def _state(plan: Plan) -> tuple[t.Any, ...]:
-    """What a plan tells about the state that it starts from. A step without undo is left out, because it may stay done."""
-    return plan.before, [(step.summary, step.do) for step in plan.steps if step.undo is not None]
+    """What a plan tells about the state that it starts from. A step without undo is left out, because it may stay done.
+
+    A backup has the counters of what is to be removed, which packets change. So its step tells by its undo.
+    """
+    reversible = [step for step in plan.steps if step.undo is not None]
+    return plan.before, [(step.summary, step.undo if step.is_backup else step.do) for step in reversible]
 
 
 def _difference(before: Plan, now: Plan) -> str:

@@ -45,6 +45,11 @@ class Removed(t.NamedTuple):
     def left(self) -> tuple[str, ...]:
         return tuple(rule.text for number, rule in enumerate(self.rules) if number not in self.gone)
 
+    @property
+    def uncounted(self) -> Removed:
+        """The same without counters, which packets change."""
+        return self._replace(rules=tuple(Rule(rule.text) for rule in self.rules))
+
     def without(self, numbers: t.Collection[int]) -> Removed:
         """The same removal from a chain that never had the rules at these positions."""
         kept = [number for number in range(len(self.rules)) if number not in numbers]

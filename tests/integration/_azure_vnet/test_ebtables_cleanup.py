@@ -26,6 +26,7 @@ from lab.machine import Machine
 from lab.node import POD_PORT, NamespaceNode
 from lab.prober import Prober
 from lab.steps import Steps
+from lab.waiting import eventually
 
 MODULE = "ebtables_cleanup"
 BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
@@ -648,13 +649,18 @@ def test_another_root_is_refused(node: NamespaceNode) -> None:
 # Failures
 
 
+# Packets that are counted by the rules that are to go: the pod's neighbour entry has its MAC.
+COUNTED = f"exec bash -c 'while echo > /dev/udp/{GONE[0].address}/9; do :; done'"
+
+
 def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps: Steps) -> None:
     end_living(node)
-    before = state(node)
-    with node.read_only("/etc/cni/net.d"):
+    with node.read_only("/etc/cni/net.d"), background.shell(node, COUNTED):
+        before, counted = state(node), azure_vnet.listing(node, counters=True)
+        assert eventually(lambda: azure_vnet.listing(node, counters=True) != counted)
         failed = steps.call()
-    assert failed["failed"] and CONFLIST in failed["msg"] and "was undone" in failed["msg"]
-    assert state(node) == before
+        assert state(node) == before
+    assert failed["failed"] and CONFLIST in failed["msg"] and failed["msg"].endswith("What was done was undone."), failed["msg"]
     steps.run()
     after = state(node)
     with node.break_program("/usr/sbin/xtables-nft-multi", call=4):  # after three listings

@@ -344,6 +344,25 @@ def test_another_order_is_a_difference() -> None:
         converge(shelves, BOTH)
 
 
+def test_what_a_backup_would_keep_is_no_difference() -> None:
+    """It has packet counters, which may move between the plan and the look after the undo."""
+
+    class Counting(Shelf):
+        packets = 0
+
+        def plan(self, observed: dict[str, str]) -> Plan:
+            self.packets += 1
+            put = Step("put counted", Put("counted", str(self.packets)), Put("counted", "old"), is_backup=True)
+            plan = super().plan(observed)
+            return plan._replace(steps=(put, *plan.steps)) if plan.steps else plan
+
+    shelves: list[Shelf] = [Counting("first", {"a": "1"}), Shelf("second", {"b": "2"})]
+    shelves[0].values["counted"] = "old"
+    shelves[1].says_no.add(Put("b", "2"))
+    with pytest.raises(Failure, match=r"What was done was undone\.$"):
+        converge(shelves, BOTH)
+
+
 # The report is that of the observation which was acted upon
 
 
