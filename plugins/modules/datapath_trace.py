@@ -75,7 +75,8 @@ options:
       - A text may contain several commands with their prompts, or an output of which the name tells nothing.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
         C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
-        as JSON, C(ipvsadm -Ln) and C(sysctl). RV(ignored) has lines that it did not understand.
+        as JSON, C(ipvsadm -Ln) and C(sysctl). C(ip route get) counts where no output has the routes. RV(ignored) has lines that
+        it did not understand.
     type: raw
   assume:
     description:

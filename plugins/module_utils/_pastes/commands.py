@@ -13,7 +13,7 @@ import typing as t
 from .._routing.neighbour import STATES
 from .._routing.route import TYPES
 
-RULE, ROUTE, LINK, NEIGHBOUR = "rule", "route", "link", "neighbor"
+RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", "neighbor"
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 UNKNOWN = ""
@@ -35,7 +35,8 @@ class Part(t.NamedTuple):
 # A command after a prompt, or on a line of its own. Pods' commands are run by another one.
 _OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
 _TOOL = (
-    rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*)?|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s.*)?|ebtables(?:-\w+)*(?:\s.*)?"
+    rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
+    r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s.*)?|ebtables(?:-\w+)*(?:\s.*)?"
     r"|ipset\s.*|ipvsadm(?:\s.*)?|nft\s.*|sysctl\s.*|route(?:\s+-\S+)*|ifconfig(?:\s.*)?|cat\s+/proc/sys/\S+)"
 )
 _PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%])\s*"
@@ -103,15 +104,21 @@ def _named(name: str) -> Part:
     return _told(f"{found[1]} {rest}" if found[1] in ("ip", "route", "ifconfig") else words, is_pod)
 
 
+# Of iptables, in a command line or in a file's name. Short options are often clustered: -xvnL, -nvt nat.
+_TABLE_OPTION = re.compile(r"(?:^|\s)-\w*t\s+(\w+)|(?:^|\s)-t(\w+)|--table[= ](\w+)|-t-(\w+)")
+_LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list\b")
+
+
 def _told(command: str, is_pod: bool) -> Part:
     """The part that a command prints."""
     words = command.split()
     program = re.split(r"[-_]", words[0])[0].rpartition("/")[2]
     family = "ipv6" if program == "ip6tables" or re.search(r"(?:^|\s)-*(?:6|inet6)(?=\s|$)", command) else ""
     if program in ("iptables", "ip6tables"):
-        table = re.search(r"(?:-t\s*|--table[= ]|-t-)(\w+)", command)
-        is_list = bool(re.search(r"(?:^|[ -])-?(?:n?v?n?L|list)\w*", command)) and "save" not in command
-        return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", table[1] if table else "", is_pod)
+        table = _TABLE_OPTION.search(command)
+        is_list = bool(_LIST_OPTION.search(command)) and "save" not in command
+        of = next(filter(None, table.groups()), "") if table else ""
+        return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", of, is_pod)
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)
         return Part(EBTABLES if "save" in command else EBTABLES_LIST, (), "", table[1] if table else "", is_pod)
@@ -119,7 +126,8 @@ def _told(command: str, is_pod: bool) -> Part:
         objects = [word for word in words[1:] if re.fullmatch(_OBJECT, word)]
         kinds = {"a": LINK, "l": LINK, "n": NEIGHBOUR}
         if objects:
-            kind = kinds.get(objects[0][0], RULE if objects[0].startswith("ru") else ROUTE)
+            of_routes = ROUTE_GET if re.search(r"[ -]get\b", command) else ROUTE
+            kind = kinds.get(objects[0][0], RULE if objects[0].startswith("ru") else of_routes)
             table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
             return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
         return Part(UNKNOWN, (), family, "", is_pod)

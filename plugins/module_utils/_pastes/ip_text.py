@@ -124,7 +124,7 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
     found: list[Entry] = []
     for line in part.lines:
         words = _cut(line).split()
-        if not words:
+        if not words or words[0] == "cache":  # a second line of ip route get
             continue
         try:
             if words[0] == "nexthop":

@@ -15,6 +15,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import Unfit
 from .._snapshot.settings import put
+from . import iptables_list
 from .commands import Part
 
 Ignore = t.Callable[[str, str], None]
@@ -41,17 +42,30 @@ MASQUERADING = (
     "-j MARK --set-xmark 0x4000/0x0",
     "-j MASQUERADE",
 )  # of kube-proxy's KUBE-POSTROUTING
-# Where programs jump to their chains, by table: the chain and the rule in it.
-ENTRIES = {
-    ("nat", "KUBE-SERVICES"): (("PREROUTING", "-j KUBE-SERVICES"), ("OUTPUT", "-j KUBE-SERVICES")),
-    ("nat", "KUBE-NODEPORTS"): (("KUBE-SERVICES", "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"),),
-    ("nat", "IP-MASQ-AGENT"): (("POSTROUTING", "-m addrtype ! --dst-type LOCAL -j IP-MASQ-AGENT"),),
-    ("nat", "IP-MASQ"): (("POSTROUTING", "-m addrtype ! --dst-type LOCAL -j IP-MASQ"),),
-    ("nat", "AWS-SNAT-CHAIN-0"): (("POSTROUTING", "-j AWS-SNAT-CHAIN-0"),),
-    ("nat", "SWIFT"): (("POSTROUTING", "-j SWIFT"),),
-    ("filter", "KUBE-FIREWALL"): (("INPUT", "-j KUBE-FIREWALL"), ("OUTPUT", "-j KUBE-FIREWALL")),
-    ("filter", "AZURE-NPM"): (("FORWARD", "-j AZURE-NPM"),),
-}
+# Where programs jump to their chains, by table and chain: the chain and the rule in it. \g<0> is the chain, \1 part of its name.
+ENTRIES = tuple(
+    (table, re.compile(chain), entries)
+    for table, chain, entries in (
+        ("nat", r"KUBE-SERVICES", (("PREROUTING", r"-j \g<0>"), ("OUTPUT", r"-j \g<0>"))),
+        ("nat", r"KUBE-NODEPORTS", (("KUBE-SERVICES", r"-m addrtype --dst-type LOCAL -j \g<0>"),)),
+        ("nat", r"IP-MASQ-AGENT|IP-MASQ", (("POSTROUTING", r"-m addrtype ! --dst-type LOCAL -j \g<0>"),)),
+        ("nat", r"AWS-SNAT-CHAIN-0|SWIFT|FLANNEL-POSTRTG|CNI-HOSTPORT-MASQ|CILIUM_POST_nat", (("POSTROUTING", r"-j \g<0>"),)),
+        ("nat", r"CNI-HOSTPORT-DNAT|DOCKER", (
+            ("PREROUTING", r"-m addrtype --dst-type LOCAL -j \g<0>"), ("OUTPUT", r"-m addrtype --dst-type LOCAL -j \g<0>"),
+        )),
+        ("filter", r"KUBE-FIREWALL", (("INPUT", r"-j \g<0>"), ("OUTPUT", r"-j \g<0>"))),
+        ("filter", r"KUBE-EXTERNAL-SERVICES", (
+            ("INPUT", r"-m conntrack --ctstate NEW -j \g<0>"), ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"),
+        )),
+        ("filter", r"KUBE-SERVICES", (
+            ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"), ("OUTPUT", r"-m conntrack --ctstate NEW -j \g<0>"),
+        )),
+        ("filter", r"AZURE-NPM|FLANNEL-FWD|DOCKER-USER|DOCKER-ISOLATION-STAGE-1", (("FORWARD", r"-j \g<0>"),)),
+        ("filter", r"WEAVE-NPC", (("FORWARD", r"-o weave -j \g<0>"),)),
+        ("filter", r"cali-tw-(.+)", (("FORWARD", r"-o \1 -j \g<0>"), ("OUTPUT", r"-o \1 -j \g<0>"))),
+        ("filter", r"cali-fw-(.+)", (("FORWARD", r"-i \1 -j \g<0>"), ("INPUT", r"-i \1 -j \g<0>"))),
+    )
+)  # fmt: skip
 SET_TYPES = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}
 
 
@@ -60,12 +74,17 @@ class Table:
 
     def __init__(self) -> None:
         self.policies: dict[str, str] = {}
-        self.rules: list[tuple[str, str]] = []
+        self._rules: dict[tuple[str, str], None] = {}
         self.is_whole = False  # whether a paste has its header, as a grep has not
 
+    @property
+    def rules(self) -> t.Collection[tuple[str, str]]:
+        """Chain and rule, in order."""
+        return self._rules
+
     def add(self, chain: str, rule: str) -> None:
-        if (chain, rule) not in self.rules:
-            self.rules.append((chain, rule))
+        """Adds a rule, unless it is there: pastes of the same table overlap."""
+        self._rules.setdefault((chain, rule))
 
 
 _HEADER = re.compile(r"\*(\w+)")
@@ -125,9 +144,9 @@ def _guessed(chain: str, rule: str, assumed: list[str]) -> str:
     return name
 
 
-def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> list[dict[str, str]]:
-    """The tables as texts that iptables-restore takes. Chains that the paste lacks are added."""
-    found = []
+def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> list[dict[str, t.Any]]:
+    """The tables as texts that iptables-restore takes. Chains that the paste lacks are added, and are empty if ``lacking``."""
+    found: list[dict[str, t.Any]] = []
     for (family, name), table in sorted(tables.items()):
         if name not in BUILT_IN:
             ignore("is no table of iptables", name)
@@ -135,15 +154,17 @@ def iptables_entries(tables: t.Mapping[tuple[str, str], Table], assumed: list[st
         if not table.is_whole:
             _connect(table, family, name, assumed)
         own = {chain for chain, _rule in table.rules} | {*table.policies}
-        for chain in sorted(own | _jumped(table)):
+        jumped = sorted(own | _jumped(table))
+        for chain in jumped:
             if chain not in table.policies:
                 _declare(table, family, name, chain, chain in own, assumed)
         known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
         lines = [f":{chain} {policy} [0:0]" for chain, policy in known.items() if len(chain) < 30]
         rules = [f"-A {chain} {rule}".rstrip() for chain, rule in table.rules if chain in known]
-        found.append(
-            {"family": family, "backend": "nft", "table": name, "save": "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])}
-        )
+        save = "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])
+        filled = {*BUILT_IN[name], *HELPERS, *own}
+        lacking = [chain for chain in jumped if chain not in filled]
+        found.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
     return found
 
 
@@ -167,10 +188,19 @@ def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
             continue
         connected.add(chain)
         base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
-        for place, rule in ENTRIES.get((name, chain), ((base, f"-j {chain}"),) if base else ()):
+        for place, rule in _entries(name, chain) or (((base, f"-j {chain}"),) if base else ()):
             table.add(place, rule)
             chains.append(place)  # which may itself have to be connected
             assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+
+
+def _entries(name: str, chain: str) -> tuple[tuple[str, str], ...]:
+    """The rules of known programs that jump to the chain, each with its own chain."""
+    for table, pattern, entries in ENTRIES:
+        found = pattern.fullmatch(chain) if table == name else None
+        if found:
+            return tuple((place, found.expand(rule)) for place, rule in entries)
+    return ()
 
 
 def _jumped(table: Table) -> set[str]:
@@ -191,35 +221,9 @@ def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, 
 
 
 _LIST_CHAIN = re.compile(r"Chain (\S+) \((?:policy (\w+)|\d+ references?).*\)")
-_COUNT = re.compile(r"\d+[KMGT]?")
-_EXTRAS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), shown)
-    for pattern, shown in (
-        (r"/\* (.*?) \*/", ""),
-        (r"(!?)ctstate (\S+)", r"-m conntrack \1 --ctstate \2"),
-        (r"state (\S+)", r"-m state --state \1"),
-        (r"multiport dports (\S+)", r"-m multiport --dports \1"),
-        (r"multiport sports (\S+)", r"-m multiport --sports \1"),
-        (r"(?:tcp|udp) dpts?:(\S+)", r"--dport \1"),
-        (r"(?:tcp|udp) spts?:(\S+)", r"--sport \1"),
-        (r"\b(?:tcp|udp)\b", ""),
-        (r"reject-with (\S+)", r"--reject-with \1"),
-        (r"mark match ! (\S+)", r"-m mark ! --mark \1"),
-        (r"mark match (\S+)", r"-m mark --mark \1"),
-        (r"MARK or (\S+)", r"--or-mark \1"),
-        (r"MARK and (\S+)", r"--and-mark \1"),
-        (r"MARK xset (\S+)", r"--set-xmark \1"),
-        (r"MARK set (\S+)", r"--set-mark \1"),
-        (r"! match-set (\S+) (\S+)", r"-m set ! --match-set \1 \2"),
-        (r"match-set (\S+) (\S+)", r"-m set --match-set \1 \2"),
-        (r"ADDRTYPE match (src|dst)-type (!?)(\w+)", r"-m addrtype \2 --\1-type \3"),
-        (r"statistic mode random probability ([\d.]+)", r"-m statistic --mode random --probability \1"),
-        (r"random-fully", "--random-fully"),
-    )
-)
 
 
-def iptables_list(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> None:
+def iptables_listing(part: Part, tables: dict[tuple[str, str], Table], assumed: list[str], ignore: Ignore) -> None:
     """What ``iptables -L`` prints, with or without -v and -n."""
     family, name = FAMILIES[part.family], part.table or "filter"
     table, chain, has_interfaces = Table(), "", False
@@ -231,11 +235,11 @@ def iptables_list(part: Part, tables: dict[tuple[str, str], Table], assumed: lis
         elif "target" in words[:4]:
             has_interfaces = "in" in words
         elif words and chain:
-            shown = _listed(words, has_interfaces)
-            if shown is None:
-                ignore("has a match that is not read from iptables -L", line)
+            rule = iptables_list.rule(line)
+            if rule is None:
+                ignore("has a match that is not read from iptables -L, or a host's name", line)
             else:
-                table.add(chain, shown)
+                table.add(chain, rule)
     if not table.policies:
         return
     if not has_interfaces:
@@ -246,49 +250,6 @@ def iptables_list(part: Part, tables: dict[tuple[str, str], Table], assumed: lis
     found.policies.update(table.policies)
     for one in table.rules:
         found.add(*one)
-
-
-def _listed(words: list[str], has_interfaces: bool) -> str | None:
-    """The rule of a line; None if it has something that is not known."""
-    if words[0].isdigit() and len(words) > 3 and _COUNT.fullmatch(words[1]) and _COUNT.fullmatch(words[2]):
-        words = words[1:]  # --line-numbers
-    if has_interfaces:
-        words = words[2:]
-    if len(words) < (7 if has_interfaces else 5):
-        return None
-    target, protocol, _option, *rest = words
-    both, rest = (rest[:2], rest[2:]) if has_interfaces else (["*", "*"], rest)
-    ends, extra = rest[:2], " ".join(rest[2:])
-    shown = []
-    for option, value, anything in (
-        ("-i", both[0], ("*", "any")),
-        ("-o", both[1], ("*", "any")),
-        ("-s", ends[0], _ANYWHERE),
-        ("-d", ends[1], _ANYWHERE),
-    ):
-        if value not in anything:
-            shown.append(f"! {option} {value[1:]}" if value.startswith("!") else f"{option} {value}")
-    if protocol not in ("all", "0"):
-        shown.append(f"-p {protocol} -m {protocol}" if protocol in ("tcp", "udp") else f"-p {protocol}")
-    goal = f"-j {target}"
-    to = re.search(r"(?:^| )to:(\S+)", extra)
-    if to:
-        goal += f" --to-{'source' if target == 'SNAT' else 'destination'} {to[1]}"
-        extra = extra.replace(to[0], "")
-    tail: list[str] = []
-    for pattern, text in _EXTRAS:
-        found = pattern.search(extra)
-        while found:
-            own = " ".join(found.expand(text).split())
-            (tail if own.startswith(("--reject", "--or", "--and", "--set", "--random")) else shown).append(own)
-            extra = extra[: found.start()] + " " + extra[found.end() :]
-            found = pattern.search(extra)
-    if extra.strip():
-        return None
-    return " ".join(filter(None, [*shown, goal, *tail]))
-
-
-_ANYWHERE = ("anywhere", "0.0.0.0/0", "::/0")
 
 
 def ebtables(part: Part, tables: dict[tuple[str, str], Table], ignore: Ignore) -> None:

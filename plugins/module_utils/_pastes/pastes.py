@@ -62,6 +62,7 @@ class _Reader:
         self._bridge_filters: dict[tuple[str, str], Table] = {}
         self._sets: dict[str, str] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
+        self._answers: list[Entry] = []  # of ip route get
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
         self._pods: list[list[Entry]] = []
@@ -84,12 +85,13 @@ class _Reader:
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
             commands.ROUTE: lambda: self._last("routes", part, ip_text.routes(part, self._tables, self._ignore)),
+            commands.ROUTE_GET: lambda: self._answers.extend(ip_text.routes(part, self._tables, self._ignore)),
             commands.ROUTE_N: lambda: self._last("routes", part._replace(table="main"), ip_text.old_routes(part, self._ignore)),
             commands.LINK: lambda: self._merge_links(ip_text.links(part, self._ignore)),
             commands.IFCONFIG: lambda: self._merge_links(ip_text.links(part, self._ignore)),
             commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
             commands.IPTABLES: lambda: netfilter_text.iptables(part, self._filters, self.assumed, self._ignore),
-            commands.IPTABLES_LIST: lambda: netfilter_text.iptables_list(part, self._filters, self.assumed, self._ignore),
+            commands.IPTABLES_LIST: lambda: netfilter_text.iptables_listing(part, self._filters, self.assumed, self._ignore),
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
@@ -148,6 +150,9 @@ class _Reader:
         for found in self._found.values():
             for one in found:
                 one.pop("_place", None)
+        if self._answers and not self._found.get("routes"):
+            self._found["routes"] = self._answers
+            self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
         told: Entry = {
             **self._found,
             "settings": self._settings,
@@ -271,20 +276,32 @@ class _Links:
                 one["peer"] = peer
 
     def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
-        """Addresses that other outputs tell: the kernel's own routes to a link's network, and the virtual servers of IPVS."""
+        """Addresses that other outputs tell: the sources of routes, and the virtual servers of IPVS."""
         known = {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
-        for route in routes:
-            one, source = self._by_name.get(str(route.get("dev"))), route.get("src")
-            if one and source and source not in known and route.get("protocol") == "kernel" and "/" in str(route.get("to")):
-                one["addresses"].append(_address(f"{source}/{str(route['to']).partition('/')[2]}"))
+        for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
+            one, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
+            if one and source and source not in known:
+                length = str(route["to"]).partition("/")[2] if is_network else _length(source)
+                one["addresses"].append(_address(f"{source}/{length}"))
                 known.add(source)
+                if not is_network:
+                    self._assumed.append(f"{source} is on no link of the paste. It is assumed to be on {one['name']}.")
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known:
                 self._make("kube-ipvs0")
-                self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{128 if ':' in address else 32}"))
+                self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{_length(address)}"))
                 self._assumed.append(
                     f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
                 )
+
+
+def _is_network(route: Entry) -> bool:
+    """Whether the kernel added the route to the network of a link's address."""
+    return route.get("protocol") == "kernel" and "/" in str(route.get("to"))
+
+
+def _length(address: str) -> int:
+    return 128 if ":" in address else 32
 
 
 def _address(text: str) -> Entry:

@@ -127,6 +127,7 @@ class _Exchange:
             self._programs.setdefault(place, []).append(
                 f"{one.get('name') or 'unnamed'} ({one.get('hook')} of {one.get('link')})"
             )
+        self._lacking = _lacking(asked.snapshot)
         self._look()
 
     def result(self) -> dict[str, t.Any]:
@@ -196,7 +197,7 @@ class _Exchange:
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run)
-        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs)
+        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking)
 
     def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""
@@ -260,6 +261,16 @@ class _Exchange:
         own = [found["reason"]] if found["verdict"] == UNKNOWN else []
         reply = found["reply"] or {}
         return [*own, *([reply["reason"]] if reply.get("verdict") == UNKNOWN else []), *unread]
+
+
+def _lacking(snapshot: t.Mapping[str, t.Any]) -> set[tuple[str, str, str]]:
+    """Family, table and name of chains whose rules the snapshot lacks."""
+    return {
+        (str(one.get("family")), str(one.get("table")), str(chain))
+        for one in blueprint.entries(snapshot, "iptables")
+        if isinstance(one.get("lacking"), list)
+        for chain in one["lacking"]
+    }
 
 
 def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:

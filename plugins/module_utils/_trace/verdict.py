@@ -74,13 +74,17 @@ class Finding(t.NamedTuple):
 
 
 class Scene(t.NamedTuple):
-    """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction."""
+    """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction.
+
+    lacking: family, table and name of chains whose rules the snapshot lacks.
+    """
 
     surroundings: Surroundings
     tables: Tables
     settings: Settings
     quote: t.Callable[[Event], str]
     programs: t.Mapping[tuple[str, str], list[str]] = {}
+    lacking: t.Collection[tuple[str, str, str]] = ()
 
 
 def judge(seen: Observation, scene: Scene) -> Finding:
@@ -193,7 +197,8 @@ def _stopped(
     if drop:
         text = quoted(drop, scene)
         where = f"{drop.family} {drop.table}"
-        return verdict, f"{where} {drop.chain} drops the packet: {text}.{answer}", Culprit("rule", f"{where}: {text}")
+        reason = f"{where} {drop.chain} drops the packet: {text}.{_unseen(events, scene)}{answer}"
+        return verdict, reason, Culprit("rule", f"{where}: {text}")
     mac = _diverted(events, scene)
     if mac:
         text = scene.quote(mac[0])
@@ -218,6 +223,13 @@ def _stopped(
     if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
     return (verdict, *_unexplained(seen.sent, query, scene, answer))
+
+
+def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
+    """A sentence about chains that the packet went through, and whose rules may decide otherwise than this says."""
+    jumps = ((one.family, one.table, one.verdict.partition(" ")[2]) for one in events if one.handle)
+    chains = [jump[2] for jump in dict.fromkeys(jumps) if jump in scene.lacking]
+    return f" But the dump lacks the rules of {', '.join(chains)}, which come before it." if chains else ""
 
 
 def quoted(drop: Event, scene: Scene) -> str:

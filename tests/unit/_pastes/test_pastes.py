@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands, pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands, iptables_list, pastes
 
 CASES = Path(__file__).parents[2] / "integration/_trace/cases"
 
@@ -50,6 +50,12 @@ def table(snapshot: dict[str, Any], name: str, family: str = "ip") -> list[str]:
         ("iptables -t nat -L -n -v", commands.IPTABLES_LIST, "ipv4", "nat"),
         ("iptables -nvL", commands.IPTABLES_LIST, "ipv4", ""),
         ("iptables -S", commands.IPTABLES, "ipv4", ""),
+        ("iptables -t raw -xvnL cali-PREROUTING --line-numbers", commands.IPTABLES_LIST, "ipv4", "raw"),
+        ("iptables -L cali-tw-cali1 -t filter -n", commands.IPTABLES_LIST, "ipv4", "filter"),
+        ("ip6tables -nvt mangle -L", commands.IPTABLES_LIST, "ipv6", "mangle"),
+        ("iptables-t-nat-nvL", commands.IPTABLES_LIST, "ipv4", "nat"),
+        ("iptables --table=nat --list", commands.IPTABLES_LIST, "ipv4", "nat"),
+        ("ip r get 10.0.0.5 from 10.0.0.4 iif eth0", commands.ROUTE_GET, "", ""),
         ("ebtables-save", commands.EBTABLES, "", ""),
         ("ebtables -t nat -L", commands.EBTABLES_LIST, "", "nat"),
         ("ipset-list", commands.IPSET, "", ""),
@@ -243,7 +249,7 @@ def test_a_rule_that_two_greps_show_is_one() -> None:
         ),
         (
             "    0     0 DROP  all  --  eth0 !eth1 10.0.0.0/8 0.0.0.0/0 ctstate INVALID,NEW",
-            "-i eth0 ! -o eth1 -s 10.0.0.0/8 -m conntrack --ctstate INVALID,NEW -j DROP",
+            "-s 10.0.0.0/8 -i eth0 ! -o eth1 -m conntrack --ctstate INVALID,NEW -j DROP",
         ),
         (
             "    0     0 DNAT  tcp  --  *  *  0.0.0.0/0  0.0.0.0/0  tcp to:10.1.0.5:8080",
@@ -260,6 +266,72 @@ def test_iptables_list(line: str, rule: str) -> None:
     text = f"Chain PREROUTING (policy ACCEPT 0 packets, 0 bytes)\n pkts bytes target prot opt in out source destination\n{line}\n"
     lines = table(pastes.read({"iptables -t nat -L -n -v": text}).snapshot, "nat")
     assert f"-A PREROUTING {rule}" in lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "DROP all -- bastion.example.com anywhere",
+        "DROP all -- anywhere anywhere a match of tomorrow",
+        "DROP all -- anywhere anywhere ctstate",
+        "DROP all",
+        "and then I tried to restart it",
+    ],
+)
+def test_a_line_of_iptables_list_is_read_as_a_whole_or_not_at_all(line: str) -> None:
+    assert iptables_list.rule(line) is None
+
+
+LISTED = "Chain {chain} (1 references)\nnum  target     prot opt source               destination\n{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("chain", "entries"),
+    [
+        ("cali-tw-cali123", ["-A FORWARD -o cali123 -j cali-tw-cali123", "-A OUTPUT -o cali123 -j cali-tw-cali123"]),
+        ("cali-fw-cali123", ["-A FORWARD -i cali123 -j cali-fw-cali123", "-A INPUT -i cali123 -j cali-fw-cali123"]),
+        ("cali-FORWARD", ["-A FORWARD -j cali-FORWARD"]),
+        ("KUBE-EXTERNAL-SERVICES", ["-A FORWARD -m conntrack --ctstate NEW -j KUBE-EXTERNAL-SERVICES"]),
+        ("of-a-program-that-is-not-known", []),
+    ],
+)
+def test_a_chain_that_was_listed_alone_is_entered_as_its_program_does(chain: str, entries: list[str]) -> None:
+    text = LISTED.format(chain=chain, line="7    DROP       all  --  0.0.0.0/0            0.0.0.0/0")
+    found = pastes.read({"report": f"$ iptables -L {chain} -t filter -n --line-number\n{text}"})
+    lines = table(found.snapshot, "filter")
+    assert f"-A {chain} -j DROP" in lines and not found.ignored
+    assert all(entry in lines for entry in entries)
+    assert sum(line.endswith(f"-j {chain}") for line in lines) >= len(entries)
+    assert sum(f"jumps to chain {chain}." in one for one in found.assumed) == sum(f"-j {chain}" in line for line in lines)
+
+
+def test_chains_that_the_paste_names_and_does_not_show_are_lacking() -> None:
+    text = LISTED.format(chain="FORWARD", line="1  X all -- 0.0.0.0/0 0.0.0.0/0\n2  KUBE-MARK-MASQ all -- 0.0.0.0/0 0.0.0.0/0")
+    (entry,) = pastes.read({"iptables -L": text}).snapshot["iptables"]
+    assert entry["lacking"] == ["X"]
+
+
+GET = "$ ip r get 10.244.0.5\n10.244.0.5 dev cali1 src 172.16.1.144 uid 0 \n    cache \n"
+
+
+def test_the_answer_of_ip_route_get_is_the_route_where_no_output_has_it() -> None:
+    found = pastes.read({"report": GET})
+    (route,) = found.snapshot["routes"]
+    assert (route["to"], route["dev"]) == ("10.244.0.5", "cali1") and not found.ignored
+    assert "172.16.1.144/32" in [address["address"] for link in found.snapshot["links"] for address in link["addresses"]]
+    assert any("What ip route get answered is assumed" in sentence for sentence in found.assumed)
+    both = pastes.read({"report": f"{GET}$ ip route\ndefault via 10.0.0.1 dev eth0\n"})
+    assert [one["to"] for one in both.snapshot["routes"]] == ["default"]
+
+
+def test_the_source_of_a_route_is_an_address_of_the_node() -> None:
+    text = "10.0.1.0/24 via 10.0.1.32 dev cilium_host src 10.0.1.32\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4\n"
+    text += "default via 10.0.0.1 dev eth0 proto dhcp src 10.0.0.4 metric 100\n"
+    found = pastes.read({"ip route": text})
+    links = {link["name"]: [one["address"] for one in link["addresses"]] for link in found.snapshot["links"]}
+    assert (links["eth0"], links["cilium_host"]) == (["10.0.0.4/24"], ["10.0.1.32/32"])
+    assert [one for one in found.assumed if "10.0.0.4" in one] == []
+    assert "10.0.1.32 is on no link of the paste. It is assumed to be on cilium_host." in found.assumed
 
 
 def test_iptables_list_without_interfaces_says_so() -> None:
