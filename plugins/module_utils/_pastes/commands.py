@@ -17,6 +17,7 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", 
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 UNKNOWN = ""
+Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
 
 
 class Part(t.NamedTuple):
@@ -106,7 +107,8 @@ def _named(name: str) -> Part:
 
 # Of iptables, in a command line or in a file's name. Short options are often clustered: -xvnL, -nvt nat.
 _TABLE_OPTION = re.compile(r"(?:^|\s)-\w*t\s+(\w+)|(?:^|\s)-t(\w+)|--table[= ](\w+)|-t-(\w+)")
-_LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list\b")
+_RULES_OPTION = re.compile(r"(?:^|\s)-[nvw]*S\b|--list-rules\b")
+_LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list(?!-rules)\b")
 
 
 def _told(command: str, is_pod: bool) -> Part:
@@ -117,7 +119,7 @@ def _told(command: str, is_pod: bool) -> Part:
     if program in ("iptables", "ip6tables"):
         table = _TABLE_OPTION.search(command)
         is_list = bool(_LIST_OPTION.search(command)) and "save" not in command
-        of = next(filter(None, table.groups()), "") if table else ""
+        of = next(filter(None, table.groups()), "") if table else "filter" if _RULES_OPTION.search(command) else ""
         return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", of, is_pod)
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)

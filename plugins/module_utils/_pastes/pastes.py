@@ -15,12 +15,11 @@ from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._snapshot import settings as effective_settings
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, netfilter_text
+from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text
 from .commands import Part
-from .netfilter_text import Table
+from .iptables_tables import Tables
 
 Entry = dict[str, t.Any]
-Tables = t.Mapping[tuple[str, str], Table]
 SHOWN = 120  # characters of a line in a sentence
 MOST = 3  # sentences of one kind
 LARGEST = 64 << 20  # characters of all texts
@@ -58,8 +57,8 @@ class _Reader:
         self._tables = ip_text.TableNames()
         self._found: dict[str, list[t.Any]] = {}
         self._settings: Entry | None = None
-        self._filters: dict[tuple[str, str], Table] = {}
-        self._bridge_filters: dict[tuple[str, str], Table] = {}
+        self._filters: Tables = {}
+        self._bridge_filters: Tables = {}
         self._sets: dict[str, str] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, ...]] = {}  # the lines of a command, by subset, family and table
         self._answers: list[Entry] = []  # of ip route get
@@ -90,8 +89,8 @@ class _Reader:
             commands.LINK: lambda: self._merge_links(ip_text.links(part, self._ignore)),
             commands.IFCONFIG: lambda: self._merge_links(ip_text.links(part, self._ignore)),
             commands.NEIGHBOUR: lambda: self._last("neighbors", part, ip_text.neighbours(part, self._ignore)),
-            commands.IPTABLES: lambda: netfilter_text.iptables(part, self._filters, self.assumed, self._ignore),
-            commands.IPTABLES_LIST: lambda: netfilter_text.iptables_listing(part, self._filters, self.assumed, self._ignore),
+            commands.IPTABLES: lambda: iptables_text.saved(part, self._filters, self._ignore),
+            commands.IPTABLES_LIST: lambda: iptables_text.listed(part, self._filters, self.assumed, self._ignore),
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
@@ -143,10 +142,11 @@ class _Reader:
                 known.update({key: value for key, value in one.items() if value})
 
     def pasted(self, interface: str) -> Pasted:
+        iptables_tables.settle(self._filters, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
         ruleset_text = "".join(netfilter_text.nft_text(part, without, self._ignore) for part in self._ruleset_text)
-        iptables = netfilter_text.iptables_entries(self._filters, self.assumed, self._ignore)
-        lacking = netfilter_text.lacking_sets(self._filters, self._sets, self.assumed)
+        iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
+        lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
         for found in self._found.values():
             for one in found:
                 one.pop("_place", None)

@@ -74,11 +74,12 @@ def of_packet(seen: Observation) -> list[Event]:
     """The events of the packet that was sent, and not of others, such as multicast reports. Each has its packet's header."""
     sent = seen.sent
     headers = ((one.number, *ends(one.network)) for one in seen.events if one.network)
-    # A packet without a source has the one that the node chooses.
-    own = next((number for number, source, to in headers if to == sent.destination and sent.source in (b"", source)), None)
+    # A packet without a source has the one that the node chooses. Its number changes when a bridge hands it to the node, because
+    # the number is made from the interface as well (nf_tables_trace.c, trace_fill_id).
+    own = {number for number, source, to in headers if to == sent.destination and sent.source in (b"", source)}
     found, iif, oif, network = list[Event](), 0, 0, b""
     for one in seen.events:
-        if one.number == own:
+        if one.number in own:
             if one.network:
                 iif, oif, network = one.iif, one.oif, one.network
             found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))

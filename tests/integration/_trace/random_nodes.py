@@ -256,10 +256,21 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
     own = next(link for link in links if link.name == sent.interface)
     macs = _macs(sent, own, links)
     first = world.send(sent, *macs)
+    dropping = _dropping() if node.iptables and not node.is_ipv6 else []
     snapshot = snapshot_backend.read(run, SUBSETS)
     reply = _reply(world, first, snapshot)
     # The neighbours of the reply's way are known only now.
-    return {"first": seen(first), "reply": reply, "snapshot": snapshot_backend.read(run, SUBSETS)}
+    return {"first": seen(first), "dropping": dropping, "reply": reply, "snapshot": snapshot_backend.read(run, SUBSETS)}
+
+
+def _dropping() -> list[str]:
+    """The rules and policies of iptables that have counted a packet which they dropped. In IPv6 it may be a neighbour's."""
+    saved = run(["iptables-nft-save", "-c"]).stdout
+    policies = re.findall(r"^:(\w+) DROP \[[1-9]", saved, re.MULTILINE)
+    return [
+        *re.findall(r"^\[[1-9]\d*:\d+\] (-A .*-j (?:DROP|REJECT)\b.*)$", saved, re.MULTILINE),
+        *(f"-P {chain} DROP" for chain in policies),
+    ]
 
 
 def _macs(sent: Packet, own: link_messages.NewLink, links: list[link_messages.NewLink]) -> tuple[bytes, bytes]:

@@ -48,6 +48,8 @@ def test_node_and_twin_agree(seed: int, is_ipv6: bool) -> None:
             # In IPv6, the answer of a neighbour is delivered as well.
             assert (is_ipv6 or not seen["delivered"]) and (twin["verdict"] == "rejected") == seen["rejected"], said
             assert twin["culprit"], said
+        if real["dropping"]:
+            assert twin["culprit"]["text"].removeprefix("ip filter: ") in real["dropping"], (twin["culprit"], real["dropping"])
     if real["reply"] is not None:
         reply = twin["reply"]
         told = reply and (reply["verdict"], reply["reason"], reply["packet"])

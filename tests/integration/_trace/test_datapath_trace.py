@@ -317,3 +317,89 @@ def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: Namespa
     assert "-A OUTBOUND -j CONNMARK --set-xmark 0x80/0x80" in [step["text"] for step in found["steps"]]
     direct = trace(node, {**packet, "destination": "10.0.9.9"}, dump=dump)
     assert (direct["verdict"], direct["interface"]) == ("forwarded", "ens6") and "belongs to" not in direct["reason"]
+
+
+BRIDGED = {
+    "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n inet 10.0.0.5/24 scope global eth0\n"
+    "3: cni0: <UP,LOWER_UP> mtu 1450\n inet 10.244.1.1/24 scope global cni0\n",
+    "ip route": "default via 10.0.0.1 dev eth0\n",
+}
+FROM_POD = {"source": "10.244.1.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "cni0"}
+
+
+def test_the_rules_that_a_packet_from_behind_a_bridge_meets_are_named(node: NamespaceNode) -> None:
+    """The bridge hands the packet to the node, and the kernel traces it as another one from there."""
+    drop = "-A FORWARD -s 10.244.1.0/24 -j DROP"
+    found = trace(node, FROM_POD, dump={**BRIDGED, "iptables-save": f"*filter\n:FORWARD ACCEPT [0:0]\n{drop}\nCOMMIT\n"})
+    assert found["culprit"] == {"kind": "rule", "text": f"ip filter: {drop}"}
+    masquerade = "-A POSTROUTING -s 10.244.1.0/24 -j MASQUERADE"
+    found = trace(node, FROM_POD, dump={**BRIDGED, "iptables-save": f"*nat\n:POSTROUTING ACCEPT [0:0]\n{masquerade}\nCOMMIT\n"})
+    assert masquerade in [step["text"] for step in found["steps"]]
+
+
+# What was asked in public, with texts of ours in the form in which it was pasted. Paste, packet, culprit and words of the reason.
+REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "https://github.com/rancher-archives/rke/issues/485": (
+        "$ sudo iptables -t filter -v --line-numbers -L FORWARD\nChain FORWARD (policy DROP 3 packets, 188 bytes)\n"
+        "num   pkts bytes target     prot opt in     out     source               destination\n"
+        "1       15   936 KUBE-FORWARD  all  --  any    any     anywhere             anywhere             /* rules */\n"
+        "2        0     0 ACCEPT     all  --  any    docker0  anywhere             anywhere             ctstate RELATED\n"
+        "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.42.2.0/24 via 10.42.2.0 dev flannel.1 onlink\n",
+        {"source": "10.9.9.9", "destination": "10.42.2.7", "destination_port": 80, "interface": "eth0"},
+        "ip filter: -P FORWARD DROP",
+        "But the dump lacks the rules of KUBE-FORWARD, which come before it.",
+    ),
+    "https://github.com/projectcalico/calico/issues/9290": (
+        "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.0.3.5 dev cali11239 scope link\n"
+        "iptables -L cali-tw-cali11239 -t filter -n --line-number\nChain cali-tw-cali11239 (1 references)\n"
+        "num  target     prot opt source               destination\n"
+        "1    ACCEPT     all  --  0.0.0.0/0            0.0.0.0/0            /* cali:6 */ ctstate RELATED,ESTABLISHED\n"
+        "2    MARK       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:7 */ /* Start */ MARK and 0xfffdffff\n"
+        "3    cali-pi-_D  all  --  0.0.0.0/0            0.0.0.0/0            /* cali:c */ mark match 0x0/0x20000\n"
+        "4    DROP       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:D */ mark match 0x0/0x20000\n",
+        {"source": "10.9.9.9", "destination": "10.0.3.5", "protocol": "icmp", "interface": "eth0"},
+        "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP",
+        "But the dump lacks the rules of cali-pi-_D, which come before it.",
+    ),
+    "https://github.com/Azure/AKS/issues/2225": (
+        "$ iptables --list\nChain FORWARD (policy ACCEPT)\ntarget     prot opt source               destination\n"
+        "AZURE-NPM  all  --  anywhere             anywhere\n\nChain AZURE-NPM (1 references)\n"
+        "target     prot opt source               destination\n"
+        "DROP       all  --  anywhere             anywhere             match-set azure-npm-39 dst /* DROP-ALL */\n"
+        "$ ipset list azure-npm-39\nName: azure-npm-39\nType: hash:net\nHeader: family inet hashsize 1024 maxelem 65536\n"
+        "Members:\n10.240.0.17\n$ ip route\ndefault via 10.240.0.1 dev eth0\n10.240.0.17 dev azv123 scope link\n",
+        {"source": "10.9.9.9", "destination": "10.240.0.17", "destination_port": 80, "interface": "eth0"},
+        "ip filter: -A AZURE-NPM -m set --match-set azure-npm-39 dst -j DROP",
+        "drops the packet",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "packet", "culprit", "reason"), REPORTS.values(), ids=REPORTS)
+def test_the_culprit_of_a_public_report_is_named(
+    node: NamespaceNode, text: str, packet: dict[str, Any], culprit: str, reason: str
+) -> None:
+    found = trace(node, packet, dump={"report": text})
+    assert found["culprit"] == {"kind": "rule", "text": culprit} and reason in found["reason"] and found["ignored"] == []
+
+
+def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: NamespaceNode) -> None:
+    """A pod on another ENI gets the address of the first, and leaves by its own: https://github.com/antrea-io/antrea/pull/3975."""
+    text = (
+        '-A PREROUTING -i eni+ -m comment --comment "AWS, outbound connections" -m state --state NEW -j AWS-CONNMARK-CHAIN-0\n'
+        '-A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80\n'
+        "-A POSTROUTING -j AWS-SNAT-CHAIN-0\n-A AWS-CONNMARK-CHAIN-0 ! -d 192.168.0.0/16 -j AWS-CONNMARK-CHAIN-1\n"
+        "-A AWS-CONNMARK-CHAIN-1 -j CONNMARK --set-xmark 0x80/0x80\n-A AWS-SNAT-CHAIN-0 ! -d 192.168.0.0/16 -j AWS-SNAT-CHAIN-1\n"
+        "-A AWS-SNAT-CHAIN-1 ! -o vlan+ -m addrtype ! --dst-type LOCAL -j SNAT --to-source 192.168.19.187 --random-fully\n\n"
+        "$ ip rule\n0: from all lookup local\n1024: from all fwmark 0x80/0x80 lookup main\n1536: from 192.168.7.118 lookup 2\n"
+        "32766: from all lookup main\n"
+        "$ ip route show table 2\ndefault via 192.168.0.1 dev eth1\n192.168.0.1 dev eth1 scope link\n"
+        "$ ip route\ndefault via 192.168.0.1 dev eth0\n192.168.0.0/19 dev eth0 proto kernel scope link src 192.168.19.187\n"
+        "192.168.7.118 dev gw0 scope link\n"
+    )
+    packet = {"source": "192.168.7.118", "destination": "203.0.113.8", "destination_port": 443, "interface": "gw0"}
+    found = trace(node, packet, dump={"report": text})
+    assert (found["verdict"], found["interface"], found["packet"]["source"]) == ("forwarded", "eth1", "192.168.19.187")
+    assert "Its source is an address of eth0: a cloud" in found["reason"]
+    marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the cure of the report
+    assert (marked["interface"], "a cloud" in marked["reason"]) == ("eth0", False)

@@ -49,7 +49,8 @@ def table(snapshot: dict[str, Any], name: str, family: str = "ip") -> list[str]:
         ("iptables-save -t nat", commands.IPTABLES, "ipv4", "nat"),
         ("iptables -t nat -L -n -v", commands.IPTABLES_LIST, "ipv4", "nat"),
         ("iptables -nvL", commands.IPTABLES_LIST, "ipv4", ""),
-        ("iptables -S", commands.IPTABLES, "ipv4", ""),
+        ("iptables -S", commands.IPTABLES, "ipv4", "filter"),
+        ("iptables --list-rules", commands.IPTABLES, "ipv4", "filter"),
         ("iptables -t raw -xvnL cali-PREROUTING --line-numbers", commands.IPTABLES_LIST, "ipv4", "raw"),
         ("iptables -L cali-tw-cali1 -t filter -n", commands.IPTABLES_LIST, "ipv4", "filter"),
         ("ip6tables -nvt mangle -L", commands.IPTABLES_LIST, "ipv6", "mangle"),
@@ -303,6 +304,64 @@ def test_a_chain_that_was_listed_alone_is_entered_as_its_program_does(chain: str
     assert all(entry in lines for entry in entries)
     assert sum(line.endswith(f"-j {chain}") for line in lines) >= len(entries)
     assert sum(f"jumps to chain {chain}." in one for one in found.assumed) == sum(f"-j {chain}" in line for line in lines)
+
+
+GREP = "$ iptables-save | grep -v comment\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "table_name"),
+    [
+        (["-A POSTROUTING -j OWN", "-A OWN -d 10.0.0.0/8 -j NEXT", "-A NEXT -j RETURN"], "nat"),
+        (["-A FORWARD -j OWN", "-A OWN -j DROP"], "filter"),
+        (["-A OUTPUT -j OWN", "-A OWN -j NEXT", "-A NEXT -j DNAT --to-destination 10.0.0.1"], "nat"),
+        (["-A OUTPUT -j OWN", "-A OWN -j DROP"], "filter"),
+        (["-A PREROUTING -j OWN", "-A OWN -m rpfilter --invert -j DROP"], "raw"),
+        (["-A PREROUTING -i eth0 -j CONNMARK --set-xmark 0x80/0x80"], "mangle"),
+        (["-A PREROUTING -j OWN", "-A OWN -p tcp -j TPROXY --on-port 1"], "mangle"),
+    ],
+)
+def test_chains_that_jump_to_each_other_are_in_one_table(rules: list[str], table_name: str) -> None:
+    (entry,) = pastes.read({"report": GREP + "\n".join(rules)}).snapshot["iptables"]
+    assert entry["table"] == table_name and all(rule in entry["save"].splitlines() for rule in rules)
+
+
+def test_kube_proxys_chains_in_two_tables_are_told_apart_by_their_rules() -> None:
+    rules = {
+        "filter": ["-A FORWARD -m conntrack --ctstate NEW -j KUBE-SERVICES", "-A KUBE-SERVICES -d 10.96.0.9/32 -j REJECT"],
+        "nat": [
+            "-A PREROUTING -j KUBE-SERVICES",
+            "-A KUBE-SERVICES -j KUBE-SVC-A",
+            "-A KUBE-SVC-A -j DNAT --to-destination 10.1.1.1",
+        ],
+    }
+    snapshot = read(a=GREP + "\n".join([*rules["nat"], *rules["filter"]]))
+    assert all(rule in table(snapshot, name) for name, own in rules.items() for rule in own)
+
+
+HEAD = "target     prot opt source               destination\n"
+
+
+@pytest.mark.parametrize(
+    ("chains", "line", "name"),
+    [
+        (["POSTROUTING"], "MASQUERADE  all  --  0.0.0.0/0  0.0.0.0/0", "nat"),
+        (["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"], "X  all  --  0.0.0.0/0  0.0.0.0/0", "nat"),
+        (["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"], "X  all  --  0.0.0.0/0  0.0.0.0/0", "mangle"),
+        (["PREROUTING", "OUTPUT"], "CT  all  --  0.0.0.0/0  0.0.0.0/0  CT notrack", "raw"),
+        (["INPUT", "FORWARD", "OUTPUT"], "DROP  all  --  0.0.0.0/0  0.0.0.0/0", "filter"),
+    ],
+)
+def test_a_listing_without_its_command_is_of_the_table_that_has_its_chains(chains: list[str], line: str, name: str) -> None:
+    text = "\n".join(f"Chain {chain} (policy ACCEPT)\n{HEAD}{line}\n" for chain in chains)
+    (entry,) = pastes.read({"report": text}).snapshot["iptables"]
+    assert entry["table"] == name
+
+
+def test_two_listings_without_their_commands_are_of_two_tables() -> None:
+    chains = ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING", "INPUT", "FORWARD", "OUTPUT")
+    text = "".join(f"Chain {chain} (policy ACCEPT)\n{HEAD}\n" for chain in chains)
+    assert [entry["table"] for entry in pastes.read({"report": text}).snapshot["iptables"]] == ["filter", "nat"]
 
 
 def test_chains_that_the_paste_names_and_does_not_show_are_lacking() -> None:

@@ -1,0 +1,260 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Tables of iptables that pastes show. What they lack is added, so that iptables-restore takes them."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .commands import Ignore
+
+# By table; among those that have a chain, the first is the likeliest.
+BUILT_IN = {
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+    "raw": ("PREROUTING", "OUTPUT"),
+    "security": ("INPUT", "FORWARD", "OUTPUT"),
+}
+TARGETS = (
+    "ACCEPT", "DROP", "RETURN", "QUEUE", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "CONNMARK", "LOG", "NFLOG", "NFQUEUE",
+    "TPROXY", "TRACE", "NOTRACK", "CT", "REDIRECT", "NETMAP", "SET", "TCPMSS", "CLASSIFY", "DSCP", "TOS", "TTL", "HL", "CHECKSUM",
+    "AUDIT", "TEE", "IDLETIMER", "RATEEST", "SECMARK", "CONNSECMARK", "SYNPROXY", "HMARK", "ULOG",
+)  # fmt: skip
+# What kube-proxy and kubelet write into the chains that a paste often lacks (pkg/proxy/iptables/proxier.go, pkg/util/iptables).
+HELPERS = {
+    "KUBE-MARK-MASQ": "-j MARK --set-xmark 0x4000/0x4000",
+    "KUBE-MARK-DROP": "-j MARK --set-xmark 0x8000/0x8000",
+}
+MASQUERADING = (
+    "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+    "-j MARK --set-xmark 0x4000/0x0",
+    "-j MASQUERADE",
+)  # of kube-proxy's KUBE-POSTROUTING
+# Where programs jump to their chains, by table and chain: the chain and the rule in it. \g<0> is the chain, \1 part of its name.
+ENTRIES = tuple(
+    (table, re.compile(chain), entries)
+    for table, chain, entries in (
+        ("nat", r"KUBE-SERVICES", (("PREROUTING", r"-j \g<0>"), ("OUTPUT", r"-j \g<0>"))),
+        ("nat", r"KUBE-NODEPORTS", (("KUBE-SERVICES", r"-m addrtype --dst-type LOCAL -j \g<0>"),)),
+        ("nat", r"IP-MASQ-AGENT|IP-MASQ", (("POSTROUTING", r"-m addrtype ! --dst-type LOCAL -j \g<0>"),)),
+        ("nat", r"AWS-SNAT-CHAIN-0|SWIFT|FLANNEL-POSTRTG|CNI-HOSTPORT-MASQ|CILIUM_POST_nat", (("POSTROUTING", r"-j \g<0>"),)),
+        ("nat", r"CNI-HOSTPORT-DNAT|DOCKER", (
+            ("PREROUTING", r"-m addrtype --dst-type LOCAL -j \g<0>"), ("OUTPUT", r"-m addrtype --dst-type LOCAL -j \g<0>"),
+        )),
+        ("filter", r"KUBE-FIREWALL", (("INPUT", r"-j \g<0>"), ("OUTPUT", r"-j \g<0>"))),
+        ("filter", r"KUBE-EXTERNAL-SERVICES", (
+            ("INPUT", r"-m conntrack --ctstate NEW -j \g<0>"), ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"),
+        )),
+        ("filter", r"KUBE-SERVICES", (
+            ("FORWARD", r"-m conntrack --ctstate NEW -j \g<0>"), ("OUTPUT", r"-m conntrack --ctstate NEW -j \g<0>"),
+        )),
+        ("filter", r"AZURE-NPM|FLANNEL-FWD|DOCKER-USER|DOCKER-ISOLATION-STAGE-1", (("FORWARD", r"-j \g<0>"),)),
+        ("filter", r"WEAVE-NPC", (("FORWARD", r"-o weave -j \g<0>"),)),
+        ("filter", r"cali-tw-(.+)", (("FORWARD", r"-o \1 -j \g<0>"), ("OUTPUT", r"-o \1 -j \g<0>"))),
+        ("filter", r"cali-fw-(.+)", (("FORWARD", r"-i \1 -j \g<0>"), ("INPUT", r"-i \1 -j \g<0>"))),
+    )
+)  # fmt: skip
+
+
+class Table:
+    """A table of iptables or ebtables: policies by chain, and rules in order."""
+
+    def __init__(self) -> None:
+        self.policies: dict[str, str] = {}
+        self._rules: dict[tuple[str, str], None] = {}
+        self.is_whole = False  # whether a paste has its header, as a grep has not
+
+    @property
+    def rules(self) -> t.Collection[tuple[str, str]]:
+        """Chain and rule, in order."""
+        return self._rules
+
+    def add(self, chain: str, rule: str) -> None:
+        """Adds a rule, unless it is there: pastes of the same table overlap."""
+        self._rules.setdefault((chain, rule))
+
+
+Tables = dict[tuple[str, str], Table]  # by family (ip, ip6) and name; the empty name is for rules of an unknown table
+
+# What only one table takes, or what programs put there.
+_EVIDENCE = (
+    ("nat", re.compile(r"-j (?:DNAT|SNAT|MASQUERADE|REDIRECT|NETMAP)\b|AWS, (?:CONNMARK|outbound connections)")),
+    ("raw", re.compile(r"-j (?:CT|NOTRACK)\b|-m rpfilter\b")),
+    ("mangle", re.compile(r"-j (?:TPROXY|TTL|HL|DSCP|TOS|CHECKSUM|CLASSIFY)\b|AWS, primary ENI")),
+    ("filter", re.compile(r"-j REJECT\b")),
+)
+_OF_KUBE_PROXY = re.compile(r"KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT|XLB|FW)")  # most of their rules are in table nat
+_ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
+
+
+def settle(tables: Tables, assumed: list[str]) -> None:
+    """Puts the rules of an unknown table where their chains belong: chains that jump to each other are in one table."""
+    for family, loose in [(family, table) for (family, name), table in tables.items() if not name]:
+        del tables[family, ""]
+        of_chain = _settled(loose)
+        told: dict[tuple[str, str], None] = {}
+        for chain, rule in loose.rules:
+            name = _table_of(chain, rule, of_chain)
+            told[chain, name] = None
+            tables.setdefault((family, name), Table()).add(chain, rule)
+        for chain, policy in loose.policies.items():
+            name = _table_of(chain, "", of_chain)
+            told[chain, name] = None
+            tables.setdefault((family, name), Table()).policies[chain] = policy
+        assumed += [f"The table of chain {chain} is not in the paste. It is assumed to be {name}." for chain, name in told]
+
+
+def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
+    """The table that may have these built-in chains, among others."""
+    shown = _ANY_BUILT_IN & {*chains}
+    may_be = [name for name, own in BUILT_IN.items() if shown <= {*own}]
+    only = _evidence(rules)
+    return next((name for name in may_be if {name} == only), may_be[0] if may_be else "filter")
+
+
+def _evidence(rules: t.Iterable[str]) -> set[str]:
+    return {name for rule in rules for name, pattern in _EVIDENCE if pattern.search(rule)}
+
+
+def _settled(loose: Table) -> dict[str, str]:
+    """The table of each chain that is not built in, where the rules of all chains that it is connected with agree."""
+    near: dict[str, set[str]] = {}
+    own: dict[str, list[str]] = {}
+    hints: dict[str, set[str]] = {}
+    for chain, rule in loose.rules:
+        own.setdefault(chain, []).append(rule)
+        for target in _jumps(rule):
+            near.setdefault(target, set())
+            if chain not in _ANY_BUILT_IN:
+                near.setdefault(chain, set()).add(target)
+                near[target].add(chain)
+            elif chain != "OUTPUT":  # which most tables have
+                hints.setdefault(target, set()).add(likely_table([chain], [rule]))
+    found: dict[str, str] = {}
+    for chain in [*own, *near]:
+        if chain in found or chain in _ANY_BUILT_IN:
+            continue
+        connected, waiting = {chain}, [chain]
+        while waiting:
+            new = near.get(waiting.pop(), set()) - connected
+            connected |= new
+            waiting += new
+        proof = _evidence(rule for one in connected for rule in own.get(one, ()))
+        hint = {name for one in connected for name in hints.get(one, ())}
+        hint |= {"nat" for one in connected if _OF_KUBE_PROXY.match(one)}
+        names = proof if len(proof) == 1 else hint if not proof and len(hint) == 1 else set()
+        found.update((one, next(iter(names), "")) for one in connected)
+    return found
+
+
+def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
+    """The table of a rule. Where its chain does not tell, the rule does, or else the chains that it is about."""
+    jumped = [*_jumps(rule)]
+    if chain not in _ANY_BUILT_IN:
+        name = of_chain.get(chain, "")
+    else:
+        name = next((of_chain[one] for one in jumped if chain in BUILT_IN.get(of_chain.get(one, ""), ())), "")
+        if not name and re.search(r"-j (?:CONN)?MARK\b", rule) and not _evidence([rule]):
+            name = "mangle"
+    if name:
+        return name
+    is_of_nat = any(_OF_KUBE_PROXY.match(one) for one in (chain, *jumped)) and not _evidence([rule])
+    return "nat" if is_of_nat and chain not in ("INPUT", "FORWARD") else likely_table([chain], [rule])
+
+
+def entries(tables: Tables, assumed: list[str], ignore: Ignore) -> list[dict[str, t.Any]]:
+    """The tables as texts that iptables-restore takes. Chains that the paste lacks are added, and are empty if ``lacking``."""
+    found: list[dict[str, t.Any]] = []
+    for (family, name), table in sorted(tables.items()):
+        if name not in BUILT_IN:
+            ignore("is no table of iptables", name)
+            continue
+        if not table.is_whole:
+            _connect(table, family, name, assumed)
+        own = {chain for chain, _rule in table.rules} | {*table.policies}
+        jumped = sorted(own | _jumped(table))
+        for chain in jumped:
+            if chain not in table.policies:
+                _declare(table, family, name, chain, chain in own, assumed)
+        known = {chain: policy for chain, policy in table.policies.items() if policy == "-" or chain in BUILT_IN[name]}
+        lines = [f":{chain} {policy} [0:0]" for chain, policy in known.items() if len(chain) < 30]
+        rules = [f"-A {chain} {rule}".rstrip() for chain, rule in table.rules if chain in known]
+        save = "\n".join([f"*{name}", *lines, *rules, "COMMIT", ""])
+        filled = {*BUILT_IN[name], *HELPERS, *own}
+        lacking = [chain for chain in jumped if chain not in filled]
+        found.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
+    return found
+
+
+def _jumps(rule: str) -> t.Iterator[str]:
+    for target in re.findall(r"(?:^| )-[jg] (\S+)", rule):
+        if target not in TARGETS:
+            yield target
+
+
+def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
+    """Adds jumps to chains of known programs, which a grep for something else lost."""
+    chains = [*dict.fromkeys(chain for chain, _rule in table.rules)]
+    connected = _jumped(table)
+    if name == "nat" and "KUBE-MARK-MASQ" in connected and "KUBE-POSTROUTING" not in chains:
+        for rule in MASQUERADING:
+            table.add("KUBE-POSTROUTING", rule)
+        chains.append("KUBE-POSTROUTING")
+        assumed.append("Chain KUBE-POSTROUTING is not in the paste. It is assumed to masquerade marked packets, as kube-proxy's.")
+    for chain in chains:
+        if chain in connected or chain in BUILT_IN[name]:
+            continue
+        connected.add(chain)
+        base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
+        for place, rule in _known_jumps(name, chain) or (((base, f"-j {chain}"),) if base else ()):
+            table.add(place, rule)
+            chains.append(place)  # which may itself have to be connected
+            assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
+
+
+def _known_jumps(name: str, chain: str) -> tuple[tuple[str, str], ...]:
+    """The rules of known programs that jump to the chain, each with its own chain."""
+    for table, pattern, jumps in ENTRIES:
+        found = pattern.fullmatch(chain) if table == name else None
+        if found:
+            return tuple((place, found.expand(rule)) for place, rule in jumps)
+    return ()
+
+
+def _jumped(table: Table) -> set[str]:
+    return {target for _chain, rule in table.rules for target in _jumps(rule)}
+
+
+def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:
+    if chain in BUILT_IN[name]:
+        table.policies[chain] = "ACCEPT"
+        assumed.append(f"The policy of chain {chain} ({family} {name}) is not in the paste. It is assumed to be ACCEPT.")
+        return
+    table.policies[chain] = "-"
+    if not has_rules and chain in HELPERS:
+        table.add(chain, HELPERS[chain])
+        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be: {HELPERS[chain]}.")
+    elif not has_rules:
+        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be empty.")
+
+
+SET_TYPES = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}
+_MATCH_SET = re.compile(r"--(?:match|add|del)-set (\S+) (\S+)")
+
+
+def lacking_sets(tables: Tables, known: t.Collection[str], assumed: list[str]) -> list[dict[str, str]]:
+    """Empty sets for those that rules name and no paste has."""
+    found: dict[str, str] = {}
+    for (family, _name), table in tables.items():
+        for _chain, rule in table.rules:
+            for name, flags in _MATCH_SET.findall(rule):
+                if name not in known and name not in found and len(name) < 32:
+                    kind = SET_TYPES.get(flags.count(",") + 1, "hash:ip")
+                    found[name] = f"create {name} {kind} family {'inet6' if family == 'ip6' else 'inet'}\n"
+                    assumed.append(f"Set {name} is not in the paste. It is assumed to be empty.")
+    return [{"name": name, "save": text} for name, text in found.items()]

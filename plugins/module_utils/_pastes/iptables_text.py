@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What iptables-save, ``iptables -S`` and ``iptables -L`` print, as tables."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from . import iptables_list
+from .commands import Ignore, Part
+from .iptables_tables import Table, Tables, likely_table
+
+FAMILIES = {"ipv4": "ip", "ipv6": "ip6", "": "ip"}
+HEADER = re.compile(r"\*(\w+)")
+CHAIN = re.compile(r":(\S+) (\S+)(?: \[\d+:\d+\])?")
+RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (\S+) ?(.*)")
+_POLICY = re.compile(r"-([PN]) (\S+)(?: (\S+))?(?: .*)?")
+_LISTED_CHAIN = re.compile(r"Chain (\S+) \((?:policy (\w+)|\d+ references?).*\)")
+
+
+def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
+    """Adds the rules that iptables-save or ``iptables -S`` printed, whole or through grep."""
+    family, name = FAMILIES[part.family], part.table
+    for line in part.lines:
+        text = line.strip()
+        header, chain, rule, policy = (one.fullmatch(text) for one in (HEADER, CHAIN, RULE, _POLICY))
+        if header:
+            name = header[1]
+        if header or rule or policy or (chain and (name or chain[2] != "-")):  # a chain without its table tells nothing
+            table = tables.setdefault((family, name), Table())
+        if header:
+            table.is_whole = True
+        elif rule and _is_whole(rule[2]):
+            table.add(rule[1], rule[2])
+        elif rule:
+            ignore("is cut in the middle", line)
+        elif chain:
+            if name or chain[2] != "-":
+                table.policies[chain[1]] = chain[2]
+        elif policy:
+            table.policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
+        elif text not in ("", "COMMIT") and not text.startswith("#"):
+            ignore("is no rule of iptables", line)
+
+
+def _is_whole(rule: str) -> bool:
+    """False if the rule ends in the middle. Long options are not looked at: iptables refuses one that lacks its value."""
+    try:
+        words = shlex.split(rule)
+    except ValueError:
+        return False
+    return not words or words[-1] not in ("-j", "-g", "-m", "-s", "-d", "-p", "-i", "-o", "!") and not words[-1].endswith("...")
+
+
+def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> None:
+    """Adds the rules that ``iptables -L`` printed, with or without -v and -n."""
+    table, chain, has_interfaces = Table(), "", False
+    shown = [table]
+    for line in part.lines:
+        words, head = line.split(), _LISTED_CHAIN.match(line.strip())
+        if head:
+            chain = head[1]
+            if chain in table.policies:  # the listing of another table, without its command
+                table = Table()
+                shown.append(table)
+            table.policies[chain] = head[2] or "-"
+        elif "target" in words[:4]:
+            has_interfaces = "in" in words
+        elif words and chain:
+            rule = iptables_list.rule(line)
+            if rule is None:
+                ignore("has a match that is not read from iptables -L, or a host's name", line)
+            else:
+                table.add(chain, rule)
+    if not table.policies:
+        return
+    if not has_interfaces:
+        assumed.append("iptables -L without -v does not show interfaces. Each rule is assumed to match all of them.")
+    for one in shown:
+        name = part.table or likely_table(one.policies, [rule for _chain, rule in one.rules])
+        found = tables.setdefault((FAMILIES[part.family], name), Table())
+        found.policies.update(one.policies)
+        for own, rule in one.rules:
+            found.add(own, rule)
