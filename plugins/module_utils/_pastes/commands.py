@@ -50,7 +50,7 @@ _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (RULE, r"\s*\d+:\s+(?:not )?from "),
-    (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<"),
+    (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{"),

@@ -201,7 +201,7 @@ def _checked(given: Entry, ignore: Ignore) -> Entry | None:
     return {**checked, "protocol": given.get("protocol", "boot")}
 
 
-_HEAD = re.compile(r"\s*(\d{1,9}):\s+([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
+_HEAD = re.compile(r"\s*(?:(\d{1,9}):\s+)?([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
@@ -255,7 +255,7 @@ def blank_link(name: str, flags: t.Sequence[str] = ("UP", "LOWER_UP"), kind: str
 
 def _head(match: re.Match[str]) -> Entry:
     index, name, lower, flags, rest = match.groups()
-    entry = blank_link(name, flags.split(","), index=int(index))
+    entry = blank_link(name, flags.split(","), index=int(index or 0))
     words = rest.split()
     pairs = dict(zip(words[::2], words[1::2]))
     entry.update(mtu=int(pairs.get("mtu", 0)), master=pairs.get("master", ""), lower=lower or "")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._core import fields
@@ -100,14 +101,21 @@ def judge(seen: Observation, scene: Scene) -> Finding:
         link, left = (good or frames)[0]
         steps.append(Step("out", f"link {link}", str(left.packet)))
         trouble = "" if good else scene.surroundings.trouble(link, left)
-        found = _left(packet, link, left, trouble, scene, steps)
+        found = _left(packet, link, left, trouble, _diverted(events, scene), scene, steps)
     else:
         verdict, reason, culprit = _stopped(seen, events, query, rejected, scene)
         found = Finding(verdict, "", None, reason, culprit, tuple(steps))
     return _with_programs(packet, found, scene)
 
 
-def _left(packet: Packet, link: str, left: Frame, trouble: str, scene: Scene, steps: list[Step]) -> Finding:
+def _left(
+    packet: Packet, link: str, left: Frame, trouble: str, diverted: Diversion | None, scene: Scene, steps: list[Step]
+) -> Finding:
+    own = scene.surroundings.owner(left.packet.destination)
+    if diverted and (trouble or own):
+        why = trouble or f"the node itself has {fields.show(left.packet.destination)}, on {own}"
+        reason = f"The packet leaves by {link} and is lost: {why}. {diverted.reason}"
+        return Finding(DROPPED, link, left, reason, diverted.culprit, tuple(steps))
     if trouble:
         culprit = _misled(link, left, scene)
         reason = f"The packet leaves by {link} and is lost: {trouble}."
@@ -199,11 +207,9 @@ def _stopped(
         where = f"{drop.family} {drop.table}"
         reason = f"{where} {drop.chain} drops the packet: {text}.{_unseen(events, scene)}{answer}"
         return verdict, reason, Culprit("rule", f"{where}: {text}")
-    mac = _diverted(events, scene)
-    if mac:
-        text = scene.quote(mac[0])
-        reason = f"A rule sends the frame to {mac[1].hex(':')}, which no interface on the node has: {text}."
-        return DROPPED, reason, Culprit("rule", f"{mac[0].family} {mac[0].table}: {text}")
+    diverted = _diverted(events, scene)
+    if diverted:
+        return DROPPED, *diverted
     unanswered = next((one for one in seen.asked if not one.is_answered), None)
     if unanswered:
         target = fields.show(unanswered.request.target)
@@ -237,27 +243,32 @@ def quoted(drop: Event, scene: Scene) -> str:
     return scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
 
 
-def _diverted(events: t.Sequence[Event], scene: Scene) -> tuple[Event, bytes] | None:
-    """The rule of a bridge after which the frame is for a MAC address that no interface has, and that address."""
-    previous: Event | None = None
+class Diversion(t.NamedTuple):
+    """A rule of a bridge that sends frames elsewhere."""
+
+    reason: str
+    culprit: Culprit
+
+
+def _diverted(events: t.Sequence[Event], scene: Scene) -> Diversion | None:
+    """The rule of a bridge after which the frame is for a MAC address that no interface on the node has."""
+    rule: Event | None = None
     for one in events:
-        if one.family == "bridge" and one.handle:
-            previous = one
-        mac = one.destination_mac
-        if previous and previous is not one and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
-            return previous, mac
-    text = scene.quote(previous) if previous else ""
-    for word in text.split() if previous and "--to-dst" in text else ():
-        if word.count(":") == 5 and not scene.surroundings.is_mac_known(_mac(word)):
-            return previous, _mac(word)  # type: ignore[return-value]
+        is_rule = one.family == "bridge" and bool(one.handle)
+        # As the next place sees it, or as the rule tells: no other place may follow.
+        for by, mac in ((rule, one.destination_mac), (one, _sent_to(one, scene) if is_rule else b"")):
+            if by and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
+                text = scene.quote(by)
+                reason = f"A rule sends the frame to {mac.hex(':')}, which no interface on the node has: {text}."
+                return Diversion(reason, Culprit("rule", f"{by.family} {by.table}: {text}"))
+        rule = one if is_rule else rule
     return None
 
 
-def _mac(word: str) -> bytes:
-    try:
-        return bytes(int(part, 16) for part in word.split(":"))
-    except ValueError:
-        return b""
+def _sent_to(one: Event, scene: Scene) -> bytes:
+    """The MAC address that a rule gives to frames; empty if it does not say one."""
+    told = re.search(r"--to-dst ((?:[\da-fA-F]{1,2}:){5}[\da-fA-F]{1,2})\b", scene.quote(one))
+    return bytes(int(part, 16) for part in told[1].split(":")) if told else b""
 
 
 def _by_counters(seen: Observation, query: Query, scene: Scene) -> tuple[str, Culprit] | None:

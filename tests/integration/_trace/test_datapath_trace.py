@@ -372,6 +372,28 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "ip filter: -A AZURE-NPM -m set --match-set azure-npm-39 dst -j DROP",
         "drops the packet",
     ),
+    # A cache for DNS on the node, whose address pods behind azure-vnet's bridge do not reach.
+    "https://github.com/Azure/AKS/issues/1642": (
+        "nodelocaldns: <BROADCAST,NOARP,UP,LOWER_UP> mtu 1500 qdisc noqueue state UNKNOWN group default\n"
+        "    inet 10.0.0.10/32 brd 10.0.0.10 scope global nodelocaldns\n"
+        "$ ip a\n2: eth0: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether 00:0d:3a:30:47:42\n"
+        "3: azure0: <UP,LOWER_UP> mtu 1500\n    link/ether 00:0d:3a:30:47:42\n    inet 10.240.0.34/12 scope global azure0\n"
+        "7: azv9be2a3f1c07@if6: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether be:ef:00:00:00:07\n"
+        "$ ip route\ndefault via 10.240.0.1 dev azure0\n"
+        "$ ebtables -t nat -L\nBridge table: nat\n\nBridge chain: PREROUTING, entries: 1, policy: ACCEPT\n"
+        "-i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT\n\n"
+        "Bridge chain: POSTROUTING, entries: 1, policy: ACCEPT\n"
+        "-s Unicast -o eth0 -j snat --to-src 0:d:3a:30:47:42 --snat-arp --snat-target ACCEPT\n",
+        {
+            "source": "10.240.0.45",
+            "destination": "10.0.0.10",
+            "protocol": "udp",
+            "destination_port": 53,
+            "interface": "azv9be2a3f1c07",
+        },
+        "bridge nat: -A PREROUTING -i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT",
+        "the node itself has 10.0.0.10, on nodelocaldns",
+    ),
 }
 
 
