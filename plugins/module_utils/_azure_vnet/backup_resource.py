@@ -22,13 +22,13 @@ MACHINE_ID = "/etc/machine-id"
 OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
 
 
-class Observed(t.NamedTuple):
+class ObservedBackup(t.NamedTuple):
     """here: this node. node, runs: the content of the file. file: its state. has_parent: whether the folder's parent exists."""
 
     here: Node
     node: Node | None
     runs: backup.Runs
-    file: managed_files.Observed
+    file: managed_files.ObservedFiles
     has_parent: bool
 
 
@@ -45,7 +45,7 @@ class BackupFile:
         self._folder = os.path.dirname(path)
         self._parent = os.path.dirname(self._folder)
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedBackup:
         """Raises Refusal if the path holds anything but a valid backup of this node."""
         found = self._read()
         node, runs = found or (None, ())
@@ -55,7 +55,7 @@ class BackupFile:
                 f"{self.path} should be a backup of this node ({here}), and is of another ({node}). Nothing was changed. What it"
                 f" keeps would cut this node off. {self._away()}"
             )
-        return Observed(here, node, runs, self._file("").observe(), self._backend.is_folder(self._parent))
+        return ObservedBackup(here, node, runs, self._file("").observe(), self._backend.is_folder(self._parent))
 
     def _node(self) -> Node:
         """This node, with the MACs of all its links."""
@@ -80,7 +80,7 @@ class BackupFile:
                 f" keeps can no longer be restored or used as evidence. {self._away()}"
             ) from damaged
 
-    def steps(self, observed: Observed, runs: backup.Runs, node: Node | None = None) -> tuple[Step, ...]:
+    def steps(self, observed: ObservedBackup, runs: backup.Runs, node: Node | None = None) -> tuple[Step, ...]:
         """node: for a backup that does not exist yet."""
         if runs and runs == observed.runs:
             return ()  # without runs, folders of a killed run may remain

@@ -20,7 +20,7 @@ from .bridge import Dissolution
 from .resolved_backend import Dns, Resolved
 
 
-class Observed(t.NamedTuple):
+class ObservedBridge(t.NamedTuple):
     """found: None if there is no bridge. settings: sysctl keys of the bridge, with their values.
 
     is_told: whether the DNS of the network interface was set at run time, rather than by its network daemon.
@@ -74,22 +74,22 @@ class DissolvedBridge:
         configured = {found.content.bridge for found in cni_backend.configurations().values()} - {""}
         return bridges.bridge_of(self._backend.links() if links is None else links, self._bridge, configured)
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedBridge:
         if self.bridge() is None:
-            return Observed()
+            return ObservedBridge()
         scene = self._backend.scene()
         bridge = self.bridge(scene.links)
         if bridge is None:  # removed meanwhile
-            return Observed()
+            return ObservedBridge()
         left = self._gateways(bridge, scene)
         nic = bridges.nic_of(scene, bridge, self._interface, left)
         found = bridges.dissolution(scene, bridge, nic, left)
         if nic is None:
-            return Observed(found)
+            return ObservedBridge(found)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_told(nic.number)
-        return Observed(found, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
+        return ObservedBridge(found, *dns, self._sysctl.existing(bridges.settings_of(bridge.name)))
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedBridge) -> Plan:
         found = observed.found
         if found is None:
             return Plan(report=_report(observed))
@@ -101,7 +101,7 @@ class DissolvedBridge:
         before_text, after_text = ("".join(f"{one}\n" for one in text) for text in (before, after))
         return Plan(tuple(self._steps(observed, found)), before_text, after_text, _report(observed))
 
-    def _steps(self, observed: Observed, found: Dissolution) -> t.Iterator[Step]:
+    def _steps(self, observed: ObservedBridge, found: Dissolution) -> t.Iterator[Step]:
         """The node is unreachable only within the batch ``leaving``, which is therefore as short as possible."""
         bridge = found.bridge.name
         if found.nic is None:
@@ -133,7 +133,7 @@ class DissolvedBridge:
         return (self._backend, self._dns, self._sysctl)
 
 
-def _report(observed: Observed) -> dict[str, t.Any]:
+def _report(observed: ObservedBridge) -> dict[str, t.Any]:
     """The module's result."""
     found = observed.found
     return {
@@ -150,7 +150,7 @@ def _step(summary: str, messages: tuple[Message, ...]) -> Step:
     return Step(summary, apply, apply.inverse())
 
 
-def _dns_lines(observed: Observed) -> t.Iterator[str]:
+def _dns_lines(observed: ObservedBridge) -> t.Iterator[str]:
     if observed.moves_dns:
         yield from (f"dns {server}" for server in observed.bridge_dns.servers)
         yield from (f"domain {domain}" for domain in observed.bridge_dns.domains)

@@ -47,7 +47,7 @@ class Selection(t.NamedTuple):
     routes: bool = True
 
 
-class Observed(t.NamedTuple):
+class ObservedLeftovers(t.NamedTuple):
     """files: by path, azure-vnet's files from which it would restore its rules. irregular: paths of those that are not regular.
 
     routes: each with its protocol. boot: the identity of this boot. troubles: a sentence about each partly readable file.
@@ -58,7 +58,7 @@ class Observed(t.NamedTuple):
     files: t.Mapping[str, files.Content]
     irregular: tuple[str, ...]
     routes: tuple[tuple[Route, int], ...]
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
     boot: str
     troubles: tuple[str, ...]
 
@@ -90,8 +90,8 @@ class Findings(t.NamedTuple):
 
 
 def look(
-    backends: LeftoverBackends, kept: backup_resource.Observed, desired: Selection, traces: t.Sequence[str] = ()
-) -> Observed:
+    backends: LeftoverBackends, kept: backup_resource.ObservedBackup, desired: Selection, traces: t.Sequence[str] = ()
+) -> ObservedLeftovers:
     """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
 
     traces: known objects that only azure-vnet creates.
@@ -126,7 +126,7 @@ def look(
         evidence = evidence._replace(traces=_chains_of_iptables(backends.run))
         if desired.addresses and not evidence.has_trace:
             troubles.append(NO_TRACE)
-    return Observed(chains, evidence, found, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
+    return ObservedLeftovers(chains, evidence, found, irregular, routes, kept, kernel.boot_identity(), tuple(troubles))
 
 
 def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
@@ -172,7 +172,7 @@ class AzureVnetLeftovers:
         self._backup = kept
         self._others = others
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedLeftovers:
         traces = [one.path for one in self._others if one.observe().runs]
         found = look(self._backends, self._backup.observe(), self._desired, traces)
         for path in () if found.evidence.pod_links else found.irregular:
@@ -182,7 +182,7 @@ class AzureVnetLeftovers:
             )
         return found
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedLeftovers) -> Plan:
         judge = Judge(observed.evidence, observed.chains)
         judged = tuple(_judged(judge, observed.chains))
         removed = tuple(_removed(judged, observed.chains))
@@ -206,7 +206,7 @@ class AzureVnetLeftovers:
             if neighbour.link in evidence.bridges and judge.neighbour(neighbour).is_leftover:
                 yield neighbour
 
-    def _stale_routes(self, judge: Judge, observed: Observed) -> t.Iterator[tuple[Route, int]]:
+    def _stale_routes(self, judge: Judge, observed: ObservedLeftovers) -> t.Iterator[tuple[Route, int]]:
         for route, protocol in observed.routes:
             if route.address and not route.unread and route.table == MAIN and len(route.links) == 1:
                 (link,) = route.links
@@ -214,7 +214,7 @@ class AzureVnetLeftovers:
                 if is_azures and judge.route(route.address, link).is_leftover:
                     yield route, protocol
 
-    def _steps(self, observed: Observed, run: Run, node: Node) -> t.Iterator[Step]:
+    def _steps(self, observed: ObservedLeftovers, run: Run, node: Node) -> t.Iterator[Step]:
         """The backup is written before anything is removed. The files go first: azure-vnet would restore rules from them."""
         if run.neighbours or run.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
@@ -238,7 +238,7 @@ class AzureVnetLeftovers:
         return self._backends.all()
 
 
-def _unmoved(observed: Observed) -> dict[str, str]:
+def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
     """Path -> why azure-vnet's file stays where it is.
 
     azure-vnet needs both to delete its pods. An azure-cns that does not keep the addresses in use itself reads them from the

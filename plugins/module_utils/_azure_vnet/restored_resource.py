@@ -27,13 +27,13 @@ from .leftovers import Judge
 from .leftovers_resource import Selection, netlink_changes
 
 
-class Observed(t.NamedTuple):
+class ObservedRestoration(t.NamedTuple):
     """node: what the rules are judged by; None without a backup. files: the current content of each moved file's path."""
 
-    node: leftovers_resource.Observed | None
+    node: leftovers_resource.ObservedLeftovers | None
     files: t.Mapping[str, files.Found | None]
     links: frozenset[str]
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
 
 
 class Back(t.NamedTuple):
@@ -64,16 +64,16 @@ class RestoredLeftovers:
         self._backends = backends
         self._backup = kept
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedRestoration:
         kept = self._backup.observe()
         if not kept.runs:
-            return Observed(None, {}, frozenset(), kept)
+            return ObservedRestoration(None, {}, frozenset(), kept)
         backends = sorted({one.place.backend for run in kept.runs for one in run.removed})
         node = leftovers_resource.look(self._backends, kept, Selection(backends=tuple(backends)))
         found = {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files}
-        return Observed(node, found, frozenset(self._backends.links.links().values()), kept)
+        return ObservedRestoration(node, found, frozenset(self._backends.links.links().values()), kept)
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedRestoration) -> Plan:
         """Raises Refusal if it is unknown which addresses live pods have."""
         if observed.node is None:
             return Plan(self._backup.steps(observed.backup, ()), report=Back())
@@ -87,7 +87,7 @@ class RestoredLeftovers:
         back = _back(observed, observed.node)
         return Plan(tuple(self._steps(observed, back)), after=_shown(back), report=back)
 
-    def _steps(self, observed: Observed, back: Back) -> t.Iterator[Step]:
+    def _steps(self, observed: ObservedRestoration, back: Back) -> t.Iterator[Step]:
         if back.neighbours or back.routes:
             yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
         for one in back.removed:
@@ -106,7 +106,7 @@ class RestoredLeftovers:
         return self._backends.all()
 
 
-def _of_this_boot(node: leftovers_resource.Observed) -> list[Run]:
+def _of_this_boot(node: leftovers_resource.ObservedLeftovers) -> list[Run]:
     """The backup's runs, newest first, without what a boot has ended since: rules, neighbours, routes and files in /run."""
     runs = [
         run if run.boot == node.boot else Run(files=tuple(one for one in run.files if one.outlives_boots), boot=run.boot)
@@ -115,7 +115,7 @@ def _of_this_boot(node: leftovers_resource.Observed) -> list[Run]:
     return runs[::-1]
 
 
-def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
+def _back(observed: ObservedRestoration, node: leftovers_resource.ObservedLeftovers) -> Back:
     runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
     back = chain.restoration([one for run in runs for one in run.removed], node.chains, judge.obstacle)
     moved, occupied = _files(runs, observed.files)
@@ -158,7 +158,9 @@ def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> 
 class _Links:
     """Neighbours and routes to restore. barred: those that must not be, with the reason."""
 
-    def __init__(self, runs: t.Sequence[Run], observed: Observed, node: leftovers_resource.Observed, judge: Judge) -> None:
+    def __init__(
+        self, runs: t.Sequence[Run], observed: ObservedRestoration, node: leftovers_resource.ObservedLeftovers, judge: Judge
+    ) -> None:
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
         self.routes: dict[tuple[Route, int], None] = {}
         self.barred: dict[Neighbour | tuple[Route, int], str] = {}
@@ -178,7 +180,7 @@ class _Links:
                 self.routes[route, protocol] = None
 
 
-def _link_obstacle(links: t.AbstractSet[str], observed: Observed) -> str:
+def _link_obstacle(links: t.AbstractSet[str], observed: ObservedRestoration) -> str:
     missing = sorted(links - observed.links)
     return f"there is no link {', '.join(missing)}" if missing else ""
 

@@ -77,14 +77,14 @@ class Known(t.NamedTuple):
 
     loaded: str
     recorded: frozenset[str] = frozenset()
-    record: managed_files.Observed | None = None
+    record: managed_files.ObservedFiles | None = None
 
 
-class Observed(t.NamedTuple):
+class ObservedBootFiles(t.NamedTuple):
     """known: the paths. files: the files observed at each path that the stage handles."""
 
     known: Known
-    files: tuple[managed_files.Observed, ...]
+    files: tuple[managed_files.ObservedFiles, ...]
 
 
 class BootFiles:
@@ -172,11 +172,11 @@ class Arriving:
     def _current(self, loaded: str) -> list[ManagedFiles]:
         return [self._of.current(self._of.arriving, loaded)] if self._of.arriving else []
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedBootFiles:
         known = self._of.observe()
-        return Observed(known, tuple(current.observe() for current in self._current(known.loaded)))
+        return ObservedBootFiles(known, tuple(current.observe() for current in self._current(known.loaded)))
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedBootFiles) -> Plan:
         coming, _going = self._of.noting(observed.known)
         plans = [current.plan(seen) for current, seen in zip(self._current(observed.known.loaded), observed.files)]
         return _joined(plans, before=coming)
@@ -201,14 +201,14 @@ class Leaving:
         ordered = sorted(paths, key=lambda path: (-path.count("/"), path))
         return [self._of.current(entries, known.loaded) for entries in map(self._of.leaving, ordered) if entries]
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedBootFiles:
         known = self._of.observe()
         observed = tuple(current.observe() for current in self._current(known))
         found = [path for one in observed for path, what in one.found.items() if what is not None]
         self.name = ", ".join(found) or self.name  # kept for the diff, which is shown after the files are removed
-        return Observed(known, observed)
+        return ObservedBootFiles(known, observed)
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedBootFiles) -> Plan:
         _coming, going = self._of.noting(observed.known)
         plans = [current.plan(seen) for current, seen in zip(self._current(observed.known), observed.files)]
         return _joined(plans, after=going)

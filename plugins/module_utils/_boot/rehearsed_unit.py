@@ -14,9 +14,9 @@ from .._systemd import enabled_unit, units
 from .._systemd.boot_unit import BootUnit
 
 
-class Observed(t.NamedTuple):
+class ObservedRehearsal(t.NamedTuple):
     loaded: t.Any
-    enabled: enabled_unit.Observed
+    enabled: enabled_unit.ObservedUnit
 
 
 class RehearsedUnit:
@@ -34,10 +34,10 @@ class RehearsedUnit:
         self._enabled = enabled
         self._unit = unit
 
-    def observe(self) -> Observed:
-        return Observed(self._loaded.observe(), self._enabled.observe())
+    def observe(self) -> ObservedRehearsal:
+        return ObservedRehearsal(self._loaded.observe(), self._enabled.observe())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedRehearsal) -> Plan:
         loaded, enabled = self._loaded.plan(observed.loaded), self._enabled.plan(observed.enabled)
         if not loaded.steps and not enabled.steps:
             return Plan()

@@ -64,7 +64,7 @@ class Made(t.NamedTuple):
     is_empty: bool
 
 
-class Observed(t.NamedTuple):
+class ObservedFiles(t.NamedTuple):
     """The entries and the folder.
 
     found: what is at each path, None for nothing.
@@ -113,10 +113,10 @@ class ManagedFiles:
         self._instead = instead
         self._claimed = claimed
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedFiles:
         names = {os.path.basename(path) for path in self._entries}
         folders = {} if self._keeps_folder else dict(self._folders())
-        return Observed(
+        return ObservedFiles(
             {path: self._backend.read(path) for path in self._entries},
             self._observe_folder(),
             bool(self._backend.entries(self._folder) - names),
@@ -142,7 +142,7 @@ class ManagedFiles:
             raise Invalid(self._option, path, f"in a folder that exists or whose parent exists; {parent} is not a folder")
         return "missing"
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedFiles) -> Plan:
         steps = [Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over]
         if observed.folder == "missing" and self._keeps_folder:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
@@ -158,7 +158,7 @@ class ManagedFiles:
             )
         return Plan(tuple(steps), *_texts(changes)) if changes else Plan(tuple(steps))
 
-    def reached(self, observed: Observed) -> Observed:
+    def reached(self, observed: ObservedFiles) -> ObservedFiles:
         """What is observed after the plan was applied, for a plan that starts from there."""
         folder, made = observed.folder, observed.made
         if folder == "missing" and self._keeps_folder:
@@ -187,7 +187,7 @@ class ManagedFiles:
         return (self._backend, *(entry.accept for entry in self._entries.values() if entry.accept))
 
 
-def settling(announced: ManagedFiles, settled: ManagedFiles, observed: Observed) -> t.Iterator[Step]:
+def settling(announced: ManagedFiles, settled: ManagedFiles, observed: ObservedFiles) -> t.Iterator[Step]:
     """The steps that replace the record of what a run is about to do by the record of what it has done."""
     for step in settled.plan(announced.reached(observed)).steps:
         yield step._replace(is_record=True)

@@ -22,14 +22,14 @@ from .link_message import NOPREFIXROUTE, Address, Link, Message, Scene, new_addr
 RECORD = "/run/kubenode/link-addresses.json"
 
 
-class Observed(t.NamedTuple):
+class ObservedAddresses(t.NamedTuple):
     """links: by name. ours: the current addresses that this collection has added, according to its record or its units."""
 
     scene: Scene
     links: t.Mapping[str, Link]
     ours: t.Mapping[Given, Address]
     record: frozenset[Given]
-    file: managed_files.Observed
+    file: managed_files.ObservedFiles
 
 
 class Changes(t.NamedTuple):
@@ -74,7 +74,7 @@ class LiveLinkAddresses:
         self._desired = desired
         self._is_present = is_present
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedAddresses:
         scene = self._backend.scene()
         links = {link.name: link for link in scene.links}
         file = self._record_file(frozenset()).observe()
@@ -91,7 +91,7 @@ class LiveLinkAddresses:
         current = {(one.link, str(one)): one for one in scene.addresses if one.flags & NOPREFIXROUTE}
         keys = {one: (one.ifindex, one.address.prefix) for one in sorted(known)}
         ours = {one: current[key] for one, key in keys.items() if key in current}
-        return Observed(scene, links, ours, record, file)
+        return ObservedAddresses(scene, links, ours, record, file)
 
     def links(self) -> dict[str, int]:
         """The links that keep or get an address of this collection: their indexes by name."""
@@ -100,7 +100,7 @@ class LiveLinkAddresses:
         names = [one.dev for one in (*(given.address for given in changes.kept), *changes.added)]
         return {name: observed.links[name].number for name in names}
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedAddresses) -> Plan:
         changes = self._changes(observed)
         added = {Given(observed.links[one.dev].number, one) for one in changes.added}
         remaining = frozenset({*changes.kept, *added})
@@ -115,7 +115,7 @@ class LiveLinkAddresses:
         before = "".join(f"ip address {one.address.words}\n" for one in changes.removed)
         return Plan(steps, before, "".join(f"ip address {one.words}\n" for one in changes.added), changes)
 
-    def _changes(self, observed: Observed) -> Changes:
+    def _changes(self, observed: ObservedAddresses) -> Changes:
         ours = {one.address: one for one in observed.ours}
         if not self._is_present:
             gone = ours if self._desired is None else self._desired
@@ -134,12 +134,12 @@ class LiveLinkAddresses:
             tuple((one, foreign[place]) for one, place in places.items() if place in foreign),
         )
 
-    def _messages(self, changes: Changes, observed: Observed) -> t.Iterator[Message]:
+    def _messages(self, changes: Changes, observed: ObservedAddresses) -> t.Iterator[Message]:
         links = observed.links
         added = [new_address(links[one.dev].number, one.local, one.length, one.flags) for one in changes.added]
         return address_changes.messages(observed.scene, [observed.ours[one] for one in changes.removed], added)
 
-    def remember(self, observed: Observed) -> Plan:
+    def remember(self, observed: ObservedAddresses) -> Plan:
         """Plan only to add to the record the addresses that units have added."""
         if observed.ours.keys() <= observed.record:
             return Plan()
@@ -155,7 +155,7 @@ class LiveLinkAddresses:
         return (self._backend, self._files)
 
 
-def _has_stale_record(observed: Observed, left: t.Collection[Given]) -> bool:
+def _has_stale_record(observed: ObservedAddresses, left: t.Collection[Given]) -> bool:
     """True if a killed run left record entries for addresses that are not on the node, or a temporary file of the record.
 
     Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.

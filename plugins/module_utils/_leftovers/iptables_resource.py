@@ -28,9 +28,9 @@ from .leftover import CHAIN, RULE, findings
 NAME = "azure-vnet's iptables rules"
 
 
-class Observed(t.NamedTuple):
+class ObservedIptables(t.NamedTuple):
     node: Look
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
     boot: str
 
 
@@ -47,10 +47,10 @@ class IptablesLeftovers:
         self._desired = desired
         self.backends: t.Sequence[Backend] = (Iptables(run), backend)
 
-    def observe(self) -> Observed:
-        return Observed(self._backups.look(self._run), self._backups.iptables.observe(), kernel.boot_identity())
+    def observe(self) -> ObservedIptables:
+        return ObservedIptables(self._backups.look(self._run), self._backups.iptables.observe(), kernel.boot_identity())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedIptables) -> Plan:
         facts = observed.node.facts
         places = tuple(f"({backend})" for backend in self._desired)
         found = [one for one in (azure.find(facts) if facts else ()) if one.kind in (RULE, CHAIN) and one.place.endswith(places)]
@@ -69,12 +69,12 @@ class IptablesLeftovers:
         return Plan(tuple(steps), "".join(map(_shown, taken)), report=told)
 
 
-class RestoredObserved(t.NamedTuple):
+class ObservedIptablesRestoration(t.NamedTuple):
     """now: the chains of the tables that the backup names. addresses: all of the node, without lengths."""
 
     now: t.Mapping[Table, iptables.Chains]
     addresses: frozenset[str]
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
     boot: str
 
 
@@ -101,13 +101,13 @@ class RestoredIptables:
         self._backup = kept
         self.backends: t.Sequence[Backend] = (self._tables, backend)
 
-    def observe(self) -> RestoredObserved:
+    def observe(self) -> ObservedIptablesRestoration:
         kept, boot = self._backup.observe(), kernel.boot_identity()
         tables = dict.fromkeys(one.table for run in kept.runs if run.boot == boot for one in run.taken)
         own = frozenset(str(one).partition("/")[0] for one in LinkMessages().addresses()) if tables else frozenset()
-        return RestoredObserved({table: self._tables.read(table) for table in tables}, own, kept, boot)
+        return ObservedIptablesRestoration({table: self._tables.read(table) for table in tables}, own, kept, boot)
 
-    def plan(self, observed: RestoredObserved) -> Plan:
+    def plan(self, observed: ObservedIptablesRestoration) -> Plan:
         back = _back(observed)
         steps = [
             *(Step(f"restore {_count(one)} in table {one.table}", PutBack(one), Take(one)) for one in back.taken),
@@ -116,7 +116,7 @@ class RestoredIptables:
         return Plan(tuple(steps), after="".join(map(_shown, back.taken)), report=back)
 
 
-def _back(observed: RestoredObserved) -> Back:
+def _back(observed: ObservedIptablesRestoration) -> Back:
     runs = [run for run in reversed(observed.backup.runs) if run.boot == observed.boot]
     ended = len(observed.backup.runs) - len(runs)
     removals = [removed for run in runs for one in run.taken for removed in one.rules]

@@ -27,13 +27,13 @@ from .links_backup import Run
 NAME = "azure-vnet's links and addresses"
 
 
-class Observed(t.NamedTuple):
+class ObservedLinks(t.NamedTuple):
     """settings: those of azSnatbr, keys below /proc/sys with their values."""
 
     node: Look
     scene: Scene
     settings: tuple[tuple[str, int], ...]
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
     boot: str
 
 
@@ -50,13 +50,13 @@ class LinkLeftovers:
         self._sysctl = Sysctl()
         self.backends: t.Sequence[Backend] = (self._links, self._sysctl, backend)
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedLinks:
         node = self._backups.look(self._run)
         scene = self._links.scene() if node.facts else Scene()
         settings = self._sysctl.existing(bridge.settings_of(azure.NAT_BRIDGE))
-        return Observed(node, scene, settings, self._backups.links.observe(), kernel.boot_identity())
+        return ObservedLinks(node, scene, settings, self._backups.links.observe(), kernel.boot_identity())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedLinks) -> Plan:
         facts = observed.node.facts
         found = [one for one in (azure.find(facts) if facts else ()) if one.kind not in (RULE, CHAIN)]
         told = findings(found, observed.node.troubles)
@@ -77,7 +77,7 @@ class LinkLeftovers:
         return Plan(tuple(steps), before=_shown(run.links, run.gateways), report=told)
 
 
-def _run(observed: Observed, certain: t.Collection[Leftover]) -> Run:
+def _run(observed: ObservedLinks, certain: t.Collection[Leftover]) -> Run:
     going = [one.text for one in certain if one.kind == LINK]
     scene = observed.scene
     near, far = azure.NAT_LINKS
@@ -87,12 +87,12 @@ def _run(observed: Observed, certain: t.Collection[Leftover]) -> Run:
     return Run(tuple(removed), tuple(gateways), observed.boot)
 
 
-class RestoredObserved(t.NamedTuple):
+class ObservedLinksRestoration(t.NamedTuple):
     """settings: the current values of the settings in the backup; None where the link is gone."""
 
     scene: Scene
     settings: t.Mapping[str, int | None]
-    backup: backup_resource.Observed
+    backup: backup_resource.ObservedBackup
     boot: str
 
 
@@ -121,13 +121,13 @@ class RestoredLinks:
         self._backup = kept
         self.backends: t.Sequence[Backend] = (self._links, self._sysctl, backend)
 
-    def observe(self) -> RestoredObserved:
+    def observe(self) -> ObservedLinksRestoration:
         kept = self._backup.observe()
         keys = [key for run in kept.runs for link in run.links for key, _value in link.settings]
         settings = {key: self._sysctl.read(key) for key in keys}
-        return RestoredObserved(self._links.scene() if kept.runs else Scene(), settings, kept, kernel.boot_identity())
+        return ObservedLinksRestoration(self._links.scene() if kept.runs else Scene(), settings, kept, kernel.boot_identity())
 
-    def plan(self, observed: RestoredObserved) -> Plan:
+    def plan(self, observed: ObservedLinksRestoration) -> Plan:
         back = _back(observed)
         numbers = _numbers(observed.scene, back.links)
         steps = [
@@ -139,7 +139,7 @@ class RestoredLinks:
         return Plan(tuple(steps), after=_shown(back.links, back.gateways), report=back)
 
 
-def _back(observed: RestoredObserved) -> Back:
+def _back(observed: ObservedLinksRestoration) -> Back:
     runs = [run for run in observed.backup.runs if run.boot == observed.boot]
     ended = ["the links and addresses of a clean-up before this boot, which the boot has ended"]
     differences = ended * (len(observed.backup.runs) - len(runs))

@@ -15,10 +15,10 @@ from . import networkd as model
 from . import networkd_backend
 
 
-class Observed(t.NamedTuple):
+class ObservedNetworkd(t.NamedTuple):
     """started: the start time of the running networkd, None if none runs; see Networkd.started()."""
 
-    drop_in: managed_files.Observed
+    drop_in: managed_files.ObservedFiles
     configuration: dict[str, networkd_backend.File]
     started: float | None
 
@@ -58,10 +58,10 @@ class NetworkdSettings:
         entry = managed_files.text(model.PATH, text)
         self._drop_in = managed_files.ManagedFiles(backend, [entry], "permanent", "move its lines into a drop-in of another name")
 
-    def observe(self) -> Observed:
-        return Observed(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
+    def observe(self) -> ObservedNetworkd:
+        return ObservedNetworkd(self._drop_in.observe(), self._daemon.configuration(), self._daemon.started())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedNetworkd) -> Plan:
         placing = self._drop_in.plan(observed.drop_in)
         if not self._restarts or not self._keys or observed.started is None:
             return placing

@@ -15,7 +15,7 @@ from . import nft_backend
 from .nft_table import Table
 
 
-class Observed(t.NamedTuple):
+class ObservedTable(t.NamedTuple):
     """table: the current table, None if it is absent. text: nft's text of it, read only if it differs from the desired table.
 
     A table that is to be removed may be unreadable. Then only its existence is known, and its text is empty.
@@ -37,7 +37,7 @@ class LiveTable:
         self._table = name
         self._desired = desired
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedTable:
         try:
             return self._observe()
         except Failure as failure:
@@ -46,17 +46,17 @@ class LiveTable:
             table = self._backend.unread(self._family, self._table)
             if table:
                 self._backend.warn_unread(self._family, self._table, failure)
-            return Observed(table)
+            return ObservedTable(table)
 
-    def _observe(self) -> Observed:
+    def _observe(self) -> ObservedTable:
         table = self._backend.read(self._family, self._table)
         if self._desired and table != self._desired:
             self._backend.warn_without_nft(self._family, self._table)
         if table is None or table == self._desired:
-            return Observed(table)
-        return Observed(table, self._backend.text(self._family, self._table))
+            return ObservedTable(table)
+        return ObservedTable(table, self._backend.text(self._family, self._table))
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedTable) -> Plan:
         if observed.table == self._desired:
             return Plan()
         text = self._desired.text() if self._desired else ""
@@ -81,13 +81,13 @@ class HandedOverTable(LiveTable):
     A table that cannot be read is left to that program.
     """
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedTable:
         try:
             table = self._backend.read(self._family, self._table)
             is_done = table is None or table == self._desired
-            return Observed(table, "" if is_done else self._backend.text(self._family, self._table))
+            return ObservedTable(table, "" if is_done else self._backend.text(self._family, self._table))
         except Failure:
-            return Observed(None)
+            return ObservedTable(None)
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedTable) -> Plan:
         return super().plan(observed) if observed.text else Plan()

@@ -14,7 +14,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from .._core.version import Version, of_nft, of_package
 from .._files import files
 from .._files.managed_files import ManagedFiles, text
-from .._files.managed_files import Observed as ObservedFiles
+from .._files.managed_files import ObservedFiles
 from .._platform import packages, process
 from .._systemd import units
 from .._systemd.telling_systemd import told
@@ -36,7 +36,7 @@ RefuseManualStop=yes
 """
 
 
-class Observed(t.NamedTuple):
+class ObservedPackage(t.NamedTuple):
     """path, version: of nft; "" and None if nft is not installed. recorded: the record that this collection installed it.
 
     says: nft's path and version, or why there is none, as a clause for a message.
@@ -86,12 +86,14 @@ class InstalledPackage:
         instead = "install or remove nftables without this module"
         self._record = ManagedFiles(backend, [record], "state", instead)
         self._hold, self._release = (ManagedFiles(backend, [one], "state", instead) for one in hold)
-        self._seen: Observed | None = None
+        self._seen: ObservedPackage | None = None
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedPackage:
         path = process.find("nft") or ""
         version, says = self._version(path) if path else (None, "nft is not found")
-        seen = Observed(path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says)
+        seen = ObservedPackage(
+            path, version, self._record.observe(), self._release.observe(), self._systemd.is_running(), says=says
+        )
         if self._minimum is None:
             if seen.recorded.found[RECORD] is not None and (installed := self._manager.installed(PACKAGE)):
                 users = ", ".join(sorted(self._systemd.named("kubenode-nft-*.service") - self._units_gone))
@@ -116,14 +118,14 @@ class InstalledPackage:
     def _is_enough(self, version: Version | None) -> bool:
         return version is not None and self._minimum is not None and version >= self._minimum
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedPackage) -> Plan:
         if self._minimum is None:
             return self._plan_absent(observed)
         if self._is_enough(observed.version):
             return Plan(tuple(self._let_go(observed)))
         return self._plan_present(observed, self._minimum)
 
-    def _plan_present(self, observed: Observed, minimum: Version) -> Plan:
+    def _plan_present(self, observed: ObservedPackage, minimum: Version) -> Plan:
         if self._is_enough(of_package(observed.installed)):
             raise Refusal(
                 f"package {PACKAGE} {observed.installed} is installed, but {observed.says}. Nothing was changed."
@@ -145,7 +147,7 @@ class InstalledPackage:
         after = observed.candidate if is_known else unknown
         return Plan(tuple(steps), _shown(observed.installed), _shown(after))
 
-    def _plan_absent(self, observed: Observed) -> Plan:
+    def _plan_absent(self, observed: ObservedPackage) -> Plan:
         if observed.obstacle:
             return Plan(tuple(self._let_go(observed)))
         steps = self._let_go(observed)
@@ -154,7 +156,7 @@ class InstalledPackage:
         steps += self._record.plan(observed.recorded).steps
         return Plan(tuple(steps), _shown(observed.installed), "")
 
-    def _current(self, observed: Observed, work: list[Step]) -> list[Step]:
+    def _current(self, observed: ObservedPackage, work: list[Step]) -> list[Step]:
         """``work``, during which systemd does not start or stop nftables.service. The same holds when it is rolled back."""
         if not observed.is_managed:
             return work
@@ -162,7 +164,7 @@ class InstalledPackage:
         releasing = self._release.plan(self._hold.reached(observed.hold)).steps
         return [*told(holding, True), *work, *told(releasing, True)]
 
-    def _let_go(self, observed: Observed) -> list[Step]:
+    def _let_go(self, observed: ObservedPackage) -> list[Step]:
         """Remove the hold that a killed run left, after the package manager that the run started has ended."""
         release = self._release.plan(observed.hold).steps
         waiting = Step("wait for the package manager", packages.Wait())

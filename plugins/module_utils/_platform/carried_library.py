@@ -13,7 +13,7 @@ from .._core.plan import Backend, Plan, Plane, Step
 from . import library
 
 
-class Observed(t.NamedTuple):
+class ObservedLibrary(t.NamedTuple):
     """is_there: it can be loaded. carried: the folders it was carried to. is_needed: another set of this collection uses it."""
 
     is_there: bool
@@ -36,14 +36,14 @@ class CarriedLibrary:
         self.is_desired = desired
         self._is_needed = is_needed
 
-    def observe(self) -> Observed:
-        return Observed(
+    def observe(self) -> ObservedLibrary:
+        return ObservedLibrary(
             not self.is_desired or library.is_there(self._library),
             () if self.is_desired else tuple(library.carried(self._library)),
             self.is_desired or self._is_needed(),
         )
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedLibrary) -> Plan:
         if self.is_desired:
             return Plan() if observed.is_there else Plan((Step(f"carry over {self._library}", library.Load(self._library)),))
         paths = () if observed.is_needed else observed.carried

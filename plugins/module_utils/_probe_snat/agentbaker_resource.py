@@ -36,10 +36,10 @@ def state(backend: files.Files, systemd: units.Units) -> str:
     return "disabled" if any(backend.read(path) is not None for path in FILES) else "absent"
 
 
-class Observed(t.NamedTuple):
+class ObservedAgentBaker(t.NamedTuple):
     """drop_in: what is at the drop-in's path. is_managed: systemd runs here. is_enabled, is_active: AgentBaker's unit."""
 
-    drop_in: managed_files.Observed
+    drop_in: managed_files.ObservedFiles
     is_managed: bool
     is_enabled: bool
     is_active: bool
@@ -75,12 +75,12 @@ class ReplacedUnit:
         found = self._backend.read(self.name)
         return isinstance(found, files.Content) and found.text.startswith(managed_files.HEADING)
 
-    def observe(self) -> Observed:
-        return Observed(
+    def observe(self) -> ObservedAgentBaker:
+        return ObservedAgentBaker(
             self._drop_in.observe(), self._systemd.is_running(), self._systemd.is_enabled(UNIT), self._systemd.is_active(UNIT)
         )
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedAgentBaker) -> Plan:
         plan = self._drop_in.plan(observed.drop_in)
         placing = told(plan.steps, observed.is_managed)
         acts = self._starts and observed.is_managed

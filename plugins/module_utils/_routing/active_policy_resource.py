@@ -14,9 +14,9 @@ from .._files import files, managed_files
 from .._files.managed_files import ManagedFiles, text
 
 
-class Observed(t.NamedTuple):
+class ObservedActivePolicy(t.NamedTuple):
     has_listener: bool
-    file: managed_files.Observed
+    file: managed_files.ObservedFiles
 
 
 def record(protocol: int) -> str:
@@ -52,10 +52,10 @@ class ActivePolicyRecord:
             ManagedFiles(backend, [text(self.name, content)], "immediate", claimed=(self.name,)) for content in (desired, None)
         )
 
-    def observe(self) -> Observed:
-        return Observed(self._has_listener(), (self._current if self._stays else self._gone).observe())
+    def observe(self) -> ObservedActivePolicy:
+        return ObservedActivePolicy(self._has_listener(), (self._current if self._stays else self._gone).observe())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedActivePolicy) -> Plan:
         """The plan has no text for the diff: the diff of the rules and routes shows the change already."""
         goes_with_listener = self.plane is Plane.PERMANENT
         if goes_with_listener and not observed.has_listener:

@@ -27,7 +27,7 @@ PLACE = operator.itemgetter(0, 1)  # of a rule: family and priority
 MOST_PAIRS = 200_000  # of rules to compare for overlaps; this many take a tenth of a second
 
 
-class Observed(t.NamedTuple):
+class ObservedPolicy(t.NamedTuple):
     """rules, routes: those of the kernel, in its order; empty for a list that is not managed. links: the names of the links."""
 
     rules: t.Sequence[Owned]
@@ -84,17 +84,17 @@ class LivePolicy:
         self._desired = desired
         self._manages_all = not desired and policy.rules is None and policy.routes is None
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedPolicy:
         # A goto may target a foreign rule, and a foreign route may reach a gateway, so both lists include foreign objects. But
         # rules do not depend on routes, nor routes on rules: a list that is not managed is not read.
         has_rules, has_routes = (self._manages_all or items is not None for items in (self._policy.rules, self._policy.routes))
-        return Observed(
+        return ObservedPolicy(
             self._backend.rules() if has_rules else (),
             self._backend.routes() if has_routes else (),
             frozenset(self._backend.links().values()) if has_routes else frozenset(),
         )
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedPolicy) -> Plan:
         # Gateways are resolved against the desired routes, not against routes about to be removed.
         foreign = (route for route, protocol in observed.routes if protocol != self._policy.protocol or route.unread)
         neighbours = Gateways(itertools.chain(self._policy.routes or (), foreign))
@@ -168,7 +168,7 @@ class LivePolicy:
             return Changes(kept=len(ours), satisfied=[(rule, satisfied[rule]) for rule in missing])
         return _arranged(desired, satisfied, current, self._policy.protocol)
 
-    def _steps(self, observed: Observed, rules: Changes, routes: Changes) -> t.Iterator[Step]:
+    def _steps(self, observed: ObservedPolicy, rules: Changes, routes: Changes) -> t.Iterator[Step]:
         """Adds routes, adds rules, removes rules, removes routes: a packet never meets a rule whose table lacks its routes."""
         routes_in, routes_out = _messages(routes, observed.routes, self._policy.protocol)
         if routes_in:

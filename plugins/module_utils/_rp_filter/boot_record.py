@@ -22,7 +22,7 @@ class Live(Resource, t.Protocol):
         """Plans the record alone: it takes over what our files have set."""
 
 
-class Observed(t.NamedTuple):
+class ObservedBootRecord(t.NamedTuple):
     live: t.Any
     files: tuple[t.Any, ...]
 
@@ -37,10 +37,10 @@ class BootRecord:
         self._live = live
         self._files = files
 
-    def observe(self) -> Observed:
-        return Observed(self._live.observe(), tuple(file.observe() for file in self._files))
+    def observe(self) -> ObservedBootRecord:
+        return ObservedBootRecord(self._live.observe(), tuple(file.observe() for file in self._files))
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedBootRecord) -> Plan:
         is_moving = any(file.plan(seen).steps for file, seen in zip(self._files, observed.files))
         return self._live.remember(observed.live) if is_moving else Plan()
 

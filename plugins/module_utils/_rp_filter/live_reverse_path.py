@@ -23,7 +23,7 @@ RECORDS = {RP_FILTER: "/run/kubenode/rp-filter.jsonl", SRC_VALID_MARK: "/run/kub
 Interfaces = dict[str, dict[str, dict[str, int]]]
 
 
-class Observed(t.NamedTuple):
+class ObservedReversePath(t.NamedTuple):
     """The settings, the file of our record, and the entries in that file.
 
     The record in ``settings`` also contains what our files in sysctl.d(5) have set. is_moving: whether the file that is the
@@ -31,7 +31,7 @@ class Observed(t.NamedTuple):
     """
 
     settings: Settings
-    file: managed_files.Observed
+    file: managed_files.ObservedFiles
     recorded: Record
     is_moving: bool
 
@@ -68,7 +68,7 @@ class LiveReversePath:
         self._file = file
         self._record = RECORDS[setting]
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedReversePath:
         file = self._record_file(()).observe()
         found = file.found[self._record]
         record = reverse_path.record_from(found.text if isinstance(found, files.Content) else "")
@@ -86,7 +86,7 @@ class LiveReversePath:
         written = reverse_path_boot.record(lines, self._configuration, self._ours, settings)
         matters = (entry for entry in written if entry.holder != self._holder or self._matters(entry))
         is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
-        return Observed(settings._replace(record=(*record, *matters)), file, record, is_moving)
+        return ObservedReversePath(settings._replace(record=(*record, *matters)), file, record, is_moving)
 
     def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
         """The lines of our files that have set something which is not in the record."""
@@ -115,7 +115,7 @@ class LiveReversePath:
         others = settings.desired_by_others(self._holder)
         return [name for name in settings.held(self._holder) if name not in others]
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedReversePath) -> Plan:
         settings = observed.settings
         difference = reverse_path.difference(self._desired, self._holder, settings)
         if not (observed.is_moving or difference.changes or difference.record != settings.record):
@@ -133,7 +133,7 @@ class LiveReversePath:
         after_text = reverse_path.lines(after, difference, is_after=True)
         return Plan(steps, before_text, after_text, self.report(settings, after))
 
-    def remember(self, observed: Observed) -> Plan:
+    def remember(self, observed: ObservedReversePath) -> Plan:
         """Plans the record alone: it takes over what our files have set."""
         return self._record_file(observed.settings.record).plan(observed.file)
 

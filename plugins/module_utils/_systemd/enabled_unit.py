@@ -17,13 +17,13 @@ from .telling_systemd import told
 from .unit_state import Verdict
 
 
-class Observed(t.NamedTuple):
+class ObservedUnit(t.NamedTuple):
     """groups: what is at the path of the unit, of its drop-in and of its symbolic link.
 
     is_managed: whether systemd runs here. verdict: the unit's state in systemd; INACTIVE if systemd does not run here.
     """
 
-    groups: tuple[managed_files.Observed, ...]
+    groups: tuple[managed_files.ObservedFiles, ...]
     is_managed: bool
     verdict: Verdict
 
@@ -66,10 +66,10 @@ class EnabledUnit:
         groups = [managed_files.ManagedFiles(backend, [entry], "permanent", instead) for entry in order]
         self._groups = groups if desired else groups[::-1]
 
-    def observe(self) -> Observed:
+    def observe(self) -> ObservedUnit:
         is_managed = self._systemd.is_running()
         verdict = self._verdict() if is_managed else Verdict.INACTIVE
-        return Observed(tuple(group.observe() for group in self._groups), is_managed, verdict)
+        return ObservedUnit(tuple(group.observe() for group in self._groups), is_managed, verdict)
 
     def _verdict(self) -> Verdict:
         """Asks systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
@@ -77,7 +77,7 @@ class EnabledUnit:
             return self._systemd.verdict(self._unit)
         return Verdict.ACTIVE if self._systemd.is_active(self._unit) else Verdict.INACTIVE
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedUnit) -> Plan:
         plans = [group.plan(seen) for group, seen in zip(self._groups, observed.groups)]
         placing = told([step for plan in plans for step in plan.steps], observed.is_managed)
         if not observed.is_managed:
@@ -89,7 +89,7 @@ class EnabledUnit:
             return Plan(starting, *shown)
         return Plan((*self._before(placing, observed), *placing, *starting), *texts(plans))
 
-    def _before(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+    def _before(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
         """Steps that act only in a roll-back.
 
         The first steps are undone last: the former files are in place again by then, and systemd has read them.
@@ -100,7 +100,7 @@ class EnabledUnit:
         if placing and self._desired and self._starts and observed.groups[0].found[self.name] is None:
             yield Step(f"stop and unload {self._unit}", undo=units.Forget(self._unit))
 
-    def _afterwards(self, placing: t.Sequence[Step], observed: Observed) -> t.Iterator[Step]:
+    def _afterwards(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
         if not self._desired:
             if placing or observed.verdict is Verdict.ACTIVE:  # a killed run may have removed only the files
                 yield Step(f"stop and unload {self._unit}", units.Forget(self._unit))

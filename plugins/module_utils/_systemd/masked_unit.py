@@ -13,7 +13,7 @@ from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
 from .._files.managed_files import ManagedFiles, text
-from .._files.managed_files import Observed as ObservedFiles
+from .._files.managed_files import ObservedFiles
 from . import units
 from .telling_systemd import told
 
@@ -58,7 +58,7 @@ class Harmless:
         )
 
 
-class Observed(t.NamedTuple):
+class ObservedMask(t.NamedTuple):
     """found: what is at the unit's path in units.FOLDER. note: the note that this collection masked the unit, if it did."""
 
     found: files.Found | None
@@ -84,17 +84,17 @@ class MaskedUnit:
         note = text(self._note_path, NOTE.format(unit=unit) if desired else None)
         self._note = ManagedFiles(backend, [note], "service", "set service to ignore")
 
-    def observe(self) -> Observed:
-        return Observed(self._backend.read(self.name), self._note.observe(), self._systemd.is_running())
+    def observe(self) -> ObservedMask:
+        return ObservedMask(self._backend.read(self.name), self._note.observe(), self._systemd.is_running())
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedMask) -> Plan:
         steps = self._masking(observed) if self._desired else self._unmasking(observed)
         if not steps:
             return Plan()
         before, after = self._shown(observed.found == MASK), self._shown(self._desired)
         return Plan(told(steps, observed.is_managed), before, after)
 
-    def _masking(self, observed: Observed) -> list[Step]:
+    def _masking(self, observed: ObservedMask) -> list[Step]:
         if observed.found == MASK:
             return []
         if observed.found is not None:
@@ -105,7 +105,7 @@ class MaskedUnit:
         mask = Step(f"mask {self.name}", files.Put(self.name, MASK), files.Remove(self.name))
         return [*self._note.plan(observed.note).steps, mask]
 
-    def _unmasking(self, observed: Observed) -> list[Step]:
+    def _unmasking(self, observed: ObservedMask) -> list[Step]:
         noted = self._note.plan(observed.note).steps
         if observed.found != MASK or observed.note.found[self._note_path] is None:
             return list(noted)

@@ -19,7 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.back
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import Evidence
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import (
     Back,
-    Observed,
+    ObservedRestoration,
     RestoredLeftovers,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
@@ -174,13 +174,15 @@ def restored(*interfaces: Interface, runs: tuple[Run, ...] = RUNS, boot: str = "
     """The plan on a node with these interfaces, and its report. given: Evidence, and files by path."""
     there, former = given.pop("files", {}), frozenset({(POD, MAC)})
     text = files.Content(backup.to_text(Backup(NODE, runs)), 0o600)
-    kept = backup_resource.Observed(NODE, NODE, runs, managed_files.Observed({PATH: text}, "ours", False, (), ()), True)
+    kept = backup_resource.ObservedBackup(
+        NODE, NODE, runs, managed_files.ObservedFiles({PATH: text}, "ours", False, (), ()), True
+    )
     evidence = Evidence(interfaces=(BRIDGE, *interfaces), former=former, bridges=frozenset({"azure0"}), **given)
     chains = {PREROUTING: RULES[:1]}
-    node = leftovers_resource.Observed(chains, evidence, {}, (), (), kept, boot, ())
+    node = leftovers_resource.ObservedLeftovers(chains, evidence, {}, (), (), kept, boot, ())
     found = {one.path: there.get(one.path) for run in runs for one in run.files}
     resource = RestoredLeftovers(cast(Any, None), BackupFile(files.Files(), PATH))
-    plan = resource.plan(Observed(node, found, frozenset({"azure0"}), kept))
+    plan = resource.plan(ObservedRestoration(node, found, frozenset({"azure0"}), kept))
     return plan, cast(Back, plan.report)
 
 
