@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import house
@@ -18,6 +19,17 @@ FILES = [path for room in house.ROOMS for path in house.files(room)]
 def test_the_rooms_are_these() -> None:
     assert {path.parent.name for path in house.ROOT.glob("*/*.py")} == {*house.ROOMS}
     assert [path.name for path in house.ROOT.glob("*.py")] == ["_module.py"]
+
+
+def test_the_documentation_has_the_same_rooms_and_imports() -> None:
+    text = (house.ROOT.parent.parent / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| `(_\w+)`( \(service\))? \| .* \| (.*)\|$", text, re.MULTILINE)
+    assert [room for room, *_rest in rows] == [*house.ROOMS]
+    assert [room for room, is_service, _imports in rows if is_service] == [*house.SERVICES]
+    for room, is_service, imports in rows:
+        others = {*house.ROOMS[room]} - ({*house.SERVICES} if not is_service else set())
+        if imports.strip() not in ("every room", "nothing"):
+            assert {*re.findall(r"`(_\w+)`", imports)} == others, room
 
 
 @pytest.mark.parametrize("room", house.ROOMS)
