@@ -203,6 +203,15 @@ def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
     assert set(cured.states().values()) == {"changed"} and cured.status == 0, cured.output
 
 
+def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
+    fleet.node(1).run(["ip", "-6", "route", "add", "unreachable", "2001:db8:99::/64"])
+    checks = [{"address": fleet.node(2).address, "port": 9, "from": "node2"}, {"address": "2001:db8:99::1", "port": 443}]
+    done = fleet.play("--check", "--limit", "node1", aks_dual_stack_rehearse=True, checks=checks)
+    assert done.status == 0, done.output
+    said = re.sub(r"\s+", " ", done.output)
+    assert "Without the changes, packets[0] does not arrive: " in said and "packets[1]" not in said and "With them, too: " in said
+
+
 @pytest.mark.parametrize("setting", ["ANSIBLE_ANY_ERRORS_FATAL", "ANSIBLE_STRATEGY"])
 def test_lines_are_true_under_other_settings(fleet: Fleet, setting: str) -> None:
     """any_errors_fatal stops the others of the batch where they are; the strategy free does not wait for anybody."""
