@@ -20,6 +20,7 @@ from .commands import KERNELS_TYPES, Part
 
 Entry = dict[str, t.Any]
 Ignore = t.Callable[[str, str], None]  # takes a reason and the line
+WITHOUT_LINK = ("blackhole", "prohibit", "throw", "unreachable")  # types of routes
 FIRST_TABLE = 2_000_000  # numbers for tables that a paste names by words that only its node knows
 
 
@@ -165,6 +166,8 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
             if word == "onlink":
                 entry["onlink"] = True
             place += 1
+    if entry.get("type") in WITHOUT_LINK and entry.get("dev") == "lo":  # as IPv6 lists them
+        del entry["dev"]
     entry["table"] = tables.number(str(entry["table"])) if entry["table"] != "all" else "254"
     texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [
         str(one.get("via", "")) for one in entry.get("nexthops", ())

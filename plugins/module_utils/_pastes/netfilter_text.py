@@ -166,7 +166,7 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
         if match:
             put(found, match[1], int(match[2]))
         elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
-            r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
+            r"[=:]\s*(\S+(\s+\S+)+|\S*[a-z-]\S*|)\s*$", line
         ):
             ignore("is no setting", line)
     return found

@@ -264,12 +264,14 @@ class _Links:
                 near["kind"] = near["kind"] or "veth"
                 near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
 
-    def add_routed_pods(self, routes: t.Iterable[Entry]) -> None:
-        """A host route to a pod's link tells the address of the pod."""
+    def add_routed_pods(self, routes: t.Collection[Entry]) -> None:
+        """A host route to a pod's link tells the address of the pod. The uplink of a node that is a container is a veth, too."""
+        uplinks = {route.get("dev") for route in routes if route.get("to") == "default" and route.get("via")}
         for route in routes:
             one = self._by_name.get(str(route.get("dev")))
             to = str(route.get("to"))
-            if one and one["kind"] == "veth" and not route.get("via") and "/" not in to and to != "default":
+            is_host = "/" not in to and to != "default" and not route.get("via")
+            if one and one["kind"] == "veth" and is_host and one["name"] not in uplinks:
                 peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
                 if peer["namespace"] != "pod" and to not in peer["addresses"]:
                     peer["addresses"].append(to)

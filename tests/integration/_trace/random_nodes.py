@@ -29,6 +29,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_
 SUBSETS = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
 ADDRESSES = ["10.0.0.9", "10.0.1.9", "10.1.0.5", "10.1.0.6", "10.96.0.1", "10.96.0.2", "172.16.0.1", "192.0.2.7"]
 LINKS = ["eth0", "eth1", "pod1", "pod2", "port1"]
+PASTED = [
+    *("ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "ip -d addr", "ip neigh"),
+    *("iptables-nft-save", "ip6tables-nft-save", "ipset save", "ebtables-nft-save", "nft list ruleset", "sysctl -a"),
+]
 FAR = {"pod1": "10.1.0.5", "pod2": "10.1.0.6"}
 
 
@@ -260,7 +264,14 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
     snapshot = snapshot_backend.read(run, SUBSETS)
     reply = _reply(world, first, snapshot)
     # The neighbours of the reply's way are known only now.
-    return {"first": seen(first), "dropping": dropping, "reply": reply, "snapshot": snapshot_backend.read(run, SUBSETS)}
+    found = snapshot_backend.read(run, SUBSETS)
+    return {"first": seen(first), "dropping": dropping, "reply": reply, "snapshot": found, "pastes": _pastes()}
+
+
+def _pastes() -> dict[str, str]:
+    """What an operator would paste of the node. A neighbour that was asked, and whose answer a rule dropped, is left out."""
+    pastes = {command: run(command.split()).stdout for command in PASTED}
+    return {**pastes, "ip neigh": re.sub(r"(?m)^.* (?:INCOMPLETE|FAILED) *\n", "", pastes["ip neigh"])}
 
 
 def _dropping() -> list[str]:

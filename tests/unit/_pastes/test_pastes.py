@@ -132,6 +132,8 @@ def test_a_table_with_a_name_is_the_same_table_in_rules_and_routes() -> None:
         ("10.1.0.5 dev veth1 scope link", {"to": "10.1.0.5", "scope": "link"}),
         ("unreachable 10.9.0.0/16 metric 4278198272", {"type": "unreachable", "metric": 4278198272}),
         ("blackhole 10.8.0.0/24", {"type": "blackhole"}),
+        ("blackhole fd00::6 dev lo metric 5 pref medium", {"type": "blackhole", "to": "fd00::6", "dev": None, "metric": 5}),
+        ("unreachable default dev lo metric 4294967295 error -101 pref medium", {"type": "unreachable", "dev": None}),
         ("default via fe80::1 dev eth0 proto ra metric 100 expires 1799sec pref medium", {"family": "ipv6", "via": "fe80::1"}),
         ("default nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2", {"to": "default"}),
         ("10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4   <--- this one", {"src": "10.0.0.4"}),
@@ -209,6 +211,20 @@ def test_links_of_ip_ifconfig_and_route() -> None:
     eth0 = by_name(old)["eth0"]
     assert (eth0["mac"], eth0["mtu"], eth0["addresses"][0]["address"]) == ("00:0d:3a:00:00:01", 1500, "10.0.0.4/24")
     assert old["routes"][0]["via"] == "10.0.0.1"
+
+
+def test_settings_that_are_no_number_are_no_damaged_lines() -> None:
+    told = "net.ipv4.tcp_rmem = 4096 131072 33554432\nnet.ipv4.tcp_fastopen_key = 00000000-00000000-00000000-00000000\n"
+    assert pastes.read({"sysctl-a": f"{told}net.ipv4.ip_forward = 1\nnet.ipv4.ip_forw\n"}).ignored == [
+        "Not understood, because it is no setting: net.ipv4.ip_forw"
+    ]
+
+
+def test_a_host_route_by_the_uplink_of_a_node_that_is_a_container_tells_no_pod() -> None:
+    link = "2: eth0@if9: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500\n    link/ether 02:42:ac:12:00:02 brd ff:ff:ff:ff:ff:ff\n"
+    routes = "default via 172.18.0.1 dev eth0\n172.18.0.9 dev eth0 scope link\n10.244.0.5 dev veth1 scope host\n"
+    links = by_name(read(ip_link=link, ip_route=routes))
+    assert links["eth0"]["peer"] is None and links["veth1"]["peer"]["addresses"] == ["10.244.0.5"]
 
 
 def test_a_pods_paste_and_a_host_route_tell_the_other_end_of_a_link() -> None:
