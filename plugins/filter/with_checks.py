@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - A check is a TCP connection that the playbooks make after the change of a node. A rehearsal can send the first packet of such a
-    connection through the node's twin before the change.
+  - A check is a TCP connection that the playbooks make after the change of a node. A rehearsal can send the first packet of
+    such a connection through the node's twin before the change.
   - Adds a packet for each check that the node itself makes, and whose address is an IP address. A check that another host makes
     is left out, because the node does not tell by which link its packets come in, and so is one whose address is a name.
 options:

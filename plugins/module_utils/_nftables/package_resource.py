@@ -13,8 +13,7 @@ from .._core.errors import Failure, Refusal, Uncertain
 from .._core.plan import Backend, Plan, Plane, Step
 from .._core.version import Version, of_nft, of_package
 from .._files import files
-from .._files.managed_files import ManagedFiles, text
-from .._files.managed_files import ObservedFiles
+from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from .._platform import packages, process
 from .._systemd import units
 from .._systemd.telling_systemd import told

@@ -12,8 +12,7 @@ import typing as t
 from .._core.errors import Refusal
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
-from .._files.managed_files import ManagedFiles, text
-from .._files.managed_files import ObservedFiles
+from .._files.managed_files import ManagedFiles, ObservedFiles, text
 from . import units
 from .telling_systemd import told
 
