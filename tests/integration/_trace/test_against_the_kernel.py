@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A packet through a node's twin fares as the same packet through the node, by the node's snapshot and by what is pasted of it."""
+"""A packet through a node's twin fares as the same packet through the node, by the node's snapshot and by its pasted outputs."""
 
 from __future__ import annotations
 
