@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import re
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def test_imports_run_one_way(path: Path) -> None:
 def test_no_two_rooms_import_each_other() -> None:
     for number, room in enumerate(house.ROOMS):
         assert {*house.ROOMS[room]} <= {*list(house.ROOMS)[:number]}, room
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    imports = {(path.parent.name, path.stem): {(room, name) for room, name in house.imported(path) if room} for path in FILES}
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
 @pytest.mark.parametrize("path", house.models(), ids=lambda path: f"{path.parent.name}.{path.stem}")

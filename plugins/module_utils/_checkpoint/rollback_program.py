@@ -35,26 +35,27 @@ from .._azure_vnet import resolved_backend
 from .._core import codec, plan
 from .._core.errors import Failure, ForeignChange
 from .._ebtables import ebtables_backend
-from .._files import file_changes, files
+from .._files import files
 from .._interfaces import link_backend
 from .._interfaces.link_message import Message, Request
 from .._netfilter import chain, iptables, iptables_backend
+from .._netlink import nfnetlink
 from .._network_daemons import networkd_backend
-from .._nftables import nft_backend, nft_loading_backend
+from .._nftables import nft_backend
 from .._platform import library, lock, packages, process, processes, sysctl
 from .._routing import routing_backend
 from .._routing.neighbour import Neighbour
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
 from .._routing.rule_order import Order
-from .._systemd import unit_changes, units
+from .._systemd import units
 from . import checkpoint_backend, watchdog_backend
 from .checkpoint import Armed, Entry, RolledBack
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
 
-# Loaded now, and not when they are needed: a roll-back must not depend on the archive that this program runs from.
-LOADED = (file_changes, nft_loading_backend, unit_changes)
+# Loaded now, and not when it is needed: a roll-back must not depend on the archive that this program runs from.
+LOADED = (nfnetlink,)
 
 # The classes of the values in operations.
 VALUES = (

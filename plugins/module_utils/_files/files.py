@@ -5,7 +5,9 @@
 
 """Files, folders and links on the node: what is there, and the operations that change it.
 
-A folder that we make contains a marker, so that any later run knows that it may remove the folder with its last file.
+Each object appears or disappears by one rename: a killed run leaves the old or the new. Before the rename, the object has a
+temporary name beside its path (``.NAME.kubenode``). If a run is killed, the temporary object stays, and the next run removes
+it. A folder that we make contains a marker, so that any later run knows that it may remove the folder with its last file.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import typing as t
 
-from .._core.errors import Failure
+from .._core.errors import Failure, Uncertain
 
 LARGEST = 64 * 2**20  # bytes; a set of 20,000 rules has 3 MiB
 MARKER = ".kubenode"
+MARKER_TEXT = "This folder was made by kubenode.datapath and goes with the last of its files.\n"
 
 
 class Content(t.NamedTuple):
@@ -184,15 +188,22 @@ class Files:
 
     def perform(self, operation: Operation) -> None:
         """Performs one operation. Raises Failure; Uncertain if it may have been done nevertheless."""
-        from . import file_changes  # most runs change no file
-
-        file_changes.perform(operation)
+        with answering(operation.path):
+            _PERFORM[type(operation)](operation)
 
     def verify(self, operation: Operation) -> list[str]:
         """What differs from what the operation should have left; see rollback_program.Backend."""
-        from . import file_changes
-
-        return file_changes.differences(self, operation)
+        path = operation.path
+        if isinstance(operation, Put):
+            found = self.read(path)
+            return [] if found == operation.desired else [f"{path} is not as it was" if found else f"{path} is not there"]
+        if isinstance(operation, MakeFolder):
+            return [] if self.is_folder(path) else [f"{path} is not there"]
+        if isinstance(operation, RemoveFolder):  # with another program's files in it, it stays
+            is_there = self.is_ours(path) and not self.entries(path)
+        else:
+            is_there = self.is_left_over(path) if isinstance(operation, Discard) else self.read(path) is not None
+        return [f"{path} is still there"] if is_there else []
 
 
 @contextlib.contextmanager
@@ -217,3 +228,95 @@ def _kind(mode: int) -> str:
 def temporary_name(path: str) -> str:
     """Where an object is built that a rename brings to ``path``."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
+
+
+def _put(operation: Put) -> None:
+    if Files().read(operation.path) == operation.desired:  # the undo of a step that was not done
+        _settle(operation.path)
+        return
+    with _arriving(operation.path) as temporary:
+        if isinstance(operation.desired, Target):
+            os.symlink(operation.desired.path, temporary)
+        else:
+            _write(temporary, operation.desired)
+
+
+def _write(temporary: str, content: Content) -> None:
+    with open(temporary, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        os.fchmod(file.fileno(), content.mode)
+        os.fchown(file.fileno(), *content.owner)
+        file.write(content.text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_folder(operation: MakeFolder) -> None:
+    if os.path.isdir(operation.path):  # the undo of a step that was not done
+        return
+    with _arriving(operation.path) as temporary:
+        os.mkdir(temporary)
+        os.chmod(temporary, 0o755)  # whatever the caller's umask is
+        with open(os.path.join(temporary, MARKER), "x", encoding="utf-8") as file:
+            file.write(MARKER_TEXT)
+
+
+@contextlib.contextmanager
+def _arriving(path: str) -> t.Iterator[str]:
+    """Yields the free temporary name of ``path``. What is built there is renamed to ``path``, or removed if building it fails."""
+    temporary = temporary_name(path)
+    _discard_at(temporary)
+    try:
+        yield temporary
+        os.rename(temporary, path)
+    except BaseException:
+        _discard_at(temporary)
+        raise
+    _settle(path)
+
+
+def _remove(operation: Remove) -> None:
+    try:
+        os.unlink(operation.path)
+    except FileNotFoundError:  # the undo of a step that was not done; the folder may be gone as well
+        return
+    _settle(operation.path)
+
+
+def _remove_folder(operation: RemoveFolder) -> None:
+    temporary = temporary_name(operation.path)
+    _discard_at(temporary)
+    if not os.path.isdir(operation.path) or set(os.listdir(operation.path)) - {MARKER}:
+        return  # another program has put a file there, so the folder stays
+    os.rename(operation.path, temporary)
+    _discard_at(temporary)
+    _settle(operation.path)
+
+
+def _discard(operation: Discard) -> None:
+    _discard_at(temporary_name(operation.path))
+
+
+def _discard_at(temporary: str) -> None:
+    if os.path.isdir(temporary) and not os.path.islink(temporary):
+        shutil.rmtree(temporary)
+    elif os.path.lexists(temporary):
+        os.unlink(temporary)
+
+
+def _settle(path: str) -> None:
+    """A rename survives a power cut only when its folder has reached the disk (fsync(2))."""
+    with answering(path, Uncertain):
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+_PERFORM: dict[type, t.Callable[[t.Any], None]] = {
+    Put: _put,
+    Remove: _remove,
+    MakeFolder: _make_folder,
+    RemoveFolder: _remove_folder,
+    Discard: _discard,
+}

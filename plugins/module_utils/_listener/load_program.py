@@ -24,7 +24,6 @@ import typing as t
 
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._core.plan import Plan, Resource, perform
-from .._files import file_changes
 from .._files.files import Content, Files
 from .._interfaces import link_state_backend
 from .._platform import library, lock
@@ -41,9 +40,6 @@ from .change_event import Dependencies, route_key, rule_key
 
 if t.TYPE_CHECKING:
     from .._discovery.discovery_program import Answer
-
-# Loaded now: a run that replaces this program's archive may hold the lock before the record is written.
-LOADED = (file_changes,)
 
 # Seconds for which the metadata service is asked. At boot, kubelet waits for the answer. The service answers in milliseconds, and
 # the network is up by then: a service that is silent for so long is in trouble, and systemd gives a unit 90 s to start. After

@@ -15,7 +15,7 @@ import json
 import re
 import typing as t
 
-from .._core.errors import Failure
+from .._core.errors import Failure, Uncertain
 from .._platform import kernel, process
 from . import nft_table
 
@@ -36,6 +36,8 @@ class Check(t.NamedTuple):
 
 # nft's own message, anchored: a dynamic loader that lacks a library prints "No such file or directory", too.
 NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
+# unshare is not permitted to create a namespace, or the kernel does not support nft's netlink messages.
+NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
 
 
 class Nft:
@@ -94,9 +96,7 @@ class Nft:
             return done.stdout
         if done.rc != 0 and NO_TABLE.search(done.stderr):
             return ""
-        from .nft_loading_backend import complaint
-
-        raise Failure(f"nft could not list table {family} {name}: {complaint(done)}")
+        raise Failure(f"nft could not list table {family} {name}: {_complaint(done)}")
 
     def warn_without_nft(self, family: str, name: str) -> None:
         """Warn if nft is not installed: check mode passes, but a run would fail."""
@@ -112,15 +112,20 @@ class Nft:
 
     def perform(self, operation: Replace | Check) -> None:
         """Load, remove or check. Raises Failure."""
-        from . import nft_loading_backend  # most runs change no table
-
-        nft_loading_backend.perform(self, operation)
+        if isinstance(operation, Check):
+            _check(self, operation.script)
+        else:
+            _replace(self, operation)
 
     def verify(self, operation: Replace) -> list[str]:
         """How the node differs from the operation's result; see rollback_program.Backend."""
-        from . import nft_loading_backend
-
-        return nft_loading_backend.differences(self, operation)
+        table = f"table {operation.family} {operation.name}"
+        if not operation.text:
+            return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []
+        if self.read(operation.family, operation.name) is None:
+            return [f"{table} is not there"]
+        found = self.text(operation.family, operation.name)
+        return [] if without_readings(found) == without_readings(operation.text) else [f"{table} is not as it was"]
 
     def checking(self, text: str) -> Check:
         """The operation that checks a text before it is written; see managed_files.Checker."""
@@ -152,3 +157,70 @@ def _excerpt(text: str) -> str:
 def without_readings(text: str) -> str:
     """Remove counter values: they change between two readings and are not a difference."""
     return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
+
+
+def _replace(nft: Nft, operation: Replace) -> None:
+    """Run one ``nft -f``: the kernel applies all of it or nothing. A table is removed without nft, which may be broken.
+
+    Raises Failure if nft or the kernel refuses the change, Uncertain if nft was killed.
+    """
+    if not operation.text:
+        if nft.unread(operation.family, operation.name):
+            from .._netlink import nfnetlink
+
+            nfnetlink.delete_table(operation.family, operation.name)
+        return
+    done = nft.run(["-f", "-"], nft_table.replacement(operation.family, operation.name, operation.text))
+    if done.rc != 0:
+        kind = Uncertain if _was_killed(done) else Failure
+        raise kind(f"nft refused table {operation.family} {operation.name}: {_complaint(done)}")
+
+
+def _check(nft: Nft, script: str) -> None:
+    """Check a script with ``nft -c`` in a new network namespace, where nft cannot see or change the node's tables.
+
+    Raises Failure if nft refuses the script. Warns if the check is not possible: nft or unshare is not installed (an
+    image may get nft later), unshare is not permitted, or the running kernel is not the node's.
+    """
+    unshare = process.find("unshare")
+    if process.find("nft") is None:
+        lack = "nft is not installed"
+    elif unshare is None:
+        lack = "unshare (util-linux) is not installed"
+    elif not kernel.is_ready("nf_tables"):
+        lack = "nf_tables is not loaded, according to /proc"
+    else:
+        lack = _lack(nft, script, unshare)
+    if lack:
+        nft.warn(f"The ruleset was written but not checked by nft: {lack}.")
+
+
+def _lack(nft: Nft, script: str, unshare: str) -> str:
+    """Why nft could not check the script; empty if nft accepts it. Raises Failure if nft refuses it."""
+    done = nft.run(["-c", "-f", "-"], script, through=[unshare, "--net"])
+    if done.rc == 0:
+        return ""
+    if NO_CHECK.search(done.stderr):
+        return _complaint(done)
+    raise Failure(f"nft refused the ruleset: {_complaint(done)}")
+
+
+def _was_killed(done: process.Completed) -> bool:
+    return done.rc < 0 or done.rc > 128
+
+
+def _complaint(done: process.Completed) -> str:
+    """nft's error messages on one line, without the carets that mark the position of the error."""
+    if _was_killed(done):
+        # netfilter.org commit be737a1986bf: named sets and maps made by nft 1.1.2 or newer carry data that crashes older nft.
+        return (
+            f"nft was killed by signal {-done.rc if done.rc < 0 else done.rc - 128}. nft before 1.1.2 crashes if a newer nft,"
+            " for example in a container, has made a named set or map. Upgrade nftables on the node"
+        )
+    lines = (line.strip() for line in done.stderr.splitlines())
+    said = "; ".join(line for line in lines if line.strip("^~ ")) or f"exit status {done.rc}, no error message"
+    if "Operation not permitted" not in said:
+        return said
+    from .._netlink import nfnetlink
+
+    return f"{said}. {nfnetlink.NOT_PERMITTED}"

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._listener.boot_p
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend, table_unit
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.boot_table import BootTable
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import unit_changes, units
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
 from unit.fakes import FakeUnits, RootedFiles
 from unit.mortal import Killed, Mortal
 
@@ -40,7 +40,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here survives the machine, and the program is not run."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
-    monkeypatch.setattr(unit_changes, "rehearse", lambda operation: None)
+    monkeypatch.setattr(units, "rehearse", lambda operation: None)
 
 
 class Accepting:
