@@ -26,6 +26,7 @@ LARGEST = 64 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
 _POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+_CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
 class Pasted(t.NamedTuple):
@@ -80,6 +81,9 @@ class _Reader:
         if part.is_pod:
             if kind in (commands.LINK, commands.IFCONFIG):
                 self._pods.append(ip_text.links(part, self._ignore))
+            elif kind:
+                sentence = f"A pod printed an output of {kind}. It is left out: only the links of pods are in the twin."
+                self.assumed += [] if sentence in self.assumed else [sentence]
             return
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
@@ -114,7 +118,8 @@ class _Reader:
             kept[:] = [one for one in kept if one.get("_place") != key]
         elif key in self._seen:
             return
-        self._seen[key] = part.lines
+        if found or not any(map(str.strip, part.lines)):  # otherwise the lines were no output
+            self._seen[key] = part.lines
         for one in found:
             one["_place"] = key
         kept += [one for one in found if one not in kept]
@@ -180,7 +185,7 @@ class _Reader:
                 )
                 for family, of_family in ((family, self._settings[family]) for family in ("ipv4", "ipv6"))
             }
-        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": []}
+        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
 
 
@@ -265,11 +270,15 @@ class _Links:
                 near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
 
     def add_routed_pods(self, routes: t.Iterable[Entry]) -> None:
-        """A host route to a pod's link tells the address of the pod."""
+        """A host route to a pod's link tells the address of the pod, unless the node itself has it."""
+        routes = [*routes]
+        own = {str(route.get("src")) for route in routes}
+        own |= {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
         for route in routes:
             one = self._by_name.get(str(route.get("dev")))
             to = str(route.get("to"))
-            if one and one["kind"] == "veth" and not route.get("via") and "/" not in to and to != "default":
+            is_host = not route.get("via") and "/" not in to and to != "default" and to not in own
+            if one and one["kind"] == "veth" and is_host:
                 peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
                 if peer["namespace"] != "pod" and to not in peer["addresses"]:
                     peer["addresses"].append(to)
@@ -293,6 +302,12 @@ class _Links:
                 self._assumed.append(
                     f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
                 )
+
+
+def _unread(links: t.Iterable[Entry]) -> list[Entry]:
+    names = ", ".join(str(one["name"]) for one in links if _CILIUM.fullmatch(str(one["name"])))
+    reason = "Cilium has BPF programs there, which pastes do not show. They may decide otherwise than the twin."
+    return [{"subset": "bpf", "object": names, "reason": reason}] if names else []
 
 
 def _is_network(route: Entry) -> bool:

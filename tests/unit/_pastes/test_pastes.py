@@ -256,6 +256,10 @@ def test_a_rule_that_two_greps_show_is_one() -> None:
             "    0     0 DNAT  tcp  --  *  *  0.0.0.0/0  0.0.0.0/0  tcp to:10.1.0.5:8080",
             "-p tcp -m tcp -j DNAT --to-destination 10.1.0.5:8080",
         ),
+        (
+            "RETURN  all  --  !ip-10-0-3-4.eu-west-1.compute.internal  ip-10-0-0-0.eu-west-1.compute.internal/16",
+            "! -s 10.0.3.4 -d 10.0.0.0/16 -j RETURN",
+        ),
         ("1   0     0 MARK  all  --  *  *  0.0.0.0/0  0.0.0.0/0  MARK or 0x4000", "-j MARK --or-mark 0x4000"),
         (
             "    0     0 KUBE-SEP-B all -- * * 0.0.0.0/0 0.0.0.0/0 statistic mode random probability 0.33333",
@@ -319,6 +323,9 @@ GREP = "$ iptables-save | grep -v comment\n"
         (["-A PREROUTING -j OWN", "-A OWN -m rpfilter --invert -j DROP"], "raw"),
         (["-A PREROUTING -i eth0 -j CONNMARK --set-xmark 0x80/0x80"], "mangle"),
         (["-A PREROUTING -j OWN", "-A OWN -p tcp -j TPROXY --on-port 1"], "mangle"),
+        (["-A KUBE-EXTERNAL-SERVICES -p tcp -m tcp --dport 30080 -j DROP"], "filter"),
+        (["-A KUBE-SERVICES -d 10.96.0.9/32 -j DROP"], "filter"),
+        (["-A PREROUTING -d 10.1.0.7/32 ! -i br-1 -j DROP"], "mangle"),
     ],
 )
 def test_chains_that_jump_to_each_other_are_in_one_table(rules: list[str], table_name: str) -> None:
@@ -337,6 +344,16 @@ def test_kube_proxys_chains_in_two_tables_are_told_apart_by_their_rules() -> Non
     }
     snapshot = read(a=GREP + "\n".join([*rules["nat"], *rules["filter"]]))
     assert all(rule in table(snapshot, name) for name, own in rules.items() for rule in own)
+
+
+def test_what_kube_proxy_marks_to_drop_is_dropped() -> None:
+    rules = ["-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-XLB-A", "-A KUBE-XLB-A -j KUBE-MARK-DROP"]
+    found = pastes.read({"report": GREP + "\n".join(rules)})
+    lines = table(found.snapshot, "filter")
+    assert "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP" in lines and "-A INPUT -j KUBE-FIREWALL" in lines
+    assert any(sentence.startswith("Chain KUBE-FIREWALL (ip filter) is not in the paste") for sentence in found.assumed)
+    whole = pastes.read({"report": GREP + "\n".join(rules), "iptables-save": "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"})
+    assert "KUBE-FIREWALL" not in "".join(table(whole.snapshot, "filter"))
 
 
 HEAD = "target     prot opt source               destination\n"
@@ -399,6 +416,23 @@ def test_iptables_list_without_interfaces_says_so() -> None:
     found = pastes.read({"iptables -L": text})
     assert "-A FORWARD -d 10.0.0.0/8 -j ACCEPT" in table(found.snapshot, "filter")
     assert any("does not show interfaces" in sentence for sentence in found.assumed)
+
+
+def test_a_rule_that_accepts_all_before_others_is_for_the_loopback_if_no_interface_is_shown() -> None:
+    rules = "ACCEPT all -- anywhere anywhere\nACCEPT tcp -- anywhere anywhere tcp dpt:22\nREJECT all -- anywhere anywhere\n"
+    text = "".join(f"Chain {chain} (policy ACCEPT)\n{HEAD}{rules}\n" for chain in ("INPUT", "FORWARD", "OUTPUT"))
+    found = pastes.read({"iptables -L": text})
+    lines = table(found.snapshot, "filter")
+    assert "-A INPUT -i lo -j ACCEPT" in lines and "-A OUTPUT -o lo -j ACCEPT" in lines and "-A FORWARD -j ACCEPT" in lines
+    assert sum("It is assumed to be -" in sentence for sentence in found.assumed) == 2
+    last = f"Chain INPUT (policy DROP)\n{HEAD}ACCEPT all -- anywhere anywhere\n"
+    assert "-A INPUT -j ACCEPT" in table(pastes.read({"iptables -L": last}).snapshot, "filter")
+
+
+def test_the_links_of_cilium_have_programs_that_no_paste_shows() -> None:
+    snapshot = read(ip_route="10.0.1.0/24 via 10.0.1.9 dev cilium_host src 10.0.1.9\n10.0.1.9 dev cilium_host scope link\n")
+    assert [one["object"] for one in snapshot["unread"]] == ["cilium_host"]
+    assert by_name(snapshot)["cilium_host"]["peer"] is None  # the host route is to an address of the node
 
 
 def test_sets_that_no_paste_has_are_empty() -> None:
