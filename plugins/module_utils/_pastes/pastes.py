@@ -25,7 +25,12 @@ MOST = 3  # sentences of one kind
 LARGEST = 64 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
-_POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+_POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|vlan[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+_MARTIANS = (  # in the kernel's log (net/ipv4/route.c), and an answer of ip route get
+    re.compile(r"martian source \S+ from \S+, on dev ([\w.@-]{1,15})"),
+    re.compile(r"\bget \S+ from \S+ iif ([\w.@-]{1,15})[^\n]*\n\s*RTNETLINK answers: Invalid cross-device link"),
+)
+FAMILIES = ("ipv4", "ipv6")
 _CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
@@ -66,7 +71,9 @@ class _Reader:
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
         self._pods: list[list[Entry]] = []
+        self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
         for name, text in sorted(dump.items()):
+            self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             for part in commands.parts(str(name), str(text)):
                 self._take(part)
 
@@ -130,9 +137,20 @@ class _Reader:
     def _add_settings(self, found: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
         self._settings["node"].update(found["node"])
-        for family in ("ipv4", "ipv6"):
+        for family in FAMILIES:
             for link, values in found[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
+
+    def _add_martians(self) -> None:
+        """Strict filtering, where the kernel's log or its answer shows that there is, and no output has the setting."""
+        told = (self._settings or {"ipv4": {}})["ipv4"]
+        for link in dict.fromkeys(self._martians):
+            if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
+                self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
+                self.assumed.append(
+                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel takes packets"
+                    " that come in there for martians."
+                )
 
     def _merge_links(self, found: list[Entry]) -> None:
         """``ip link`` and ``ip addr`` tell the same links: what the later one adds is kept."""
@@ -155,6 +173,7 @@ class _Reader:
         for found in self._found.values():
             for one in found:
                 one.pop("_place", None)
+        self._add_martians()
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
             self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
@@ -178,12 +197,16 @@ class _Reader:
         links.add_addresses(told.get("routes") or (), told.get("ipvs") or ())
         told["links"] = links.found
         if self._settings:
+            told["settings"] = {
+                "node": self._settings["node"],
+                **{name: one for name in FAMILIES if (one := self._settings[name])},
+            }
             names = [one["name"] for one in links.found]
             told["settings"]["effective"] = {
                 family: effective_settings.effective(
                     family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
                 )
-                for family, of_family in ((family, self._settings[family]) for family in ("ipv4", "ipv6"))
+                for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)

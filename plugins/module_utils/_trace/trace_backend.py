@@ -85,8 +85,8 @@ def _cures(
         return []
     working = []
     for cure in cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]):
-        trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
         try:
+            trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
             after = _in_a_twin(trial, run, checked)
         except DatapathError:  # a remedy that cannot be applied is none
             continue

@@ -253,7 +253,7 @@ def _stopped(
     # An answer of a neighbour is delivered to the node as well.
     if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
-    return (verdict, *_unexplained(seen.sent, query, scene, answer))
+    return (verdict, *_unexplained(seen.sent, query, scene, events, answer))
 
 
 def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
@@ -421,7 +421,19 @@ def _dotted(path: str) -> str:
     return ".".join(part.replace(".", "/") for part in path.split("/"))
 
 
-def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tuple[str, Culprit | None]:
+def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
+    """The destination that the last rule gives to the packet, which may be lost before any other place sees it; empty if none."""
+    text = scene.quote(events[-1]) if events else ""
+    found = re.search(r"(?:--to-destination |\bdnat to )\[?([\d.]+|[\da-f:]+(?=\]))", text)
+    try:
+        return fields.address(found[1])[1] if found else b""
+    except fields.Unfit:
+        return b""
+
+
+def _unexplained(
+    packet: Packet, query: Query, scene: Scene, events: t.Sequence[Event], answer: str
+) -> tuple[str, Culprit | None]:
     around = scene.surroundings
     link = packet.interface
     if link and not around.is_up(link):
@@ -434,6 +446,8 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tup
             Culprit("address", f"{shown} dev {owner}"),
         )
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
+        route = scene.tables.decide(query._replace(destination=_translated(events, scene) or query.destination)).route
+        link = link or next(iter(sorted(route.links)) if route else iter(()), LOOPBACK)
         text = f"net.ipv4.conf.{link}.route_localnet = 0"
         return f"Addresses of the loopback do not pass {link}.{answer}", Culprit("sysctl", text)
     decision = scene.tables.decide(query)

@@ -402,7 +402,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "ip a:\n```\n2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.61/24 scope global eth0\n```\n",
         {"source": "192.0.2.5", "destination": "192.0.2.61", "destination_port": 31204, "interface": "eth0"},
         'ip nat: -A KUBE-XLB-SHOP -m comment --comment "web/shop-front: has no local endpoints" -j KUBE-MARK-DROP',
-        "ip filter KUBE-FIREWALL drops the packet: -A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP. It has the mark because",
+        "ip filter KUBE-FIREWALL drops the packet: -A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP. It has the mark",
     ),
     "https://github.com/flannel-io/flannel/issues/2055": (
         "[root@n1 ~]# nft list table inet firewalld\ntable inet firewalld { # progname firewalld\n\tflags owner,persist\n\n"
@@ -467,6 +467,19 @@ def test_a_packet_to_a_virtual_server_meets_input_and_its_reply_forward(
     policy = re.search(r"-P (\w+)", culprit or "")
     cures = [cure["change"] for cure in found["cures"]]
     assert cures == ([f"iptables -t filter -P {policy[1]} ACCEPT"] if policy else [])
+
+
+def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_refuses_it(node: NamespaceNode) -> None:
+    dump = {
+        "iptables-save": "*nat\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 127.0.0.0/8 -j MASQUERADE\n"
+        "-A OUTPUT -p tcp -m tcp --dport 30080 -j DNAT --to-destination 10.244.0.9:80\nCOMMIT\n",
+        "ip-route": "default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4\n"
+        "10.244.0.9 dev cali77 scope link\n",
+        "sysctl": "net.ipv4.conf.all.route_localnet = 0\n",
+    }
+    found = trace(node, {"source": "127.0.0.1", "destination": "127.0.0.1", "destination_port": 30080}, dump=dump)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.cali77.route_localnet = 0"}
+    assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
 
 
 NFT_PROXY = """\

@@ -224,6 +224,45 @@ def test_a_pods_paste_and_a_host_route_tell_the_other_end_of_a_link() -> None:
     assert links["cali8"]["peer"]["addresses"] == ["10.1.0.8"] and "10.1.0.7" not in str(links["cali8"])
 
 
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
+def test_a_route_that_stops_packets_is_read_with_the_loopback_that_ipv6_shows(kind: str) -> None:
+    snapshot = read(ip_6_route=f"{kind} fd00:1::/64 dev lo proto bird metric 1024 pref medium\n")
+    (route,) = snapshot["routes"]
+    assert (route["type"], route["to"]) == (kind, "fd00:1::/64") and "dev" not in route
+
+
+def test_links_on_one_line_each() -> None:
+    links = by_name(
+        read(
+            ip__o_addr="1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n"
+            "2: eth0    inet 10.0.0.4/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever\n"
+            "2: eth0    inet6 fd00::4/64 scope global \\       valid_lft forever\n",
+            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff\n",
+        )
+    )
+    assert [one["address"] for one in links["eth0"]["addresses"]] == ["10.0.0.4/24", "fd00::4/64"]
+    assert links["eth0"]["mac"] == "00:0d:3a:00:00:01"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        "[91228.4] IPv4: martian source 10.1.0.5 from 10.0.0.9, on dev eth0\n",
+        "$ ip route get 10.1.0.5 from 10.0.0.9 iif eth0\nRTNETLINK answers: Invalid cross-device link\n",
+    ],
+)
+def test_martians_show_that_packets_are_filtered_by_their_way_back(evidence: str) -> None:
+    found = pastes.read({"report": evidence, "ip-route": "default via 10.0.0.1 dev eth0\n"})
+    assert found.snapshot["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}}
+    assert any("net.ipv4.conf.eth0.rp_filter is not in the paste. It is assumed to be 1" in one for one in found.assumed)
+    told = pastes.read({"report": evidence, "sysctl": "net.ipv4.conf.all.rp_filter = 0\n"})
+    assert "eth0" not in told.snapshot["settings"]["ipv4"]
+
+
+def test_settings_of_one_family_tell_nothing_about_the_other() -> None:
+    assert {*read(sysctl="net.ipv4.conf.all.rp_filter = 1\n")["settings"]} == {"node", "ipv4", "effective"}
+
+
 def test_a_grep_of_iptables_save_is_completed() -> None:
     found = pastes.read(
         {
