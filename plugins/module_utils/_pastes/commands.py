@@ -17,6 +17,7 @@ RULE, ROUTE, ROUTE_GET, LINK, NEIGHBOUR = "rule", "route", "route get", "link", 
 IPTABLES, IPTABLES_LIST, IPSET, EBTABLES, EBTABLES_LIST = "iptables", "iptables -L", "ipset", "ebtables", "ebtables -L"
 NFT, NFT_JSON, IPVS, SYSCTL, ROUTE_N, IFCONFIG = "nft", "nft -j", "ipvsadm", "sysctl", "route -n", "ifconfig"
 UNKNOWN = ""
+LONGEST = 500  # characters of a line with a command
 Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and the line
 
 
@@ -33,16 +34,36 @@ class Part(t.NamedTuple):
     is_pod: bool = False
 
 
-# A command after a prompt, or on a line of its own. Pods' commands are run by another one.
+# A command after a prompt, or on a line of its own, where prose may begin with the name of a program.
 _OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
 _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
-    r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s.*)?|ebtables(?:-\w+)*(?:\s.*)?"
-    r"|ipset\s.*|ipvsadm(?:\s.*)?|nft\s.*|sysctl\s.*|route(?:\s+-\S+)*|ifconfig(?:\s.*)?|cat\s+/proc/sys/\S+)"
+    r"|ip6?tables(?:-nft|-legacy)?(?:-save)?(?:\s+-.*)?|ebtables(?:-\w+)*(?:\s+-.*)?"
+    r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
+    r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+)"
 )
 _PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%])\s*"
-_WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
-_COMMAND = re.compile(rf"(?:{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?P<tool>{_TOOL})(?:\s*\|.*)?\s*")
+_WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
+_COMMAND = re.compile(
+    rf"(?P<prompt>{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?:chroot\s+/host\s+)?(?:/\S*/)?(?P<tool>{_TOOL})(?:\s*[|>].*)?\s*"
+)
+# A command whose output tells nothing. Its prompt, or the program after a lone sign, shows that the line is no output.
+_OTHER = re.compile(
+    r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|/[\w/.-]*\s+[#$]|[~\w.-]*[#$%>](?=\s*"
+    r"(?:sudo\s+)?(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat"
+    r"|grep|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit"
+    r"|calicoctl|cilium|lsmod|modprobe|ip|bpftool)\b))\s*(?P<command>\S.*)"
+)
+_SHELL = re.compile(
+    r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
+)
+# These run in the node's own network: programs of the node in pods, nodes in containers, and shells on the node.
+_OF_THE_NODE = re.compile(
+    r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
+    r"|node-shell|debug\s+node|/host\b|-control-plane\b|-worker\d*\b|\bk3d-|minikube|-t\s+1\s"
+)
+_FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|pre|code|p|br)\b.*)\s*")  # of Markdown and HTML
+_MARKS = "`*: "  # around a command that a text names
 _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
@@ -76,20 +97,58 @@ def parts(name: str, text: str) -> list[Part]:
 
     Where prompts name commands, they divide the text. A text that no name tells is divided by its look.
     """
-    lines = [_QUOTE.sub("", line.rstrip().replace("\t", " ").replace("\u00a0", " ")) for line in text.splitlines()]
-    found: list[Part] = []
-    current, own = _named(name), list[str]()
-    for line in lines:
-        command = _COMMAND.fullmatch(line.strip()) if len(line) < 500 else None
-        if command:
-            found.append(current._replace(lines=tuple(own)))
-            current, own = _told(command["tool"], bool(command["pod"]) or current.is_pod and not command["pod"]), []
-        else:
-            own.append(line)
-    found.append(current._replace(lines=tuple(own)))
+    found = _Reader(_named(name)).read(text)
     return [
         one for part in found if any(map(str.strip, part.lines)) for one in (_looked_at(part) if part.kind == UNKNOWN else [part])
     ]
+
+
+class _Reader:
+    """Divides a text by its commands. start: what its name tells."""
+
+    def __init__(self, start: Part) -> None:
+        self._start = self._current = start
+        self._lines: list[str] = []
+        self._found: list[Part] = []
+        self._is_in_pod, self._nodes_prompt = False, ""  # in a shell of a pod, and the prompt before it
+
+    def read(self, text: str) -> list[Part]:
+        for raw in text.splitlines():
+            line = _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " "))
+            if _FENCE.fullmatch(line):
+                if any(map(str.strip, self._lines)):  # otherwise the command that stands before the fence is in it
+                    self._begin(self._start)
+            elif not (len(line) < LONGEST and self._is_command(line.strip())):
+                self._lines.append(line)
+        self._begin(self._start)
+        return self._found
+
+    def _is_command(self, line: str) -> bool:
+        command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))
+        other = None if command else _OTHER.fullmatch(line)
+        prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
+        if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
+            self._is_in_pod = False
+        if command:
+            is_pod = bool(command["pod"]) and not _OF_THE_NODE.search(line) or self._is_in_pod
+            self._begin(_told(command["tool"], is_pod or self._start.is_pod))
+        elif other:
+            self._enter(other["command"], prompt.strip())
+            self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod))
+        return bool(command or other)
+
+    def _enter(self, command: str, prompt: str) -> None:
+        """A command that starts a shell in a pod, or ends one."""
+        if command.strip() == "exit":
+            self._is_in_pod = False
+        shell = _SHELL.fullmatch(command.strip())
+        if shell and not _OF_THE_NODE.search(shell[1]):
+            # The prompt of a shell in another namespace of the node is the node's own.
+            self._is_in_pod, self._nodes_prompt = True, "" if shell[1].startswith(("nsenter", "ip")) else prompt
+
+    def _begin(self, part: Part) -> None:
+        self._found.append(self._current._replace(lines=tuple(self._lines)))
+        self._current, self._lines = part, []
 
 
 def _named(name: str) -> Part:
@@ -120,6 +179,8 @@ def _told(command: str, is_pod: bool) -> Part:
         table = _TABLE_OPTION.search(command)
         is_list = bool(_LIST_OPTION.search(command)) and "save" not in command
         of = next(filter(None, table.groups()), "") if table else "filter" if _RULES_OPTION.search(command) else ""
+        if not is_list and "save" not in command and not _RULES_OPTION.search(command):
+            return Part(UNKNOWN, (), family, of, is_pod)  # words before an output of any kind
         return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", of, is_pod)
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)

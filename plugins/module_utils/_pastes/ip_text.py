@@ -20,7 +20,6 @@ from .commands import KERNELS_TYPES, Part
 
 Entry = dict[str, t.Any]
 Ignore = t.Callable[[str, str], None]  # takes a reason and the line
-WITHOUT_LINK = ("blackhole", "prohibit", "throw", "unreachable")  # types of routes
 FIRST_TABLE = 2_000_000  # numbers for tables that a paste names by words that only its node knows
 
 
@@ -101,6 +100,7 @@ _PAIRS = {
     "proto": "protocol",
     "table": "table",
 }
+BLOCKING = ("unreachable", "blackhole", "prohibit", "throw")
 _SKIPPED_PAIRS = (
     "pref",
     "expires",
@@ -166,8 +166,8 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
             if word == "onlink":
                 entry["onlink"] = True
             place += 1
-    if entry.get("type") in WITHOUT_LINK and entry.get("dev") == "lo":  # as IPv6 lists them
-        del entry["dev"]
+    if entry.get("type") in BLOCKING:  # those of IPv6 are shown with the loopback
+        entry = {name: value for name, value in entry.items() if name not in ("dev", "via", "src", "scope")}
     entry["table"] = tables.number(str(entry["table"])) if entry["table"] != "all" else "254"
     texts = [str(entry.get(name, "")) for name in ("to", "via", "src")] + [
         str(one.get("via", "")) for one in entry.get("nexthops", ())
@@ -205,6 +205,7 @@ def _checked(given: Entry, ignore: Ignore) -> Entry | None:
 
 
 _HEAD = re.compile(r"\s*(?:(\d{1,9}):\s+)?([^\s:@]+)(?:@([^\s:]+))?:\s+<([^>]*)>\s*(.*)")
+_ONE_LINE = re.compile(r"\s*\d+:\s+([^\s:@]+)\s+(inet6? .*)")  # of ip -o addr
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
@@ -231,11 +232,15 @@ def links(part: Part, ignore: Ignore) -> list[Entry]:
     found: list[Entry] = []
     for line in part.lines:
         text = _cut(line)
-        head, brief = _HEAD.match(text), _BRIEF.fullmatch(text.strip())
+        head, brief, one_line = _HEAD.match(text), _BRIEF.fullmatch(text.strip()), _ONE_LINE.fullmatch(text)
         old = _IFCONFIG.match(text) if not line[:1].isspace() else None
         try:
             if head:
                 found.append(_head(head))
+            elif one_line:
+                if not found or found[-1]["name"] != one_line[1]:
+                    found.append({**blank_link(one_line[1]), "lower": ""})
+                _address(found[-1], one_line[2].split())
             elif brief:
                 found.append(_brief(brief))
             elif old and ("flags=" in text or "encap:" in text):
@@ -262,6 +267,8 @@ def _head(match: re.Match[str]) -> Entry:
     words = rest.split()
     pairs = dict(zip(words[::2], words[1::2]))
     entry.update(mtu=int(pairs.get("mtu", 0)), master=pairs.get("master", ""), lower=lower or "")
+    if "link/" in rest:  # of ip -o link
+        _detail(entry, rest[rest.index("link/") :].split())
     return entry
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-_ADDRESS = r"!?(?:anywhere|default|[\da-f]*[.:][\da-f.:]*(?:/[\da-f.:]+)?)"
+_HOST = r"ip(?:-\d{1,3}){4}(?:\.[\w.-]+)?"  # what AWS calls an address, which is shown without -n
+_ADDRESS = rf"!?(?:anywhere|default|(?:{_HOST}|[\da-f]*[.:][\da-f.:]*)(?:/[\da-f.:]+)?)"
 _PLACE = r"!?\*|!?[^\s/]+"
 _LINE = re.compile(
     r"\s*(?:\d+ +)?(?:\d+[KMGTPE]? +\d+[KMGTPE]? +)?(?:(?P<target>(?!\d+ )\S+) +)?"
@@ -174,7 +175,7 @@ def rule(line: str) -> str | None:
     if not found:
         return None
     target, protocol = found["target"] or "", found["protocol"].lstrip("!")
-    ends = [_option(f"-{name}", found[name]) for name in "sdio" if found[name] and found[name] not in _ANYTHING]
+    ends = [_option(f"-{name}", _numeric(found[name])) for name in "sdio" if found[name] and found[name] not in _ANYTHING]
     if protocol not in ("all", "0"):
         ends.append(_option("-p", found["protocol"].replace(protocol, _PROTOCOLS.get(protocol, protocol))))
     if found["fragment"] in _FRAGMENTS:
@@ -195,6 +196,12 @@ def rule(line: str) -> str | None:
             return None
     goal = [f"{verb} {target}"] if target else []
     return " ".join(" ".join([*ends, *of_matches, *goal, *of_target]).split())
+
+
+def _numeric(place: str) -> str:
+    """An address without the name of its host; all else as it is."""
+    host = re.match(_HOST, place.lstrip("!"))
+    return place.replace(host[0], ".".join(re.findall(r"\d+", host[0])[:4])) if host else place
 
 
 def _option(name: str, value: str) -> str:

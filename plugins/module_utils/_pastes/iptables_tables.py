@@ -30,6 +30,7 @@ HELPERS = {
     "KUBE-MARK-MASQ": "-j MARK --set-xmark 0x4000/0x4000",
     "KUBE-MARK-DROP": "-j MARK --set-xmark 0x8000/0x8000",
 }
+FIREWALL = "-m mark --mark 0x8000/0x8000 -j DROP"  # of kubelet's KUBE-FIREWALL
 MASQUERADING = (
     "-m mark ! --mark 0x4000/0x4000 -j RETURN",
     "-j MARK --set-xmark 0x4000/0x0",
@@ -88,7 +89,8 @@ _EVIDENCE = (
     ("mangle", re.compile(r"-j (?:TPROXY|TTL|HL|DSCP|TOS|CHECKSUM|CLASSIFY)\b|AWS, primary ENI")),
     ("filter", re.compile(r"-j REJECT\b")),
 )
-_OF_KUBE_PROXY = re.compile(r"KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT|XLB|FW)")  # most of their rules are in table nat
+_DROPPING = re.compile(r"-j DROP\b")  # which iptables permits in all tables but nat
+_OF_KUBE_PROXY = re.compile(r"KUBE-(?:SVC|SEP|MARK|SERVICES|NODEPORTS|EXT-|SVL|XLB|FW)")  # most of their rules are in table nat
 _ANY_BUILT_IN = {chain for chains in BUILT_IN.values() for chain in chains}
 
 
@@ -111,8 +113,9 @@ def settle(tables: Tables, assumed: list[str]) -> None:
 
 def likely_table(chains: t.Collection[str], rules: t.Iterable[str]) -> str:
     """The table that may have these built-in chains, among others."""
-    shown = _ANY_BUILT_IN & {*chains}
-    may_be = [name for name, own in BUILT_IN.items() if shown <= {*own}]
+    shown, rules = _ANY_BUILT_IN & {*chains}, [*rules]
+    drops = any(map(_DROPPING.search, rules))
+    may_be = [name for name, own in BUILT_IN.items() if shown <= {*own} and not (drops and name == "nat")]
     only = _evidence(rules)
     return next((name for name in may_be if {name} == only), may_be[0] if may_be else "filter")
 
@@ -146,7 +149,10 @@ def _settled(loose: Table) -> dict[str, str]:
             waiting += new
         proof = _evidence(rule for one in connected for rule in own.get(one, ()))
         hint = {name for one in connected for name in hints.get(one, ())}
-        hint |= {"nat" for one in connected if _OF_KUBE_PROXY.match(one)}
+        if any(_DROPPING.search(rule) for one in connected for rule in own.get(one, ())):
+            hint = hint - {"nat"} or {"filter"}
+        else:
+            hint |= {"nat" for one in connected if _OF_KUBE_PROXY.match(one)}
         names = proof if len(proof) == 1 else hint if not proof and len(hint) == 1 else set()
         found.update((one, next(iter(names), "")) for one in connected)
     return found
@@ -163,13 +169,14 @@ def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
             name = "mangle"
     if name:
         return name
-    is_of_nat = any(_OF_KUBE_PROXY.match(one) for one in (chain, *jumped)) and not _evidence([rule])
+    is_of_nat = any(_OF_KUBE_PROXY.match(one) for one in (chain, *jumped)) and not (_evidence([rule]) or _DROPPING.search(rule))
     return "nat" if is_of_nat and chain not in ("INPUT", "FORWARD") else likely_table([chain], [rule])
 
 
 def entries(tables: Tables, assumed: list[str], ignore: Ignore) -> list[dict[str, t.Any]]:
     """The tables as texts that iptables-restore takes. Chains that the paste lacks are added, and are empty if ``lacking``."""
     found: list[dict[str, t.Any]] = []
+    _suppose_firewall(tables, assumed)
     for (family, name), table in sorted(tables.items()):
         if name not in BUILT_IN:
             ignore("is no table of iptables", name)
@@ -189,6 +196,16 @@ def entries(tables: Tables, assumed: list[str], ignore: Ignore) -> list[dict[str
         lacking = [chain for chain in jumped if chain not in filled]
         found.append({"family": family, "backend": "nft", "table": name, "save": save, "lacking": lacking})
     return found
+
+
+def _suppose_firewall(tables: Tables, assumed: list[str]) -> None:
+    """Adds the rule that drops what kube-proxy marks, where a paste shows only the rules that mark."""
+    for family in sorted({family for family, _name in tables}):
+        nat, own = tables.get((family, "nat")), tables.get((family, "filter"), Table())
+        is_marked = nat is not None and "KUBE-MARK-DROP" in _jumped(nat)
+        if is_marked and not own.is_whole and "KUBE-FIREWALL" not in {chain for chain, _rule in own.rules}:
+            tables.setdefault((family, "filter"), own).add("KUBE-FIREWALL", FIREWALL)
+            assumed.append(f"Chain KUBE-FIREWALL ({family} filter) is not in the paste. It is assumed to be: {FIREWALL}.")
 
 
 def _jumps(rule: str) -> t.Iterator[str]:

@@ -58,16 +58,17 @@ def _is_whole(rule: str) -> bool:
 
 def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> None:
     """Adds the rules that ``iptables -L`` printed, with or without -v and -n."""
-    table, chain, has_interfaces = Table(), "", False
-    shown = [table]
+    chain, has_interfaces = "", False
+    shown: list[dict[str, list[str]]] = [{}]  # of each table, the rules by chain
+    policies: list[dict[str, str]] = [{}]
     for line in part.lines:
         words, head = line.split(), _LISTED_CHAIN.match(line.strip())
         if head:
             chain = head[1]
-            if chain in table.policies:  # the listing of another table, without its command
-                table = Table()
-                shown.append(table)
-            table.policies[chain] = head[2] or "-"
+            if chain in policies[-1]:  # the listing of another table, without its command
+                shown.append({})
+                policies.append({})
+            policies[-1][chain] = head[2] or "-"
         elif "target" in words[:4]:
             has_interfaces = "in" in words
         elif words and chain:
@@ -75,14 +76,33 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
             if rule is None:
                 ignore("has a match that is not read from iptables -L, or a host's name", line)
             else:
-                table.add(chain, rule)
-    if not table.policies:
+                shown[-1].setdefault(chain, []).append(rule)
+    if not policies[-1]:
         return
     if not has_interfaces:
         assumed.append("iptables -L without -v does not show interfaces. Each rule is assumed to match all of them.")
-    for one in shown:
-        name = part.table or likely_table(one.policies, [rule for _chain, rule in one.rules])
+        shown = [{name: _for_loopback(name, own, assumed) for name, own in chains.items()} for chains in shown]
+    for of_chain, rules in zip(policies, shown):
+        name = part.table or likely_table(of_chain, [rule for own in rules.values() for rule in own])
         found = tables.setdefault((FAMILIES[part.family], name), Table())
-        found.policies.update(one.policies)
-        for own, rule in one.rules:
-            found.add(own, rule)
+        found.policies.update(of_chain)
+        for own, lines in rules.items():
+            for rule in lines:
+                found.add(own, rule)
+
+
+ACCEPT = "-j ACCEPT"
+_LOOPBACK = {"INPUT": "-i lo", "OUTPUT": "-o lo"}
+
+
+def _for_loopback(chain: str, rules: list[str], assumed: list[str]) -> list[str]:
+    """Rules whose interface is not shown. One that would make the next ones useless is for the loopback, as nearly always."""
+    found = []
+    for number, rule in enumerate(rules, 1):
+        if rule == ACCEPT and chain in _LOOPBACK and number < len(rules):
+            rule = f"{_LOOPBACK[chain]} {ACCEPT}"
+            assumed.append(
+                f"Rule {number} of chain {chain} accepts all packets, although others follow. It is assumed to be {rule}."
+            )
+        found.append(rule)
+    return found

@@ -25,7 +25,13 @@ MOST = 3  # sentences of one kind
 LARGEST = 64 << 20  # characters of all texts
 _BRIDGE = re.compile(r"(?:cbr|docker|cni|azure|virbr)\d+|br-\S+|br\d+")
 _DUMMY = re.compile(r"dummy\d+|kube-ipvs\d+|nodelocaldns")
-_POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+_POD = re.compile(r"(?:veth|cali|lxc|eni[\da-f]{8,}|vlan[\da-f]{8,}|azv|fsk|tap|gke|cilium_host|lxc_)\S*")
+_MARTIANS = (  # in the kernel's log (net/ipv4/route.c), and an answer of ip route get
+    re.compile(r"martian source \S+ from \S+, on dev ([\w.@-]{1,15})"),
+    re.compile(r"\bget \S+ from \S+ iif ([\w.@-]{1,15})[^\n]*\n\s*RTNETLINK answers: Invalid cross-device link"),
+)
+FAMILIES = ("ipv4", "ipv6")
+_CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
 class Pasted(t.NamedTuple):
@@ -65,7 +71,9 @@ class _Reader:
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
         self._pods: list[list[Entry]] = []
+        self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
         for name, text in sorted(dump.items()):
+            self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
             for part in commands.parts(str(name), str(text)):
                 self._take(part)
 
@@ -80,6 +88,9 @@ class _Reader:
         if part.is_pod:
             if kind in (commands.LINK, commands.IFCONFIG):
                 self._pods.append(ip_text.links(part, self._ignore))
+            elif kind:
+                sentence = f"A pod printed an output of {kind}. It is left out: only the links of pods are in the twin."
+                self.assumed += [] if sentence in self.assumed else [sentence]
             return
         readers: dict[str, t.Callable[[], None]] = {
             commands.RULE: lambda: self._last("rules", part, ip_text.rules(part, self._tables, self._ignore)),
@@ -114,7 +125,8 @@ class _Reader:
             kept[:] = [one for one in kept if one.get("_place") != key]
         elif key in self._seen:
             return
-        self._seen[key] = part.lines
+        if found or not any(map(str.strip, part.lines)):  # otherwise the lines were no output
+            self._seen[key] = part.lines
         for one in found:
             one["_place"] = key
         kept += [one for one in found if one not in kept]
@@ -125,9 +137,20 @@ class _Reader:
     def _add_settings(self, found: Entry) -> None:
         self._settings = self._settings or {"node": {}, "ipv4": {}, "ipv6": {}}
         self._settings["node"].update(found["node"])
-        for family in ("ipv4", "ipv6"):
+        for family in FAMILIES:
             for link, values in found[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
+
+    def _add_martians(self) -> None:
+        """Strict filtering, where the kernel's log or its answer shows that there is, and no output has the setting."""
+        told = (self._settings or {"ipv4": {}})["ipv4"]
+        for link in dict.fromkeys(self._martians):
+            if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
+                self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
+                self.assumed.append(
+                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel takes packets"
+                    " that come in there for martians."
+                )
 
     def _merge_links(self, found: list[Entry]) -> None:
         """``ip link`` and ``ip addr`` tell the same links: what the later one adds is kept."""
@@ -150,6 +173,7 @@ class _Reader:
         for found in self._found.values():
             for one in found:
                 one.pop("_place", None)
+        self._add_martians()
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
             self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
@@ -173,14 +197,18 @@ class _Reader:
         links.add_addresses(told.get("routes") or (), told.get("ipvs") or ())
         told["links"] = links.found
         if self._settings:
+            told["settings"] = {
+                "node": self._settings["node"],
+                **{name: one for name in FAMILIES if (one := self._settings[name])},
+            }
             names = [one["name"] for one in links.found]
             told["settings"]["effective"] = {
                 family: effective_settings.effective(
                     family, {"all": {}, "default": {}, **{name: of_family.get(name, {}) for name in names}, **of_family}
                 )
-                for family, of_family in ((family, self._settings[family]) for family in ("ipv4", "ipv6"))
+                for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
-        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": []}
+        snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
 
 
@@ -265,12 +293,17 @@ class _Links:
                 near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
 
     def add_routed_pods(self, routes: t.Collection[Entry]) -> None:
-        """A host route to a pod's link tells the address of the pod. The uplink of a node that is a container is a veth, too."""
+        """A host route to a pod's link tells the address of the pod, unless the node itself has it.
+
+        The uplink of a node that is a container is a veth, too.
+        """
         uplinks = {route.get("dev") for route in routes if route.get("to") == "default" and route.get("via")}
+        own = {str(route.get("src")) for route in routes}
+        own |= {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
         for route in routes:
             one = self._by_name.get(str(route.get("dev")))
             to = str(route.get("to"))
-            is_host = "/" not in to and to != "default" and not route.get("via")
+            is_host = not route.get("via") and "/" not in to and to != "default" and to not in own
             if one and one["kind"] == "veth" and is_host and one["name"] not in uplinks:
                 peer = one["peer"] or {"namespace": "", "name": "eth0", "mac": "", "addresses": []}
                 if peer["namespace"] != "pod" and to not in peer["addresses"]:
@@ -295,6 +328,12 @@ class _Links:
                 self._assumed.append(
                     f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."
                 )
+
+
+def _unread(links: t.Iterable[Entry]) -> list[Entry]:
+    names = ", ".join(str(one["name"]) for one in links if _CILIUM.fullmatch(str(one["name"])))
+    reason = "Cilium has BPF programs there, which pastes do not show. They may decide otherwise than the twin."
+    return [{"subset": "bpf", "object": names, "reason": reason}] if names else []
 
 
 def _is_network(route: Entry) -> bool:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._probe_snat.probe_table import AZURE_SOURCE
@@ -38,6 +39,9 @@ def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: s
         table, rule = text[len("bridge ") :].split(": ", 1)
         found.append(_call("ebtables_cleanup", {"addresses": [packet.report()["destination"]]}))
         found.append(_command(f"ebtables -t {table.split()[0]} {rule.replace('-A ', '-D ', 1)}"))
+    policy = re.fullmatch(r"(ip6?) (\w+): -P (\S+) DROP", text)
+    if culprit["kind"] == "rule" and policy:
+        found.append(_command(f"{policy[1]}tables -t {policy[2]} -P {policy[3]} ACCEPT"))
     if culprit["kind"] == "neighbor":
         address, _dev, link, *_rest = text.split()
         found.append(_command(f"ip neigh del {address} dev {link}"))

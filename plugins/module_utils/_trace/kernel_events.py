@@ -108,8 +108,9 @@ def event(body: bytes) -> Event:
     kind = _number(found, TYPE)
     code = struct.unpack("!i", found[POLICY])[0] if kind == OF_POLICY and POLICY in found else None
     verdict = VERDICTS.get(code, "") if code is not None else _verdict(attributes(found.get(VERDICT, b"")))
+    family = body[0] or _number(found, PROTOCOL)  # of the table, and of the packet: they differ in tables of inet
     return Event(
-        FAMILIES.get(_number(found, PROTOCOL), str(_number(found, PROTOCOL))),
+        FAMILIES.get(family, str(family)),
         text(found, TABLE),
         text(found, CHAIN),
         int.from_bytes(found.get(HANDLE, b""), "big") if kind == OF_RULE else 0,

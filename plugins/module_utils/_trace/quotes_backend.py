@@ -13,31 +13,35 @@ import typing as t
 from .._netlink import nfnetlink
 from .._platform import process
 from .._twin.blueprint import OWN_TABLE, RESTORES
+from .._twin.build_backend import Place
 from .kernel_events import Event
 
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
+_HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
 ENDING = ("accept", "drop", "goto", "jump")  # verdicts after which the rest of a chain is not met, unless the jump returns
-Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle
+Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle, and of a chain's own line by 0
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
 
 class Quotes:
-    """texts: what was loaded, by program. run: starts nft for tables that no program of iptables loaded."""
+    """texts: what was loaded, by program. run: starts nft for tables that no program of iptables loaded.
 
-    def __init__(self, texts: t.Mapping[str, str], run: process.Runner) -> None:
-        self._run = run
+    bypassed: of a twin.
+    """
+
+    def __init__(self, texts: t.Mapping[str, str], run: process.Runner, bypassed: t.Mapping[Place, int]) -> None:
+        self._run, self._bypassed = run, bypassed
         self._saved = {family: _rules(texts.get(program, "")) for family, program in RESTORES.items()}
         self._chains: dict[tuple[str, str], Chains] = {}
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
 
     def text(self, event: Event) -> str:
-        """The rule's text; empty for the end of a chain."""
-        chains = self._of_table(event) if event.handle else {}
-        return chains.get(event.chain, {}).get(event.handle, "")
+        """The rule's text. For the end of a chain, the line of nft that has its policy; empty in a table of iptables."""
+        return self._of_table(event).get(event.chain, {}).get(event.handle, "")
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """True if a chain that a packet met has a rule that matches by chance."""
@@ -82,20 +86,24 @@ class Quotes:
         if saved is not None:
             handles: dict[str, list[int]] = {}
             for rule in nfnetlink.rules(family, table):
+                if self._bypassed.get((family, table, rule.chain)) == rule.handle:
+                    continue
                 handles.setdefault(rule.chain, []).append(rule.handle)
             # Both list the rules of a chain in the kernel's order, unless a change was made since.
             if {chain: len(own) for chain, own in handles.items()} == {chain: len(texts) for chain, texts in saved.items()}:
                 return {chain: dict(zip(own, saved[chain])) for chain, own in handles.items()}
-        return self._listed(family, table) or self._listed("inet", table)
+        return self._listed(family, table)
 
     def _listed(self, family: str, table: str) -> Chains:
         done = self._run([process.find("nft") or "nft", "-a", "list", "table", family, table], None)
         found: Chains = {}
         chain = ""
         for line in done.stdout.splitlines():
-            head, rule = _CHAIN.match(line), _HANDLE.match(line)
+            head, hook, rule = _CHAIN.match(line), _HOOK.match(line), _HANDLE.match(line)
             if head:
                 chain = head[1]
+            elif hook:
+                found.setdefault(chain, {})[0] = hook[1]
             elif rule:
                 found.setdefault(chain, {})[int(rule[2])] = rule[1]
         return found

@@ -13,7 +13,7 @@ from .._core import fields
 from .._core.errors import DatapathError
 from .._platform import kernel, process
 from .._routing.routing_backend import Netlink
-from .._twin import assumptions, blueprint, build_backend, isolation_backend
+from .._twin import assumptions, blueprint, build_backend, isolation_backend, virtual_servers
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from . import changes_backend, cures, verdict
@@ -85,8 +85,8 @@ def _cures(
         return []
     working = []
     for cure in cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]):
-        trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
         try:
+            trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
             after = _in_a_twin(trial, run, checked)
         except DatapathError:  # a remedy that cannot be applied is none
             continue
@@ -154,12 +154,12 @@ class _Exchange:
     def _sent(self) -> dict[str, t.Any]:
         """The packet and its reply, as the module returns them."""
         packet = self._packet
+        macs = self._around.macs(packet) if packet.interface else ()
         self._world.forget()
-        seen = self._world.send(packet, *(self._around.macs(packet) if packet.interface else ()))
+        seen, finding = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
         events = of_packet(seen)
         self._is_by_chance = self._quotes.is_by_chance(events)
         self._probability = self._quotes.probability(events) if self._is_by_chance else 1.0
-        finding = verdict.judge(seen, self._scene)
         reply = self._reply(seen, finding) if self._asked.wants_reply else None
         found = {**finding.report(), "came_in_by": packet.interface, "reply": None}
         if reply:
@@ -171,6 +171,22 @@ class _Exchange:
             elif answer_found.caveat:
                 found["reason"] = f"{found['reason']} Its reply leaves by {answer_found.interface}. {answer_found.caveat}"
         return found
+
+    def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:
+        seen = self._world.send(packet, *macs)
+        return seen, verdict.judge(seen, self._scene)
+
+    def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding] | None:
+        """What the chains of INPUT stop, which a packet to a virtual server of IPVS goes through first."""
+        family = "ip6" if packet.family == fields.IPV6 else "ip"
+        if fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
+            return None
+        with build_backend.dormant(self._run, family, virtual_servers.TABLE):
+            seen, finding = self._judged(packet, macs)
+        is_stopped = finding.verdict in (DROPPED, REJECTED) and finding.culprit is not None and finding.culprit.kind == "rule"
+        if not is_stopped:
+            self._world.forget()
+        return (seen, finding) if is_stopped else None
 
     def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
         """The ways that packets take by chance, with the share of each, the most frequent first; empty if there is one.
@@ -196,8 +212,9 @@ class _Exchange:
         """Reads the rules and routes of the twin, which packets do not change."""
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
-        self._quotes = Quotes(self._twin.texts, self._run)
-        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking)
+        self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
+        hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
+        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden)
 
     def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""
@@ -229,10 +246,8 @@ class _Exchange:
         drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
             text = verdict.quoted(drop, self._scene)
-            where = f"{drop.family} {drop.table}"
-            return Finding(
-                DROPPED, "", None, f"{where} {drop.chain} drops the answer: {text}.", verdict.Culprit("rule", text), ()
-            )
+            reason = f"{drop.family} {drop.table} {drop.chain} drops the answer: {text}."
+            return Finding(DROPPED, "", None, reason, verdict.culprit_of(drop, text), ())
         back = sent.replied("")
         if sent.protocol != TCP:
             return Finding(UNKNOWN, "", None, "The node's answer was not seen: no program answers in a twin.", None, ())

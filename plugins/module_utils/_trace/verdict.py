@@ -77,7 +77,8 @@ class Finding(t.NamedTuple):
 class Scene(t.NamedTuple):
     """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
-    lacking: family, table and name of chains whose rules the snapshot lacks.
+    lacking: family, table and name of chains whose rules the snapshot lacks. hidden: of chains, with the handles of rules that
+    only the twin has.
     """
 
     surroundings: Surroundings
@@ -86,13 +87,16 @@ class Scene(t.NamedTuple):
     quote: t.Callable[[Event], str]
     programs: t.Mapping[tuple[str, str], list[str]] = {}
     lacking: t.Collection[tuple[str, str, str]] = ()
+    hidden: t.Collection[tuple[str, str, str, int]] = ()
 
 
 def judge(seen: Observation, scene: Scene) -> Finding:
     packet = seen.sent
     every = of_packet(seen)
     query = _query(packet, next((one for one in reversed(every) if one.chain in ROUTING and one.table == OWN_TABLE), None))
-    events = [one for one in every if one.table != OWN_TABLE]
+    events = [
+        one for one in every if one.table != OWN_TABLE and (one.family, one.table, one.chain, one.handle) not in scene.hidden
+    ]
     frames = [one for one in seen.frames if _is_of(packet, one[1])]
     good = [(link, one) for link, one in frames if not scene.surroundings.trouble(link, one)]
     rejected = next((one.reject for _link, one in seen.frames if one.reject), "")
@@ -173,7 +177,11 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
 
 
 def _of_ipvs(one: Event, text: str) -> str:
-    return f"ipvs: {text}" if one.table == IPVS_TABLE else text
+    """The rule that stands for a virtual server, by the server where it says which."""
+    if one.table != IPVS_TABLE:
+        return text
+    server = re.search(r'comment "([^"]*)"', text)
+    return f"ipvs: {server[1] if server else text}"
 
 
 def _routed(query: Query, scene: Scene) -> list[Step]:
@@ -202,11 +210,28 @@ def _stopped(
     verdict = REJECTED if rejected else DROPPED
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
+    if drop and drop.table == IPVS_TABLE:
+        text = _of_ipvs(drop, quoted(drop, scene))
+        return (
+            verdict,
+            f"IPVS has no destination for the virtual server {text.partition(': ')[2]}.{answer}",
+            Culprit("rule", text),
+        )
     if drop:
         text = quoted(drop, scene)
-        where = f"{drop.family} {drop.table}"
-        reason = f"{where} {drop.chain} drops the packet: {text}.{_unseen(events, scene)}{answer}"
-        return verdict, reason, Culprit("rule", f"{where}: {text}")
+        verb = "rejects" if rejected else "drops"
+        reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
+        by = _marker(drop, text, events, scene)
+        if by:
+            reason = f"{reason} It has the mark because of: {scene.quote(by)}."
+        else:
+            by = _map_of(drop, text, events, scene)
+            reason = f"{reason} The map that sends it there: {scene.quote(by)}." if by else reason
+        return (
+            verdict,
+            f"{reason}{_unseen(events, scene)}{answer}",
+            culprit_of(by, scene.quote(by)) if by else culprit_of(drop, text),
+        )
     diverted = _diverted(events, scene)
     if diverted:
         return DROPPED, *diverted
@@ -220,7 +245,7 @@ def _stopped(
         if drop:
             target, text, where = fields.show(asked.request.target), quoted(drop, scene), f"{drop.family} {drop.table}"
             reason = f"{target} answers on {asked.link}, but {where} {drop.chain} drops the answer, which has its MAC address"
-            return verdict, f"{reason}: {text}.{answer}", Culprit("rule", f"{where}: {text}")
+            return verdict, f"{reason}: {text}.{answer}", culprit_of(drop, text)
     told = _by_counters(seen, query, scene)
     if told:
         return verdict, f"{told[0]}{answer}", told[1]
@@ -228,7 +253,7 @@ def _stopped(
     # An answer of a neighbour is delivered to the node as well.
     if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
-    return (verdict, *_unexplained(seen.sent, query, scene, answer))
+    return (verdict, *_unexplained(seen.sent, query, scene, events, answer))
 
 
 def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
@@ -238,9 +263,49 @@ def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
     return f" But the dump lacks the rules of {', '.join(chains)}, which come before it." if chains else ""
 
 
+_ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
+_DROPPING = re.compile(r"(?:counter packets \d+ bytes \d+ )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
+_MARKING = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-j MARK .*")
+
+
+def _marker(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> Event | None:
+    """The rule because of which a packet has the mark for which another rule drops it; None if that rule has other grounds.
+
+    A rule that marks all packets of its chain, as kube-proxy's KUBE-MARK-DROP, is the one that jumps there.
+    """
+    found = _ONLY_MARKED.fullmatch(text)
+    value, mask = (int(found[1], 16), int(found[2] or "0xffffffff", 16)) if found else (0, 0)
+    if not value:
+        return None
+    before = events[: events.index(drop)]
+    marked = [place for place, one in enumerate(before) if one.mark & mask == value]
+    place = next((one for one in marked if one == 0 or before[one - 1].mark & mask != value), None)
+    if place is None or not before[place].handle:
+        return None
+    by = before[place]
+    if _MARKING.fullmatch(scene.quote(by)):
+        jumps = (one for one in reversed(before[:place]) if one.verdict in (f"jump {by.chain}", f"goto {by.chain}"))
+        by = next(jumps, by)
+    return by
+
+
+def _map_of(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> Event | None:
+    """The rule with a map that sends packets to a chain of nft that drops all of them, as those of kube-proxy."""
+    if not _DROPPING.fullmatch(text):
+        return None
+    before = reversed(events[: events.index(drop)])
+    jump = next((one for one in before if one.handle and one.verdict in (f"jump {drop.chain}", f"goto {drop.chain}")), None)
+    return jump if jump and "vmap" in scene.quote(jump) else None
+
+
 def quoted(drop: Event, scene: Scene) -> str:
     """The rule or the policy that drops a packet, as its tool prints it."""
-    return scene.quote(drop) if drop.handle else f"-P {drop.chain} DROP"
+    return scene.quote(drop) or f"-P {drop.chain} DROP"
+
+
+def culprit_of(drop: Event, text: str) -> Culprit:
+    """A rule of iptables names its chain itself, and one of nft does not."""
+    return Culprit("rule", f"{drop.family} {drop.table}{'' if text.startswith('-') else f' {drop.chain}'}: {text}")
 
 
 class Diversion(t.NamedTuple):
@@ -356,7 +421,19 @@ def _dotted(path: str) -> str:
     return ".".join(part.replace(".", "/") for part in path.split("/"))
 
 
-def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tuple[str, Culprit | None]:
+def _translated(events: t.Sequence[Event], scene: Scene) -> bytes:
+    """The destination that the last rule gives to the packet, which may be lost before any other place sees it; empty if none."""
+    text = scene.quote(events[-1]) if events else ""
+    found = re.search(r"(?:--to-destination |\bdnat to )\[?([\d.]+|[\da-f:]+(?=\]))", text)
+    try:
+        return fields.address(found[1])[1] if found else b""
+    except fields.Unfit:
+        return b""
+
+
+def _unexplained(
+    packet: Packet, query: Query, scene: Scene, events: t.Sequence[Event], answer: str
+) -> tuple[str, Culprit | None]:
     around = scene.surroundings
     link = packet.interface
     if link and not around.is_up(link):
@@ -369,6 +446,8 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, answer: str) -> tup
             Culprit("address", f"{shown} dev {owner}"),
         )
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
+        route = scene.tables.decide(query._replace(destination=_translated(events, scene) or query.destination)).route
+        link = link or next(iter(sorted(route.links)) if route else iter(()), LOOPBACK)
         text = f"net.ipv4.conf.{link}.route_localnet = 0"
         return f"Addresses of the loopback do not pass {link}.{answer}", Culprit("sysctl", text)
     decision = scene.tables.decide(query)

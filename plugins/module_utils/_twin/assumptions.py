@@ -81,6 +81,11 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
     pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
+    own = [f"{address.get('address')}".partition("/")[0] for one in found["links"] for address in one.get("addresses") or ()]
+    if destination in own:
+        found["routes"] = [{"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}]
+        told.append(f"The routes are not known. All is assumed to be reached by {back}.")
+        return
     if not pods:
         peer = {"namespace": "", "name": "eth0", "mac": "", "addresses": [destination]}
         pods = [{"name": _POD, "kind": "veth", "flags": ["UP", "LOWER_UP"], "addresses": [], "peer": peer}]

@@ -50,6 +50,9 @@ _HARMFUL = re.compile(r"(^|\s)(-j (LED|IDLETIMER)|-M\S*|--mo(d(p\S*)?)?(=\S*)?|-
 _RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
 _SET_LINE = re.compile(r"(create|add) \S+ .*")
 _INCLUDE = re.compile(r'\binclude\b[\s\\]*"[^"\n]*"?')
+# The kernel removes such a table when its owner, which is nft here, ends. firewalld's is one.
+OWNED = ("owner", "persist")
+_OWNED = re.compile(rf"(?m)^\s*flags\s+(?:{'|'.join(OWNED)})(?:\s*,\s*(?:{'|'.join(OWNED)}))*\s*;?\s*$")
 
 
 class Blueprint(t.NamedTuple):
@@ -58,8 +61,8 @@ class Blueprint(t.NamedTuple):
     links: bridges first. names: of all links by index. settings: path below /proc/sys and value, in the order of writing.
     commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
     the tables whose routes it has. routes: those that the twin must have in the end.
-    restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. notes: sentences about what is
-    different in the twin.
+    restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
+    of nft. notes: sentences about what is different in the twin.
     """
 
     links: list[NewLink]
@@ -70,6 +73,7 @@ class Blueprint(t.NamedTuple):
     restores: list[tuple[str, str]]
     ruleset: list[Entry]
     ruleset_text: str
+    servers: dict[str, list[str]]
     notes: list[str]
 
 
@@ -80,10 +84,10 @@ def draw(snapshot: Entry) -> Blueprint:
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.found(entries(snapshot, "links"), notes)
     desired = list(_routes(snapshot, notes))
-    servers, told = virtual_servers.ruleset(snapshot.get("ipvs") or ())
+    servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += told
-    objects = sorted((one for one in snapshot.get("nftables") or () if _is_loadable(one, notes)), key=_load_order)
-    text = _INCLUDE.sub("", str(snapshot.get("nftables_text") or ""))
+    objects = sorted((_without_owner(one) for one in entries(snapshot, "nftables") if _is_loadable(one, notes)), key=_load_order)
+    text = _OWNED.sub("", _INCLUDE.sub("", str(snapshot.get("nftables_text") or "")))
     return Blueprint(
         links,
         names,
@@ -93,6 +97,7 @@ def draw(snapshot: Entry) -> Blueprint:
         list(_restores(snapshot, notes)),
         objects,
         f"{text}\n{servers}",
+        virtual_servers.addresses(entries(snapshot, "ipvs")) if servers else {},
         notes,
     )
 
@@ -362,6 +367,16 @@ def _load_order(one: Entry) -> int:
     """nft lists a map before the chains that its elements name, and loads objects one after the other."""
     kind = next(iter(one))
     return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(kind, 1)
+
+
+def _without_owner(one: Entry) -> Entry:
+    """A table without the flags that tie it to the process that created it."""
+    table = one.get("table")
+    if not isinstance(table, dict) or "flags" not in table:
+        return one
+    flags = [table["flags"]] if isinstance(table["flags"], str) else table["flags"]
+    kept = [flag for flag in flags if flag not in OWNED]
+    return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
 
 
 def _is_loadable(one: Entry, notes: list[str]) -> bool:

@@ -15,7 +15,7 @@ import typing as t
 
 from .._core.errors import Failure, Refusal
 from .._files import files
-from .._netlink import wire
+from .._netlink import nfnetlink, wire
 from .._platform import kernel, process
 from .._routing.route import HOST, LINK, Route
 from .._routing.routing_backend import Netlink
@@ -43,8 +43,9 @@ table inet {table} {{
   chain output {{ type filter hook output priority -500; meta nftrace set 1; }}
   chain routing {{ type filter hook prerouting priority -90; }}
   chain rerouting {{ type filter hook output priority -90; }}
+  chain tracking {{ type filter hook prerouting priority -90; {tracking} }}
 }}
-"""  # the last two are behind the translation of destinations (-100): they show what a packet is routed by
+"""  # routing and rerouting are behind the translation of destinations (-100): they show what a packet is routed by
 TRACE_BRIDGE = """\
 table bridge {table} {{
   chain prerouting {{ type filter hook prerouting priority -500; meta nftrace set 1; }}
@@ -52,10 +53,17 @@ table bridge {table} {{
 """
 
 
+Place = tuple[str, str, str]  # of a chain: family, table and name
+
+
 class Twin(t.NamedTuple):
-    """texts: what was loaded by each program, after the lines that it refused were left out."""
+    """texts: what was loaded by each program, after the lines that it refused were left out.
+
+    bypassed: the chains of FORWARD, and the handle of the rule that accepts in each what IPVS sends on without it.
+    """
 
     texts: dict[str, str]
+    bypassed: dict[Place, int]
     notes: list[str]
 
 
@@ -88,11 +96,51 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     _ip(run, drawn.commands, notes)
     _add_routes(run, drawn, notes)
     texts = {program: _restore(run, program, text, notes) for program, text in drawn.restores}
-    _load_rulesets(run, drawn)
+    _load_rulesets(run, drawn, notes)
     set_mark = f"meta mark set {mark:#x};" if mark else ""
     has_bridge = any(link.kind == "bridge" for link in drawn.links)
-    _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark))
-    return Twin(texts, notes)
+    bypassed = _bypass_forward(run, drawn.servers) if drawn.servers else {}
+    # Chains of nat are passed without connection tracking, which only rules that translate start in a network namespace.
+    tracking = "ct state new continue;" if _has_nat(drawn) else ""
+    _nft(run, (TRACE + TRACE_BRIDGE * has_bridge).format(table=OWN_TABLE, mark=set_mark, tracking=tracking))
+    return Twin(texts, bypassed, notes)
+
+
+def _has_nat(drawn: Blueprint) -> bool:
+    chains = (one.get("chain") for one in drawn.ruleset)
+    return (
+        any("*nat\n" in text for program, text in drawn.restores if program != blueprint.RESTORES["bridge"])
+        or "type nat hook" in drawn.ruleset_text
+        or any(isinstance(one, dict) and one.get("type") == "nat" for one in chains)
+    )
+
+
+@contextlib.contextmanager
+def dormant(run: process.Runner, family: str, table: str) -> t.Iterator[None]:
+    """Takes the chains of a table out of the packets' way for a while. Raises Failure."""
+    _nft(run, f"add table {family} {table} {{ flags dormant; }}\n")
+    try:
+        yield
+    finally:
+        _nft(run, f"add table {family} {table}\n")
+
+
+def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:
+    """Lets what IPVS translated pass the chains of FORWARD. Returns the rules. Raises Failure."""
+    listed = json.loads(_nft(run, "list chains", "-j"), strict=False)["nftables"]
+    chains = [one["chain"] for one in listed if one.get("chain", {}).get("hook") == "forward"]
+    places = {(one["family"], one["table"], one["name"]) for one in chains if one["family"] in ("ip", "ip6", "inet")}
+    lines = [
+        f"insert rule {' '.join(place)} ct original {family} daddr {{ {', '.join(own)} }} ct status dnat ct state new accept"
+        for place in sorted(places)
+        for family, own in servers.items()
+        if place[0] in (family, "inet")
+    ]
+    _nft(run, "\n".join([*lines, ""]))
+    return {
+        (family, table, name): next((one.handle for one in nfnetlink.rules(family, table) if one.chain == name), 0)
+        for family, table, name in places
+    }
 
 
 def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
@@ -237,14 +285,35 @@ def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str]
     return bad - 1 if lines and not lines[bad - 1].startswith(("*", "COMMIT")) else None
 
 
-def _load_rulesets(run: process.Runner, drawn: Blueprint) -> None:
+def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None:
     if drawn.ruleset:
         _nft(run, json.dumps({"nftables": drawn.ruleset}), "-j")
-    if drawn.ruleset_text.strip():
-        _nft(run, drawn.ruleset_text)
+    lines = drawn.ruleset_text.splitlines()
+    while any(map(str.strip, lines)):
+        refused = _refused_by_nft(run, "\n".join([*lines, ""]))
+        if not refused:
+            break
+        place, said = refused
+        is_rule = place is not None and not {"{", "}"} & {*re.sub(r"\{[^{}]*\}", "", lines[place])}
+        if place is None or not is_rule or sum("nft refused" in note for note in notes) == MOST_BAD_LINES:
+            raise Failure(f"nft does not load the ruleset of the snapshot: {said[:300]}")
+        first = said.partition("Error: ")[2].splitlines()
+        notes.append(f"nft refused a line, which is not in the twin: {lines.pop(place).strip()} ({first[0] if first else said}).")
 
 
-def _nft(run: process.Runner, text: str, *options: str) -> None:
+def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | None:
+    """The place of the line that nft refuses, None if it does not say, and what it says; None if it loaded the text."""
+    done = run([_program("nft", "nftables"), "-f", "-"], text)
+    if not done.rc:
+        return None
+    named = re.search(r":(\d+):\d+(?:-\d+)?: Error", done.stderr)
+    place = int(named[1]) - 1 if named else None
+    return (place if place is not None and place < len(text.splitlines()) else None), done.stderr.strip()
+
+
+def _nft(run: process.Runner, text: str, *options: str) -> str:
+    """What nft prints. Raises Failure."""
     done = run([_program("nft", "nftables"), *options, "-f", "-"], text)
     if done.rc:
         raise Failure(f"nft does not load the ruleset of the snapshot: {done.stderr.strip()[:300]}")
+    return done.stdout

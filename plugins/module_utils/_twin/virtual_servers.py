@@ -6,11 +6,14 @@
 """Virtual servers of IPVS as rules of nft that send a packet to the same places.
 
 IPVS translates a packet for a local address after the chains of INPUT, and sends it on without the chains of FORWARD. These rules
-translate it before routing. For each virtual server they choose among the destinations by weight.
+translate it before routing. For each virtual server they choose among the destinations by weight. Who sends a packet looks first
+what INPUT does with it while this table is dormant, and the chains of FORWARD begin with a rule that accepts what it translated.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 import typing as t
 
 from .._core import fields
@@ -18,42 +21,66 @@ from .._core.fields import IPV6, Unfit
 
 TABLE = "kubenodeTwinIPVS"
 PRIORITY = -99  # after kube-proxy's chain in the nat table, which marks packets to masquerade (-100)
+REFUSING = 98  # where IPVS refuses what it has no destination for (ip_vs_core.c, LOCAL_IN)
+REJECTION = {"ip": "icmp port-unreachable", "ip6": "icmpv6 port-unreachable"}
 HASHING = ("sh", "dh", "mh")
 
 
 def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]:
     """The text for nft, empty if there are no servers, and sentences about what is different."""
     rules: dict[str, list[str]] = {"ip": [], "ip6": []}
+    refused: dict[str, list[str]] = {"ip": [], "ip6": []}
     notes: list[str] = []
     for server in servers:
-        ends = [one for one in server.get("destinations") or () if int(one.get("weight", 1)) > 0]
         try:
+            ends = [one for one in server.get("destinations") or () if fields.number(one.get("weight", 1), 0, fields.UINT32)]
             family, selector = _selector(server, ends)
             rules[family] += _rules(family, selector, ends)
-        except (Unfit, KeyError) as error:
+            refused[family] += [] if ends else [f'{selector} reject with {REJECTION[family]} comment "{_shown(server)}"']
+        except (Unfit, KeyError, TypeError, ValueError) as error:
             notes.append(f"A virtual server of IPVS is not in the twin ({error}): {dict(server)}.")
         if server.get("scheduler") in HASHING:
             notes.append(
                 f"Virtual server {server.get('address')}: scheduler {server['scheduler']} chooses by address. The twin chooses by"
                 " chance."
             )
-    if not any(rules.values()):
+    used = [family for family in rules if rules[family] or refused[family]]
+    if not used:
         return "", notes
-    notes.append(
-        "The twin translates packets to virtual servers of IPVS by rules of nft, before routing and not after the chains of"
-        " INPUT."
+    notes.append("The twin translates packets to virtual servers of IPVS by rules of nft, and before routing.")
+    return "".join(_table(family, rules[family], refused[family]) for family in used), notes
+
+
+def addresses(servers: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
+    """The addresses of virtual servers, by family of nft."""
+    found: dict[str, list[str]] = {"ip": [], "ip6": []}
+    for server in servers:
+        with contextlib.suppress(Unfit):
+            family, packed = fields.address(server.get("address"))
+            found["ip6" if family == IPV6 else "ip"].append(fields.show(packed))
+    return {family: [*dict.fromkeys(own)] for family, own in found.items() if own}
+
+
+def _shown(server: t.Mapping[str, t.Any]) -> str:
+    """As ipvsadm -Ln prints it."""
+    address = f"[{server['address']}]" if ":" in str(server.get("address")) else server.get("address")
+    place = (
+        f"FWM  {int(str(server['fwmark']), 0)}"
+        if server.get("fwmark")
+        else f"{str(server['protocol']).upper()}  {address}:{server['port']}"
     )
-    return "".join(_table(family, of_family) for family, of_family in rules.items() if of_family), notes
+    return re.sub(r"[^\w .:\[\]]", "", f"{place} {server.get('scheduler') or ''}").strip()
 
 
-def _table(family: str, rules: list[str]) -> str:
+def _table(family: str, rules: list[str], refused: list[str]) -> str:
     hooks = (("prerouting", "prerouting"), ("output", "output"))
     chains = [
         f"  chain {name} {{\n    type nat hook {hook} priority {PRIORITY};\n    fib daddr type local jump servers\n  }}\n"
         for name, hook in hooks
     ]
-    lines = "".join(f"    {rule}\n" for rule in rules)
-    return f"table {family} {TABLE} {{\n  chain servers {{\n{lines}  }}\n{''.join(chains)}}}\n"
+    lines, last = ("".join(f"    {rule}\n" for rule in own) for own in (rules, refused))
+    refusing = f"  chain refusing {{\n    type filter hook input priority {REFUSING};\n{last}  }}\n"
+    return f"table {family} {TABLE} {{\n  chain servers {{\n{lines}  }}\n{''.join(chains)}{refusing}}}\n"
 
 
 def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[str, str]:
@@ -69,8 +96,6 @@ def _selector(server: t.Mapping[str, t.Any], ends: t.Sequence[t.Mapping[str, t.A
 
 
 def _rules(family: str, selector: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    if not ends:
-        yield f"{selector} drop"
     rest = sum(int(one.get("weight", 1)) for one in ends)
     for one in ends:
         weight = int(one.get("weight", 1))

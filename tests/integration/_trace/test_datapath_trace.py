@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -394,6 +395,32 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "bridge nat: -A PREROUTING -i az+ -j dnat --to-dst 12:34:56:78:9a:bc --dnat-target ACCEPT",
         "the node itself has 10.0.0.10, on nodelocaldns",
     ),
+    "https://github.com/weaveworks/weave/issues/3568": (
+        "```\nsudo iptables-save | grep shop-front\n"
+        '-A KUBE-NODEPORTS -p tcp -m comment --comment "web/shop-front:" -m tcp --dport 31204 -j KUBE-XLB-SHOP\n'
+        '-A KUBE-XLB-SHOP -m comment --comment "web/shop-front: has no local endpoints" -j KUBE-MARK-DROP\n```\n'
+        "ip a:\n```\n2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.61/24 scope global eth0\n```\n",
+        {"source": "192.0.2.5", "destination": "192.0.2.61", "destination_port": 31204, "interface": "eth0"},
+        'ip nat: -A KUBE-XLB-SHOP -m comment --comment "web/shop-front: has no local endpoints" -j KUBE-MARK-DROP',
+        "ip filter KUBE-FIREWALL drops the packet: -A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP. It has the mark",
+    ),
+    "https://github.com/flannel-io/flannel/issues/2055": (
+        "[root@n1 ~]# nft list table inet firewalld\ntable inet firewalld { # progname firewalld\n\tflags owner,persist\n\n"
+        "\tchain filter_FORWARD {\n\t\ttype filter hook forward priority filter + 10; policy accept;\n"
+        "\t\tct state { established, related } accept\n\t\tgoto filter_FWD_public\n\t}\n\n\tchain filter_FWD_public {\n"
+        '\t\toifname "enp1s0" accept\n\t\treject with icmpx admin-prohibited\n\t}\n}\n'
+        "[root@n1 ~]# ip r\ndefault via 192.0.2.1 dev enp1s0\n10.42.0.0/24 dev cni0 proto kernel scope link src 10.42.0.1\n"
+        "10.42.1.0/24 via 10.42.1.0 dev flannel.1 onlink\n",
+        {"source": "10.42.1.5", "destination": "10.42.0.2", "destination_port": 53, "protocol": "udp", "interface": "flannel.1"},
+        "inet firewalld filter_FWD_public: reject with icmpx admin-prohibited",
+        "inet firewalld filter_FWD_public rejects the packet",
+    ),
+    "https://github.com/kubernetes/kubernetes/issues/75262": (
+        "$ ipvsadm -Ln\nTCP  192.0.2.187:443 rr\nTCP  192.0.2.188:443 rr\n  -> 10.42.0.9:8443  Masq 1 0 0\n",
+        {"source": "10.42.0.7", "destination": "192.0.2.187", "destination_port": 443, "interface": "cali123"},
+        "ipvs: TCP  192.0.2.187:443 rr",
+        "IPVS has no destination for the virtual server TCP  192.0.2.187:443 rr. The node answers with ICMP type 3 code 3",
+    ),
 }
 
 
@@ -403,6 +430,94 @@ def test_the_culprit_of_a_public_report_is_named(
 ) -> None:
     found = trace(node, packet, dump={"report": text})
     assert found["culprit"] == {"kind": "rule", "text": culprit} and reason in found["reason"] and found["ignored"] == []
+
+
+IPVS = (
+    "# ipvsadm -Ln\nTCP  10.43.7.7:80 rr\n  -> 10.42.3.9:80  Masq 1 0 0\n"
+    "# ip route\ndefault via 192.0.2.1 dev eth0\n10.42.3.0/24 dev cbr0 proto kernel scope link src 10.42.3.1\n"
+    "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.4\n"
+    "# iptables-save -t filter\n*filter\n"
+)
+TO_SERVER = {"source": "192.0.2.10", "destination": "10.43.7.7", "destination_port": 80, "interface": "eth0"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict", "reply", "culprit"),
+    [
+        (":INPUT ACCEPT\n:FORWARD DROP\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT", "delivered", "forwarded", None),
+        (":INPUT ACCEPT\n:FORWARD DROP", "delivered", "dropped", "ip filter: -P FORWARD DROP"),
+        (":INPUT DROP\n:FORWARD ACCEPT\n-A INPUT -p tcp --dport 22 -j ACCEPT", "dropped", None, "ip filter: -P INPUT DROP"),
+        (
+            ":INPUT ACCEPT\n:FORWARD ACCEPT\n-A FORWARD -s 10.42.3.9/32 -j DROP",
+            "delivered",
+            "dropped",
+            "ip filter: -A FORWARD -s",
+        ),
+    ],
+    ids=["the reply is accepted", "the reply is not", "INPUT is first", "a rule for the reply"],
+)
+def test_a_packet_to_a_virtual_server_meets_input_and_its_reply_forward(
+    node: NamespaceNode, rules: str, verdict: str, reply: str | None, culprit: str | None
+) -> None:
+    """https://github.com/kubernetes/kubernetes/issues/68194 has the second one."""
+    found = trace(node, TO_SERVER, dump={"report": f"{IPVS}{rules}\nCOMMIT\n"})
+    assert (found["verdict"], (found["reply"] or {}).get("verdict")) == (verdict, reply)
+    assert (found["culprit"] or {}).get("text", "").startswith(culprit or "") and bool(found["culprit"]) == bool(culprit)
+    assert all("ct status dnat" not in step["text"] for step in found["steps"])
+    policy = re.search(r"-P (\w+)", culprit or "")
+    cures = [cure["change"] for cure in found["cures"]]
+    assert cures == ([f"iptables -t filter -P {policy[1]} ACCEPT"] if policy else [])
+
+
+def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_refuses_it(node: NamespaceNode) -> None:
+    dump = {
+        "iptables-save": "*nat\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 127.0.0.0/8 -j MASQUERADE\n"
+        "-A OUTPUT -p tcp -m tcp --dport 30080 -j DNAT --to-destination 10.244.0.9:80\nCOMMIT\n",
+        "ip-route": "default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4\n"
+        "10.244.0.9 dev cali77 scope link\n",
+        "sysctl": "net.ipv4.conf.all.route_localnet = 0\n",
+    }
+    found = trace(node, {"source": "127.0.0.1", "destination": "127.0.0.1", "destination_port": 30080}, dump=dump)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.cali77.route_localnet = 0"}
+    assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
+
+
+NFT_PROXY = """\
+table ip kube-proxy {
+  map no-endpoint-services {
+    type ipv4_addr . inet_proto . inet_service : verdict
+    elements = { 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain }
+  }
+  chain filter-forward {
+    type filter hook forward priority -110; policy accept;
+    ct state new jump service-endpoints-check
+    a rule of a version to come
+  }
+  chain reject-chain {
+    reject
+  }
+  chain service-endpoints-check {
+    ip daddr . meta l4proto . th dport vmap @no-endpoint-services
+  }
+}
+"""
+
+
+def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line_that_nft_refuses(node: NamespaceNode) -> None:
+    routes = "default via 192.0.2.1 dev eth0\n10.244.1.9 dev veth01 scope link\n"
+    packet = {"source": "10.244.1.9", "destination": "10.96.88.1", "destination_port": 80, "interface": "veth01"}
+    found = trace(node, packet, dump={"nft list ruleset": NFT_PROXY, "ip-route": routes})
+    text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
+    assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
+    assert any("nft refused a line" in one and "a rule of a version to come" in one for one in found["assumed"])
+
+
+def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:
+    text = "table inet own {\n chain in {\n  type filter hook input priority 0; policy drop;\n  tcp dport 22 accept\n }\n}\n"
+    dump = {"nft list ruleset": text, "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n inet 10.0.0.4/24 scope global eth0\n"}
+    packet = {"source": "10.0.0.9", "destination": "10.0.0.4", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "rule", "text": "inet own in: type filter hook input priority filter; policy drop;"}
 
 
 def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: NamespaceNode) -> None:

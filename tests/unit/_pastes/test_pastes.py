@@ -240,6 +240,45 @@ def test_a_pods_paste_and_a_host_route_tell_the_other_end_of_a_link() -> None:
     assert links["cali8"]["peer"]["addresses"] == ["10.1.0.8"] and "10.1.0.7" not in str(links["cali8"])
 
 
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
+def test_a_route_that_stops_packets_is_read_with_the_loopback_that_ipv6_shows(kind: str) -> None:
+    snapshot = read(ip_6_route=f"{kind} fd00:1::/64 dev lo proto bird metric 1024 pref medium\n")
+    (route,) = snapshot["routes"]
+    assert (route["type"], route["to"]) == (kind, "fd00:1::/64") and "dev" not in route
+
+
+def test_links_on_one_line_each() -> None:
+    links = by_name(
+        read(
+            ip__o_addr="1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n"
+            "2: eth0    inet 10.0.0.4/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever\n"
+            "2: eth0    inet6 fd00::4/64 scope global \\       valid_lft forever\n",
+            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff\n",
+        )
+    )
+    assert [one["address"] for one in links["eth0"]["addresses"]] == ["10.0.0.4/24", "fd00::4/64"]
+    assert links["eth0"]["mac"] == "00:0d:3a:00:00:01"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        "[91228.4] IPv4: martian source 10.1.0.5 from 10.0.0.9, on dev eth0\n",
+        "$ ip route get 10.1.0.5 from 10.0.0.9 iif eth0\nRTNETLINK answers: Invalid cross-device link\n",
+    ],
+)
+def test_martians_show_that_packets_are_filtered_by_their_way_back(evidence: str) -> None:
+    found = pastes.read({"report": evidence, "ip-route": "default via 10.0.0.1 dev eth0\n"})
+    assert found.snapshot["settings"]["ipv4"] == {"eth0": {"rp_filter": 1}}
+    assert any("net.ipv4.conf.eth0.rp_filter is not in the paste. It is assumed to be 1" in one for one in found.assumed)
+    told = pastes.read({"report": evidence, "sysctl": "net.ipv4.conf.all.rp_filter = 0\n"})
+    assert "eth0" not in told.snapshot["settings"]["ipv4"]
+
+
+def test_settings_of_one_family_tell_nothing_about_the_other() -> None:
+    assert {*read(sysctl="net.ipv4.conf.all.rp_filter = 1\n")["settings"]} == {"node", "ipv4", "effective"}
+
+
 def test_a_grep_of_iptables_save_is_completed() -> None:
     found = pastes.read(
         {
@@ -271,6 +310,10 @@ def test_a_rule_that_two_greps_show_is_one() -> None:
         (
             "    0     0 DNAT  tcp  --  *  *  0.0.0.0/0  0.0.0.0/0  tcp to:10.1.0.5:8080",
             "-p tcp -m tcp -j DNAT --to-destination 10.1.0.5:8080",
+        ),
+        (
+            "RETURN  all  --  !ip-10-0-3-4.eu-west-1.compute.internal  ip-10-0-0-0.eu-west-1.compute.internal/16",
+            "! -s 10.0.3.4 -d 10.0.0.0/16 -j RETURN",
         ),
         ("1   0     0 MARK  all  --  *  *  0.0.0.0/0  0.0.0.0/0  MARK or 0x4000", "-j MARK --or-mark 0x4000"),
         (
@@ -335,6 +378,9 @@ GREP = "$ iptables-save | grep -v comment\n"
         (["-A PREROUTING -j OWN", "-A OWN -m rpfilter --invert -j DROP"], "raw"),
         (["-A PREROUTING -i eth0 -j CONNMARK --set-xmark 0x80/0x80"], "mangle"),
         (["-A PREROUTING -j OWN", "-A OWN -p tcp -j TPROXY --on-port 1"], "mangle"),
+        (["-A KUBE-EXTERNAL-SERVICES -p tcp -m tcp --dport 30080 -j DROP"], "filter"),
+        (["-A KUBE-SERVICES -d 10.96.0.9/32 -j DROP"], "filter"),
+        (["-A PREROUTING -d 10.1.0.7/32 ! -i br-1 -j DROP"], "mangle"),
     ],
 )
 def test_chains_that_jump_to_each_other_are_in_one_table(rules: list[str], table_name: str) -> None:
@@ -353,6 +399,16 @@ def test_kube_proxys_chains_in_two_tables_are_told_apart_by_their_rules() -> Non
     }
     snapshot = read(a=GREP + "\n".join([*rules["nat"], *rules["filter"]]))
     assert all(rule in table(snapshot, name) for name, own in rules.items() for rule in own)
+
+
+def test_what_kube_proxy_marks_to_drop_is_dropped() -> None:
+    rules = ["-A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-XLB-A", "-A KUBE-XLB-A -j KUBE-MARK-DROP"]
+    found = pastes.read({"report": GREP + "\n".join(rules)})
+    lines = table(found.snapshot, "filter")
+    assert "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP" in lines and "-A INPUT -j KUBE-FIREWALL" in lines
+    assert any(sentence.startswith("Chain KUBE-FIREWALL (ip filter) is not in the paste") for sentence in found.assumed)
+    whole = pastes.read({"report": GREP + "\n".join(rules), "iptables-save": "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"})
+    assert "KUBE-FIREWALL" not in "".join(table(whole.snapshot, "filter"))
 
 
 HEAD = "target     prot opt source               destination\n"
@@ -415,6 +471,23 @@ def test_iptables_list_without_interfaces_says_so() -> None:
     found = pastes.read({"iptables -L": text})
     assert "-A FORWARD -d 10.0.0.0/8 -j ACCEPT" in table(found.snapshot, "filter")
     assert any("does not show interfaces" in sentence for sentence in found.assumed)
+
+
+def test_a_rule_that_accepts_all_before_others_is_for_the_loopback_if_no_interface_is_shown() -> None:
+    rules = "ACCEPT all -- anywhere anywhere\nACCEPT tcp -- anywhere anywhere tcp dpt:22\nREJECT all -- anywhere anywhere\n"
+    text = "".join(f"Chain {chain} (policy ACCEPT)\n{HEAD}{rules}\n" for chain in ("INPUT", "FORWARD", "OUTPUT"))
+    found = pastes.read({"iptables -L": text})
+    lines = table(found.snapshot, "filter")
+    assert "-A INPUT -i lo -j ACCEPT" in lines and "-A OUTPUT -o lo -j ACCEPT" in lines and "-A FORWARD -j ACCEPT" in lines
+    assert sum("It is assumed to be -" in sentence for sentence in found.assumed) == 2
+    last = f"Chain INPUT (policy DROP)\n{HEAD}ACCEPT all -- anywhere anywhere\n"
+    assert "-A INPUT -j ACCEPT" in table(pastes.read({"iptables -L": last}).snapshot, "filter")
+
+
+def test_the_links_of_cilium_have_programs_that_no_paste_shows() -> None:
+    snapshot = read(ip_route="10.0.1.0/24 via 10.0.1.9 dev cilium_host src 10.0.1.9\n10.0.1.9 dev cilium_host scope link\n")
+    assert [one["object"] for one in snapshot["unread"]] == ["cilium_host"]
+    assert by_name(snapshot)["cilium_host"]["peer"] is None  # the host route is to an address of the node
 
 
 def test_sets_that_no_paste_has_are_empty() -> None:

@@ -147,6 +147,25 @@ def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:
     assert [next(iter(one)) for one in loaded] == ["table", "chain", "counter", "map", "set", "element", "rule"]
 
 
+def test_a_table_is_not_tied_to_the_process_that_loads_it() -> None:
+    text = "table inet firewalld {\n\tflags owner,persist\n\n\tset s {\n\t\tflags interval\n\t}\n}\n"
+    objects = [
+        {"table": {"family": "inet", "name": name, "flags": flags}}
+        for name, flags in (("a", "owner"), ("b", ["dormant", "owner"]))
+    ]
+    drawn = blueprint.draw({"nftables_text": text, "nftables": objects})
+    assert "owner" not in drawn.ruleset_text and "flags interval" in drawn.ruleset_text
+    assert [one["table"].get("flags") for one in drawn.ruleset] == [None, ["dormant"]]
+
+
+def test_a_virtual_server_without_a_destination_refuses() -> None:
+    ends = [{"address": "10.1.0.1", "port": 80, "weight": 0}]
+    server = {"protocol": "tcp", "address": "10.96.0.1", "port": 80, "scheduler": "rr", "destinations": ends}
+    text, _notes = virtual_servers.ruleset([server])
+    assert 'ip daddr 10.96.0.1 tcp dport 80 reject with icmp port-unreachable comment "TCP  10.96.0.1:80 rr"\n' in text
+    assert "dnat" not in text and virtual_servers.addresses([server]) == {"ip": ["10.96.0.1"]}
+
+
 def test_virtual_servers_choose_by_weight() -> None:
     ends = [{"address": f"10.1.0.{number}", "port": 80, "weight": weight} for number, weight in ((1, 1), (2, 3), (3, 0))]
     text, notes = virtual_servers.ruleset(
