@@ -33,7 +33,7 @@ class Kustomize:
         self._kubectl = folder / "usr/bin/kubectl"
 
     def text(self, name: str) -> str:
-        command = [self._kubectl, "kustomize", self.folder / name]
+        command = [str(self._kubectl), "kustomize", str(self.folder / name)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def build(self, name: str) -> list[Object]:
@@ -52,7 +52,7 @@ def older() -> Path:
 
 
 def validated(program: Path, version: str, *paths: Path) -> subprocess.CompletedProcess[str]:
-    command = [program, "--strict", "--no-warn", f"--kubernetes-version={version}", *paths]
+    command = [str(program), "--strict", "--no-warn", f"--kubernetes-version={version}", *map(str, paths)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -66,7 +66,7 @@ def test_the_pod_gets_no_more_than_its_page_explains() -> None:
 
 
 def test_the_policys_binding_follows_its_name() -> None:
-    """kubectl of Debian 13 knows the reference itself, and older ones, which no package has, do not (tried with 1.28 and 1.29)."""
+    """kubectl of Debian 13 knows the reference itself. 1.28 and 1.29, which no package of Debian has, do not."""
     folder = KUSTOMIZE / "components/own-node"
     (name,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["configurations"]
     (reference,) = yaml.safe_load((folder / name).read_text())["nameReference"]
