@@ -143,6 +143,7 @@ class CallbackModule(CallbackBase):
         node.add(time.monotonic() - self._began.pop(result.host.get_name(), time.monotonic()))
         if end:
             node.end, node.trouble = end, f"{result.task.name or result.task_name}: {_rollout.sentence(said)}"
+            node.action = result.task.resolved_action or result.task.action
         if said.get("changed"):
             node.change(result.task_name, result.task.resolved_action or result.task.action, said)
         for one in (said, *(said.get("results") or ())):

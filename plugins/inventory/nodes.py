@@ -25,7 +25,7 @@ description:
     C(kubenode_provider_id), C(kubenode_instance_id) (of AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
     C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
-    does not have the form of one is not used.
+    does not have the form of one is not used. A node with the name of a group is left out with a warning.
 requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
@@ -247,6 +247,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add(self, node: _cluster_nodes.Json) -> None:
         name, strict = node["name"], self.get_option("strict")
+        if name in self.inventory.groups:  # Ansible would put the group, and not the node, into the node's groups
+            self.display.warning(f"Node {name} has the name of a group; it is not in the inventory")
+            return
         connection = self._connection(node)
         if not connection:
             lacks = "address of " + ", ".join(self.get_option("address_types"))

@@ -58,12 +58,14 @@ def _modules(change: t.Mapping[str, t.Any]) -> list[str]:
 class Node:
     """One node. end: FAILED, UNREACHABLE, STOPPED or NO_TASK if its tasks did not bring it to the end of the run; else empty.
 
+    action: the module of the task that failed.
     has_run: whether a task ran that the user has selected, and not only tasks that always run.
     seconds: the time of its tasks, without the time in which tasks of other nodes ran.
     """
 
     end: str = ""
     trouble: str = ""
+    action: str = ""
     is_begun: bool = False
     has_run: bool = False
     is_over: bool = False
@@ -108,6 +110,7 @@ class Node:
         return {
             "state": self.state,
             "trouble": self.trouble if self.end else "",
+            "action": self.action if self.end and self.trouble else "",
             "seconds": round(self.seconds, 1),
             "changes": self.changes,
             "stats": self.stats,

@@ -209,6 +209,18 @@ def test_what_a_node_says_of_itself_is_no_template(api: Api, tmp_path: Path) -> 
     ] * 2
 
 
+@pytest.mark.parametrize("name", ["nodes", "all", "ungrouped"])
+def test_a_node_with_the_name_of_a_group_does_not_draw_its_members_into_another(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Ansible takes the name for the group's, so that all nodes would be in a pool that a node chose."""
+    kubeconfig(tmp_path, api.server_port)
+    api.nodes = [node("a", "10.0.0.4"), node(name, "10.0.0.5", agentpool="secret")]
+    found = listed(tmp_path, strict=True)
+    assert members(found)["nodes"] == ["a"] and "pool_secret" not in members(found)
+    assert f"Node {name} has the name of a group" in "".join(capsys.readouterr()).replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("options", "token", "said"),
     [

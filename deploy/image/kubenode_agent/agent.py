@@ -36,6 +36,7 @@ class Agent:
         self._ended = ended
         self._converged: str | None = None  # the text by which the node was last converged
         self._failures = 0
+        self._is_undone = False  # whether the last run removed the profile, by the overlay or by a variable
         self._is_told = False  # whether the API has taken the label and the removal of the taint
 
     def work(self) -> None:
@@ -54,8 +55,10 @@ class Agent:
             self._metrics.refused()
             self._failed("VariablesRefused", str(refused))
             return text
+        state = f"{self._settings.profile}_state"
         if self._settings.undoes:
-            given[f"{self._settings.profile}_state"] = self._settings.desired_state
+            given[state] = self._settings.desired_state
+        self._is_undone = given.get(state) == self._settings.desired_state
         outcome = self._run(self._settings.profile, given)
         self._metrics.ran(outcome, text != self._converged)
         if outcome.is_well:
@@ -82,7 +85,7 @@ class Agent:
         self._node.event("Warning", reason, f"{self._settings.profile} {self._version}: {sentence}")
 
     def _tell(self) -> None:
-        self._is_told = self._node.label(self._settings.profile, None if self._settings.undoes else self._version)
+        self._is_told = self._node.label(self._settings.profile, None if self._is_undone else self._version)
         if self._settings.taint:
             self._is_told = self._node.remove_taint(self._settings.taint) and self._is_told
 
@@ -111,4 +114,4 @@ class Agent:
         if text is None:
             path.unlink(missing_ok=True)
         else:
-            path.write_text(text)
+            path.write_text(text, errors="backslashreplace")

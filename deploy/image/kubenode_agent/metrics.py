@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
 from .playbook import Outcome
@@ -28,7 +30,8 @@ class Metrics:
             self._runs.labels(result)
 
     def serve(self, address: str, port: int) -> None:
-        start_http_server(port, addr=address or "0.0.0.0")
+        """address: to listen at; empty for all of the node, of both families."""
+        start_http_server(port, addr=address or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0"))
 
     def versions(self, version: str, ansible_core: str, profile: str) -> None:
         self._build.labels(version, ansible_core, profile).set(1)

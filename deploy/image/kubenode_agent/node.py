@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import collections
 import datetime
+import json
 import logging
+import random
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
-TIMEOUT = (3, 10)  # seconds to connect, and to get an answer
+TIMEOUT = (3, 10)  # seconds to connect, and between two parts of an answer
+LIMIT = 15.0  # seconds for a request: an answer that comes byte by byte never meets TIMEOUT
+FIRST, LAST = 4.0, 60.0  # seconds until a request that failed is repeated; doubled each time
 LABELS = "kubenode.datapath"
 COMPONENT = "kubenode-agent"
 MOST_EVENTS = 10  # that wait for the API
+RENEWED = 1800.0  # seconds after which the same event is sent again: the API forgets events after an hour
 LONGEST = 1000  # characters of an event's message (the API takes 1,024)
 NAMESPACE = "default"  # of events of objects without a namespace
+WRONG = (400, 413, 422)  # statuses by which the API refuses an object for its content
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +38,11 @@ class Node:
     def __init__(self, name: str) -> None:
         self._name = name
         self._api: client.CoreV1Api | None = None
-        self._events: collections.deque[tuple[str, str, str]] = collections.deque(maxlen=MOST_EVENTS)
+        self._request: threading.Thread | None = None
+        self._pauses: dict[str, tuple[float, float]] = {}  # by what is told: when it is tried again, and the pause after that
+        self._events: collections.deque[tuple[str, str, str, datetime.datetime]] = collections.deque(maxlen=MOST_EVENTS)
         self._last: tuple[str, str, str] | None = None
+        self._renewed = 0.0
 
     def label(self, profile: str, version: str | None) -> bool:
         """Says on the node which version of the profile it has; None for no profile. False if the API did not take it."""
@@ -43,10 +53,10 @@ class Node:
         return self._tried("taint", lambda api: self._remove_taint(api, key))
 
     def event(self, kind: str, reason: str, message: str) -> None:
-        """kind: Normal or Warning. The same event is not sent twice in a row."""
-        if self._last != (kind, reason, message):
-            self._last = kind, reason, message
-            self._events.append(self._last)
+        """kind: Normal or Warning. The same event is not sent twice in a row, except to renew it."""
+        if self._last != (kind, reason, message) or time.monotonic() > self._renewed:
+            self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
+            self._events.append((kind, reason, message, datetime.datetime.now(datetime.timezone.utc)))
             self.flush()
 
     def flush(self) -> None:
@@ -55,31 +65,59 @@ class Node:
             self._events.popleft()
 
     def _tried(self, what: str, call: Callable[[client.CoreV1Api], None]) -> bool:
-        try:
-            if self._api is None:
-                config.load_incluster_config()
-                self._api = client.CoreV1Api()
-            call(self._api)
-        except (ApiException, HTTPError, OSError, ValueError, config.ConfigException) as error:
-            log.warning("The API did not take the %s of node %s: %s", what, self._name, " ".join(str(error).split())[:300])
+        due, pause = self._pauses.get(what, (0.0, FIRST))
+        if time.monotonic() < due:
             return False
-        return True
+        trouble = self._asked(call)
+        if not trouble:
+            self._pauses.pop(what, None)
+            return True
+        self._api = None  # a client trusts its clock for the age of its token: a new one reads the token again
+        self._pauses[what] = time.monotonic() + pause * random.uniform(0.75, 1.25), min(2 * pause, LAST)
+        log.warning("The API did not take the %s of node %s: %s", what, self._name, " ".join(trouble.split())[:300])
+        return False
+
+    def _asked(self, call: Callable[[client.CoreV1Api], None]) -> str:
+        """Returns what went wrong; empty if nothing did. No longer than LIMIT, whatever the API does meanwhile."""
+        if self._request and self._request.is_alive():
+            return "it has not answered the request before this one"
+        answers: list[str] = []
+
+        def ask() -> None:
+            try:
+                self._api = api = self._api or _client()
+                call(api)
+            except Exception as error:  # whatever an API answers must not end the agent
+                answers.append(str(error) or repr(error))
+            else:
+                answers.append("")
+
+        self._request = threading.Thread(target=ask, daemon=True)
+        self._request.start()
+        self._request.join(LIMIT)
+        return answers[0] if answers else f"no answer within {LIMIT:g} s"
 
     def _label(self, api: client.CoreV1Api, profile: str, version: str | None) -> None:
-        patch = {"metadata": {"labels": {f"{LABELS}/{profile}": version}}}
-        api.patch_node(self._name, patch, _request_timeout=TIMEOUT)
+        label = f"{LABELS}/{profile}"
+        found = self._patched(api, {"metadata": {"labels": {label: version}}})
+        if (found["metadata"].get("labels") or {}).get(label) != version:
+            raise ValueError("it answered with a node that has another one")
 
     def _remove_taint(self, api: client.CoreV1Api, key: str) -> None:
-        taints = api.read_node(self._name, _request_timeout=TIMEOUT).spec.taints or []
+        taints = _taints(_json(api.read_node(self._name, _preload_content=False, _request_timeout=TIMEOUT)))
         for number in reversed(range(len(taints))):
-            if taints[number].key == key:
+            if taints[number]["key"] == key:
                 place = f"/spec/taints/{number}"
-                # Another program may change the list meanwhile: the patch is refused then, and sent again at the next look.
+                # Another program may change the list meanwhile: the patch is refused then, and sent again at a later look.
                 patch = [{"op": "test", "path": f"{place}/key", "value": key}, {"op": "remove", "path": place}]
-                api.patch_node(self._name, patch, _request_timeout=TIMEOUT)
+                taints = _taints(self._patched(api, patch))
+        if any(taint["key"] == key for taint in taints):
+            raise ValueError("it answered with a node that still has it")
 
-    def _event(self, api: client.CoreV1Api, kind: str, reason: str, message: str) -> None:
-        now = datetime.datetime.now(datetime.timezone.utc)
+    def _patched(self, api: client.CoreV1Api, patch: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
+        return _json(api.patch_node(self._name, patch, _preload_content=False, _request_timeout=TIMEOUT))
+
+    def _event(self, api: client.CoreV1Api, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
         # kubelet's events of a node have the node's name as the uid, by which kubectl describe finds them.
         about = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._name}
         event: dict[str, Any] = {
@@ -89,8 +127,36 @@ class Node:
             "reason": reason,
             "message": message[:LONGEST],
             "source": {"component": COMPONENT, "host": self._name},
-            "firstTimestamp": now.isoformat(),
-            "lastTimestamp": now.isoformat(),
+            "firstTimestamp": when.isoformat(),
+            "lastTimestamp": when.isoformat(),
             "count": 1,
         }
-        api.create_namespaced_event(NAMESPACE, event, _request_timeout=TIMEOUT)
+        try:
+            _json(api.create_namespaced_event(NAMESPACE, event, _preload_content=False, _request_timeout=TIMEOUT))
+        except ApiException as refusal:
+            if refusal.status not in WRONG:
+                raise
+            # The API will never take it, and the events behind it would wait.
+            log.warning("The API refused an event of node %s: %s", self._name, " ".join(str(refusal).split())[:300])
+
+
+def _client() -> client.CoreV1Api:
+    configuration = client.Configuration()
+    config.load_incluster_config(client_configuration=configuration)
+    configuration.retries = False  # _tried() repeats a request, later and less often
+    return client.CoreV1Api(client.ApiClient(configuration))
+
+
+def _json(answer: Any) -> dict[str, Any]:
+    """An object as the API has it. Raises ValueError if it is none.
+
+    The client's own classes refuse nodes that lack what they expect, such as an image without names.
+    """
+    found = json.loads(answer.data)
+    if not isinstance(found, dict):
+        raise ValueError("it answered with something that is no object")
+    return found
+
+
+def _taints(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(node["spec"].get("taints") or ())

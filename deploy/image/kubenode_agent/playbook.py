@@ -8,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 COLLECTION = "kubenode.datapath"
 NODE = "this-node"
@@ -25,6 +29,19 @@ ENVIRONMENT = {
     "ANSIBLE_RETRY_FILES_ENABLED": "false",
     "ANSIBLE_PIPELINING": "true",
 }
+
+
+class _Data(str):
+    """A text that Ansible evaluates in no case."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(_Data, lambda dumper, text: dumper.represent_scalar("!unsafe", str(text)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +63,12 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        # The variables may name what others should not read.
-        given = _written(Path(folder, "variables.json"), {**variables, "report": str(report)})
+        given = _written(Path(folder, "variables.yaml"), {**_data(variables), "report": str(report)})
         hosts = {"nodes": {"hosts": {NODE: _connection()}}}
-        inventory = _written(Path(folder, "inventory.json"), hosts)
+        inventory = _written(Path(folder, "inventory.yaml"), hosts)
         command = ["ansible-playbook", "--inventory", str(inventory), "--extra-vars", f"@{given}", f"{COLLECTION}.{profile}"]
         environment = {**os.environ, **ENVIRONMENT, "ANSIBLE_LOCAL_TEMP": folder, "HOME": folder}
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
-            printed, status = done.stdout + done.stderr, done.returncode
-        except subprocess.TimeoutExpired:
-            printed, status = f"the run did not end within {LIMIT:g} s and was killed", -1
+        status, printed = _ran(command, environment)
         found = outcome_of(_read(report), status, printed)
     return dataclasses.replace(found, seconds=time.monotonic() - began)
 
@@ -64,15 +76,13 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
     """report: of the callback ``report``; None if the run wrote none. status, printed: of ansible-playbook."""
     node = ((report or {}).get("nodes") or {}).get(NODE)
-    if node is None or (status and node["state"] in ("ok", "changed")):
+    if node is None or not (node["trouble"] if status else node["state"] in ("ok", "changed")):
         said = " ".join(printed.split())[-LAST_WORDS:]
         return Outcome("failed", f"ansible-playbook ended with {status}: {said or 'it printed nothing'}")
     modules = tuple(dict.fromkeys(name for change in node["changes"] for name in _modules(change)))
-    if node["state"] in ("ok", "changed"):
+    if not status:
         return Outcome(node["state"], modules=modules)
-    sentence = node["trouble"] or node["state"]
-    module, colon, _rest = sentence.partition(": ")
-    return Outcome("failed", sentence, (module,) if colon and module.isidentifier() else ())
+    return Outcome("failed", node["trouble"], (node["action"].rpartition(".")[2],))
 
 
 def _modules(change: Mapping[str, Any]) -> list[str]:
@@ -86,10 +96,56 @@ def _connection() -> dict[str, Any]:
     return {"ansible_connection": f"{COLLECTION}.nsenter", "ansible_user": "root", "ansible_become": False}
 
 
+def _data(value: Any) -> Any:
+    """The same value, of which Ansible evaluates nothing."""
+    if isinstance(value, Mapping):
+        return {name: _data(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_data(one) for one in value]
+    return _Data(value) if isinstance(value, str) else value
+
+
 def _written(path: Path, content: Mapping[str, Any]) -> Path:
-    path.write_text(json.dumps(content))
-    path.chmod(0o600)
+    path.touch(0o600)  # the variables may name what others should not read
+    path.write_text(yaml.dump(content, Dumper=_Dumper))
     return path
+
+
+def _ran(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """The exit status and what was printed."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            printed, _none = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            _kill(process.pid)
+            return -signal.SIGKILL, f"the run did not end within {LIMIT:g} s and was killed"
+        return process.returncode, printed
+
+
+def _kill(pid: int) -> None:
+    """Kills a process and all that it has started, also in other sessions: a module that hangs holds the node's lock."""
+    for one in list(_stopped(pid)):
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
+def _stopped(pid: int) -> Iterator[int]:
+    """A process and all that it has started, each of which is stopped, so that it starts no more."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        yield pid
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has ended
+                if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == pid:
+                    yield from _stopped(int(path.parent.name))
 
 
 def _read(path: Path) -> dict[str, Any] | None:

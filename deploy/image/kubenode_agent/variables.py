@@ -14,15 +14,28 @@ import yaml
 from .settings import Refused
 
 FILE = "variables.yaml"
-MARKS = ("{{", "{%", "{#")  # of Jinja2
-LARGEST = 1 << 20  # bytes; a ConfigMap holds no more
+MARKS = ("{{", "{%", "{#", "#jinja2:")  # of Jinja2; the last one begins a text that names marks of its own
+LARGEST = 1 << 20  # characters; a ConfigMap holds no more
+LARGEST_NUMBER = 1 << 63
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases: a few lines of them stand for more values than any memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="an alias is not allowed", problem_mark=self.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
 
 def text_in(folder: Path) -> str:
-    """The text of the ConfigMap's key; empty if it has none. Raises Refused."""
-    path = folder / FILE
+    """The text of the ConfigMap's key. Raises Refused."""
     try:
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        with (folder / FILE).open(encoding="utf-8") as file:
+            return file.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        # Not the role's defaults: a key with a wrong name would undo what the right one has set.
+        raise Refused(f"The ConfigMap must have the key {FILE}. Leave it empty for the defaults of the role") from error
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{FILE} of the ConfigMap cannot be read: {error}") from error
 
@@ -30,9 +43,9 @@ def text_in(folder: Path) -> str:
 def parse(text: str, profile: str) -> dict[str, Any]:
     """The variables, of which each has the profile's prefix. The role checks their names and values. Raises Refused."""
     if len(text) > LARGEST:
-        raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters; it has {len(text)}")
+        raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters")
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise Refused(f"{FILE} of the ConfigMap must be YAML: {' '.join(str(error).split())}") from error
     if found is None:
@@ -47,6 +60,8 @@ def parse(text: str, profile: str) -> dict[str, Any]:
         for one in _texts(value):
             if any(mark in one for mark in MARKS):
                 raise Refused(f"{name} must be a value, not a template; {one!r} was given")
+            if not _is_unicode(one):
+                raise Refused(f"{name} must be text; {one!r} was given")
     return found
 
 
@@ -63,5 +78,19 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _texts(one, depth + 1)
-    elif value is not None and not isinstance(value, (bool, int, float)):
-        raise Refused(f"{FILE} of the ConfigMap must have only texts, numbers, lists and dictionaries; {value!r} was given")
+    elif value is not None and not (isinstance(value, (bool, int, float)) and abs(value) < LARGEST_NUMBER):
+        raise Refused(f"{FILE} of the ConfigMap must have only texts, numbers, lists and dictionaries; {_shown(value)} was given")
+
+
+def _is_unicode(text: str) -> bool:
+    """False for half of a pair of UTF-16, which YAML can express and no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """A number that is too large may be too long to be printed (sys.set_int_max_str_digits)."""
+    return "a number of more than 64 bits" if isinstance(value, int) else repr(value)

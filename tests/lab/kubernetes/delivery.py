@@ -44,12 +44,12 @@ class Delivery:
         self._variables = variables
         self._folder = folder
         self._kustomize = folder / "kustomize"
+        self._namespace = self._kustomize / "namespace"
         shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self._kustomize)
         apt.unpack("trixie", "kubectl", folder)
         self._kubectl = folder / "usr/bin/kubectl"  # 1.20's own kustomize is too old
-        for name in ("kustomization.yaml", "absent.yaml"):
-            path = self._kustomize / "overlays" / _ABSENT / name
-            path.write_text(path.read_text().replace(_EXAMPLE, profile))
+        path = self._overlay(_ABSENT) / "kustomization.yaml"
+        path.write_text(path.read_text().replace(_EXAMPLE, profile))
         self.load()
 
     def __enter__(self) -> Delivery:
@@ -79,7 +79,8 @@ class Delivery:
 
     def delete(self) -> None:
         """Delete all objects; the nodes stay as they are."""
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(self.profile), timeout=SLOW)
+        for folder in (self._overlay(self.profile), self._namespace):
+            self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder), timeout=SLOW)
 
     def wait(self) -> None:
         """Until all pods are those of the last apply(), and ready."""
@@ -113,7 +114,7 @@ class Delivery:
         return node.run(["python3", "-c", _FETCH]).stdout
 
     def _apply(self, overlay: str, variables: dict[str, Any]) -> None:
-        own = self._kustomize / "overlays" / self.profile
+        own = self._overlay(self.profile)
         _write(own / "variables.yaml", {**self._variables, **variables})
         name, _colon, tag = self.image.rpartition(":")
         kustomization = _read(own / "kustomization.yaml")
@@ -124,10 +125,14 @@ class Delivery:
         (interval,) = (variable for variable in container["env"] if variable["name"] == "KUBENODE_INTERVAL")
         interval["value"] = f"{self.interval:g}"
         _write(own / "nodes.yaml", nodes)
-        self.cluster.kubectl("apply", "--filename=-", input=self._built(overlay))
+        for folder in (self._namespace, self._overlay(overlay)):
+            self.cluster.kubectl("apply", "--filename=-", input=self._built(folder))
 
-    def _built(self, overlay: str) -> str:
-        command = [str(self._kubectl), "kustomize", str(self._kustomize / "overlays" / overlay)]
+    def _overlay(self, name: str) -> Path:
+        return self._kustomize / "overlays" / name
+
+    def _built(self, folder: Path) -> str:
+        command = [str(self._kubectl), "kustomize", str(folder)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
-import json
+import os
+import socket
+import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +20,11 @@ import pytest
 
 pytest.importorskip("kubernetes")
 pytest.importorskip("prometheus_client")
-pytest.importorskip("yaml")
+yaml = pytest.importorskip("yaml")
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
 
 from kubenode_agent import agent, node, playbook, settings, variables  # noqa: E402
+from kubenode_agent.metrics import Metrics  # noqa: E402
 from kubenode_agent.playbook import Outcome  # noqa: E402
 from kubenode_agent.settings import Refused, Settings  # noqa: E402
 
@@ -73,6 +78,14 @@ def test_variables_are_read_as_data() -> None:
         (f"aks_dual_stack_table: {'[' * 30}{']' * 30}", "nested at most 20 deep"),
         ("[" * 100_000, "must be YAML"),
         (f"aks_dual_stack_table: {'x' * (1 << 20)}", "at most 1048576 characters"),
+        ("aks_dual_stack_table: \"#jinja2:variable_start_string:'[%'\\n[% 1 %]\"", "not a template"),
+        ("aks_dual_stack_a: &a [1]\naks_dual_stack_b: [*a, *a]", "must be YAML: an alias is not allowed"),
+        ("aks_dual_stack_a: &a {b: 1}\naks_dual_stack_b:\n  <<: [*a, *a]", "must be YAML: an alias is not allowed"),
+        (f"aks_dual_stack_priority: 0x{'f' * 9000}", "a number of more than 64 bits was given"),
+        ("aks_dual_stack_priority: .nan", "must have only texts, numbers, lists and dictionaries; nan was given"),
+        ('aks_dual_stack_table: "\\uD800"', "aks_dual_stack_table must be text; '\\ud800' was given"),
+        ("aks_dual_stack_table: \0", "must be YAML"),
+        ("<html>503 Service Unavailable</html>", "must be a dictionary of variables; str was given"),
     ],
 )
 def test_what_is_no_data_is_refused(text: str, said: str) -> None:
@@ -81,9 +94,94 @@ def test_what_is_no_data_is_refused(text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def report(state: str, trouble: str = "", **result: Any) -> dict[str, Any]:
+def test_a_configmap_without_its_key_is_not_the_defaults_and_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="The ConfigMap must have the key variables.yaml"):
+        variables.text_in(tmp_path)
+    path = tmp_path / variables.FILE
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(Refused, match="cannot be read"):
+        variables.text_in(tmp_path)
+    path.write_text("x" * (variables.LARGEST + 9))
+    assert len(variables.text_in(tmp_path)) == variables.LARGEST + 1
+    path.write_text("")
+    assert variables.parse(variables.text_in(tmp_path), PROFILE) == {}
+
+
+EVIL = [
+    "{{ lookup('pipe', 'touch EVIL') }}",
+    "#jinja2:variable_start_string:'[%', variable_end_string:'%]'\n[% lookup('pipe', 'touch EVIL') %]",
+]
+PLAY = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy: {content: "{{ one | to_json }}", dest: DEST, mode: "0600"}
+    - ansible.builtin.debug: {msg: "x {{ one.list[0] }} {{ one.list[1] }}"}
+"""
+
+
+def test_ansible_evaluates_nothing_of_what_a_run_is_given(tmp_path: Path) -> None:
+    """Not even of what variables.parse() would let pass."""
+    one = {"list": [text.replace("EVIL", str(tmp_path / "evil")) for text in EVIL], "number": 1, "yes": True, "none": None}
+    given = playbook._written(tmp_path / "variables.yaml", playbook._data({"one": one}))
+    assert given.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "play.yml").write_text(PLAY.replace("DEST", str(tmp_path / "copy")))
+    program = Path(sys.executable).with_name("ansible-playbook")
+    command = [
+        str(program),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        f"@{given}",
+        "-e",
+        f"ansible_python_interpreter={sys.executable}",
+    ]
+    subprocess.run(
+        [*command, str(tmp_path / "play.yml")], check=True, capture_output=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert yaml.safe_load((tmp_path / "copy").read_text()) == one
+    assert not (tmp_path / "evil").exists()
+
+
+HANGS = """#!/bin/sh
+echo begun
+setsid sleep 300 &
+echo $! > CHILD
+wait
+"""
+
+
+def test_a_run_that_hangs_is_killed_with_all_that_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of Ansible has a session of its own."""
+    program, child = tmp_path / "ansible-playbook", tmp_path / "child"
+    program.write_text(HANGS.replace("CHILD", str(child)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(playbook, "LIMIT", 1.0)
+    outcome = playbook.run(PROFILE, {})
+    assert outcome.sentence == "ansible-playbook ended with -9: the run did not end within 1 s and was killed"
+    deadline = time.monotonic() + 5
+    while Path("/proc", child.read_text().strip()).exists():  # until process 1 has waited for it
+        stat = Path("/proc", child.read_text().strip(), "stat")
+        if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_a_run_prints_need_not_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ansible-playbook"
+    program.write_text("#!/bin/sh\nprintf 'no \\377'\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert playbook.run(PROFILE, {}).sentence == "ansible-playbook ended with 3: no \ufffd"
+
+
+def report(state: str, trouble: str = "", action: str = "", **result: Any) -> dict[str, Any]:
     changes = [{"task": "Apply", "action": "kubenode.datapath.profile", "result": result}] if result else []
-    return {"nodes": {playbook.NODE: {"state": state, "trouble": trouble, "changes": changes}}}
+    return {"nodes": {playbook.NODE: {"state": state, "trouble": trouble, "action": action, "changes": changes}}}
 
 
 @pytest.mark.parametrize(
@@ -95,9 +193,13 @@ def report(state: str, trouble: str = "", **result: Any) -> dict[str, Any]:
             0,
             Outcome("changed", modules=("rp_filter",)),
         ),
-        (report("failed", "profile: nft says no"), 2, Outcome("failed", "profile: nft says no", ("profile",))),
-        (report("failed", "x must be y"), 2, Outcome("failed", "x must be y")),
-        (report("unreachable"), 4, Outcome("failed", "unreachable")),
+        (
+            report("failed", "Apply: profile: nft says no", "kubenode.datapath.profile"),
+            2,
+            Outcome("failed", "Apply: profile: nft says no", ("profile",)),
+        ),
+        (report("running"), -9, Outcome("failed", "ansible-playbook ended with -9: no such playbook")),
+        (report("no task ran"), 0, Outcome("failed", "ansible-playbook ended with 0: no such playbook")),
         (None, 1, Outcome("failed", "ansible-playbook ended with 1: no such playbook")),
         (report("ok"), 250, Outcome("failed", "ansible-playbook ended with 250: no such playbook")),
         ({"nodes": {}}, 0, Outcome("failed", "ansible-playbook ended with 0: no such playbook")),
@@ -208,6 +310,22 @@ def test_the_profile_is_undone_by_its_own_state_and_the_label_goes(folder: Path)
     assert stage.runs[0][1]["aks_dual_stack_state"] == "absent" and ("label", PROFILE, None) in stage.api.told
 
 
+def test_a_variable_that_undoes_the_profile_takes_the_label_too(folder: Path) -> None:
+    (folder / variables.FILE).write_text("aks_dual_stack_state: absent\n")
+    stage = Stage(folder, Outcome("ok"))
+    stage.agent.work()
+    assert ("label", PROFILE, None) in stage.api.told
+
+
+def test_metrics_are_served_to_both_families() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    Metrics().serve("", port)
+    for host in ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
+            assert b"kubenode_runs_total" in answer.read()
+
+
 def test_without_an_api_nothing_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     own = node.Node("node1")
     assert not own.label(PROFILE, "1.0") and not own.remove_taint("a")
@@ -232,8 +350,3 @@ def test_events_wait_for_the_api_and_are_sent_once(monkeypatch: pytest.MonkeyPat
     own.flush()
     own.event("Warning", "Failed", "11")
     assert [event[2] for event in sent] == [str(number) for number in range(2, 12)]
-
-
-def test_files_of_a_run_are_the_owners_alone(tmp_path: Path) -> None:
-    written = playbook._written(tmp_path / "a.json", {"a": 1})
-    assert written.stat().st_mode & 0o777 == 0o600 and json.loads(written.read_text()) == {"a": 1}

@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What kubectl builds of deploy/kustomize, against the schemas of Kubernetes 1.20 to the newest."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import installation
+import pytest
+import yaml
+
+from lab import apt, collection
+
+PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration")
+# The last release that has the schemas of 1.20, and what it runs with.
+OLDER = ["kubernetes-validate==1.24.1", "jsonschema==4.17.3", "setuptools==80.9.0"]
+OLDER_VERSIONS = ("1.20", "1.21", "1.22", "1.23", "1.24")
+Object = dict[str, Any]
+
+
+class Kustomize:
+    """The folder, as a user has copied it, and kubectl of Debian 13."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "kustomize"
+        shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self.folder)
+        apt.unpack("trixie", "kubectl", folder)
+        self._kubectl = folder / "usr/bin/kubectl"
+
+    def text(self, name: str) -> str:
+        command = [str(self._kubectl), "kustomize", str(self.folder / name)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def build(self, name: str) -> list[Object]:
+        return list(yaml.safe_load_all(self.text(name)))
+
+
+@pytest.fixture(scope="module")
+def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Kustomize:
+    return Kustomize(tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="module")
+def older() -> Path:
+    pythons = installation.interpreters()
+    return installation.venv(pythons[max(pythons)], OLDER) / "kubernetes-validate"
+
+
+def validated(program: Path, version: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(program), "--strict", "--no-warn", f"--kubernetes-version={version}", *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_what_is_applied_is_valid_by_all_schemas(kustomize: Kustomize, older: Path, tmp_path: Path) -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    newer = sorted(set(validator.utils.all_versions()), key=lambda version: tuple(map(int, version.split("."))))
+    assert newer[0].startswith("1.25.") and len(newer) > 10, "none is left out between both"
+    paths = []
+    for name in ("namespace", *(f"overlays/{overlay}" for overlay in (*PROFILES, "absent"))):
+        path = tmp_path / f"{name.replace('/', '-')}.yaml"
+        path.write_text(kustomize.text(name))
+        paths.append(path)
+        for version in newer:
+            for one in kustomize.build(name):
+                validator.validate(one, version, strict=True)
+    for version in OLDER_VERSIONS:
+        done = validated(older, version, *paths)
+        assert done.returncode == 0, done.stdout + done.stderr
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(paths[1].read_text().replace("hostPID:", "hostPIDs:"))
+    assert validated(older, OLDER_VERSIONS[0], wrong).returncode != 0, "the validator finds what is wrong"
+
+
+@pytest.mark.parametrize("overlay", PROFILES)
+def test_the_deletion_of_an_overlay_leaves_the_others(kustomize: Kustomize, overlay: str) -> None:
+    others = {key(one) for name in PROFILES for one in kustomize.build(f"overlays/{name}") if name != overlay}
+    assert not others & {key(one) for one in kustomize.build(f"overlays/{overlay}")}
+
+
+def key(one: Object) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
+
+
+def test_the_overlay_absent_is_the_same_daemonset_that_undoes(kustomize: Kustomize) -> None:
+    (present,), (absent,) = (
+        [one for one in kustomize.build(f"overlays/{name}") if one["kind"] == "DaemonSet"]
+        for name in ("aks-dual-stack", "absent")
+    )
+    (container,) = absent["spec"]["template"]["spec"]["containers"]
+    undoes = {"name": "KUBENODE_STATE", "value": "absent"}
+    assert undoes in container["env"]
+    container["env"].remove(undoes)
+    assert absent == present
+
+
+def test_the_policy_of_a_pool_is_bound(kustomize: Kustomize) -> None:
+    """An overlay's nameSuffix renames the policy, and has to rename what the binding names too."""
+    path = kustomize.folder / "overlays/pool"
+    shutil.copytree(kustomize.folder / "overlays/eni-policy-routing", path)
+    with (path / "kustomization.yaml").open("a") as file:
+        file.write("components: [../../components/own-node]\n")
+    built = {one["kind"]: one for one in kustomize.build("overlays/pool")}
+    name = built["ValidatingAdmissionPolicy"]["metadata"]["name"]
+    assert (built["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"], name) == (
+        name,
+        "kubenode-own-node-eni-policy-routing",
+    )
+    account = (
+        f"system:serviceaccount:{built['ServiceAccount']['metadata']['namespace']}:{built['ServiceAccount']['metadata']['name']}"
+    )
+    (condition,) = built["ValidatingAdmissionPolicy"]["spec"]["matchConditions"]
+    assert account.startswith(condition["expression"].split("'")[1])
