@@ -26,7 +26,7 @@ description:
 notes:
   - This is an action only. Nothing is copied to the host and no Python is started there.
   - The modules of this collection refuse to change the running kernel from within a container's file system. Enter the node's
-    file system, with the connection C(community.docker.nsenter) or with a chroot into the node's root.
+    file system, with the connection C(kubenode.datapath.nsenter) or with a chroot into the node's root.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
