@@ -15,7 +15,7 @@ description:
   - Reports the outcome of each node of a run, also of nodes that failed, became unreachable, or were not reached because the
     rollout ended before. It prints one line for each node, below Ansible's recap.
   - If the variable C(kubenode_report) of a play names a file or a folder on the controller, the report is also written there as
-    JSON, with the results of this collection's modules that changed something. The collection's playbooks take it as
+    JSON, with the results of this collection's modules that changed something. The collection's playbooks set this variable from
     C(report).
   - An existing file is replaced. In a folder, each run writes its own file, C(PLAYBOOK-TIME.json). If the last folder of the
     path is missing, it is made.
@@ -27,7 +27,7 @@ description:
     C(any_errors_fatal)).
   - V(no task ran) means that C(--tags) or C(--skip-tags) selected no task of the node, except tasks tagged C(always).
   - C(seconds) is the time of a node's tasks, without the time in which tasks of other nodes ran.
-  - C(stats) is what plays and roles set with M(ansible.builtin.set_stats) and C(per_host).
+  - C(stats) are the statistics that plays and roles set with M(ansible.builtin.set_stats) and C(per_host).
 requirements:
   - It must be enabled with C(callbacks_enabled = kubenode.datapath.report) in the section C([defaults]) of C(ansible.cfg), or by
     E(ANSIBLE_CALLBACKS_ENABLED).

@@ -11,23 +11,23 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Runs the modules on the node itself, in the namespaces of its process 1, by nsenter(1). For a pod that shares the node's
-    processes (C(hostPID)), as those of this collection's DaemonSet.
+  - Runs the modules on the node itself, in the namespaces of its process 1, by nsenter(1). Ansible must run in a pod that shares
+    the node's processes (C(hostPID)), such as those of this collection's DaemonSet.
   - Files are copied through the same namespaces, so that no folder of the node has to be mounted into the pod.
-  - Refuses to run if the pod does not see the node's processes, because it would then change itself.
-  - The pod needs root and the capabilities C(SYS_ADMIN), C(SYS_PTRACE) and C(SYS_CHROOT) to enter, and those that the modules
-    need on the node.
+  - Refuses to run if the pod does not see the node's processes, because the modules would then change the pod itself.
+  - To enter the namespaces, the pod needs root and the capabilities C(SYS_ADMIN), C(SYS_PTRACE) and C(SYS_CHROOT). It also needs
+    the capabilities that the modules need on the node.
 requirements:
   - The programs C(nsenter) and C(sh).
 options:
   pid:
-    description: A process of the node, whose namespaces are entered.
+    description: The process of the node whose namespaces are entered.
     type: int
     default: 1
     vars:
       - name: ansible_nsenter_pid
   remote_user:
-    description: The user who runs the modules. There is only root.
+    description: The user who runs the modules. Only root is supported.
     type: str
     default: root
     vars:

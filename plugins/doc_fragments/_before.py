@@ -16,9 +16,9 @@ options:
       - C(kubelet.service) and the units of RKE2, k3s, k0s, MicroK8s, Canonical Kubernetes and Ubuntu's images for EKS need not be
         named. The units of this module are always started before them.
       - If kubelet runs in a service that is neither known nor named here, and that systemd does not order after the units of this
-        module, the module warns and names the service. A kubelet that no service runs, as one in a container, is not considered.
-      - Each name ends with C(.service) or C(.target). Units that come earlier in each boot, such as C(network-online.target), are
-        refused.
+        module, the module warns and names the service. A kubelet outside of any service, as in a container, is not considered.
+      - Each name ends with C(.service) or C(.target). Units that a boot starts earlier than this module's, such as
+        C(network-online.target), are refused.
     type: list
     elements: str
     default: []

@@ -13,8 +13,9 @@ options:
     description:
       - Seconds, from 5 to 3600, after which the node rolls back the change of its running kernel by itself, unless the controller
         has connected to the node again, over a new connection, and has confirmed the change. V(0) means no checkpoint.
-      - What the next boot loads is written after the confirmation. So a reboot before the confirmation is a roll-back, too.
-      - The task fails if the change was rolled back. What other programs have changed meanwhile stays.
+      - The files for the next boot are written after the confirmation. So a reboot before the confirmation rolls the change back,
+        too.
+      - The task fails if the change was rolled back. Changes by other programs meanwhile stay.
       - The checkpoint is armed only if the running kernel is to be changed; not in check mode, and not without C(immediate).
       - Over C(ssh) the task ends at most 20 seconds after the node has rolled back, even if the module's own connection died
         without an error, for example because the node was restarted. Over other connections it ends when their plugin gives up.

@@ -12,7 +12,7 @@ options:
   state:
     description:
       - With V(present), the node is brought to the state that the options describe.
-      - With V(absent), what an earlier run added is removed, and what it replaced is restored.
+      - With V(absent), the objects that earlier runs added are removed, and those that they replaced are restored.
     type: str
     choices: [present, absent]
     default: present
@@ -25,7 +25,8 @@ options:
     default: true
   permanent:
     description:
-      - Whether what the next boot loads is managed; the data, the unit that loads it, and its enablement.
+      - Whether the files for the next boot are managed, which are the data, the unit that loads the data, and the link that
+        enables the unit.
       - Works offline.
     type: bool
     default: true

@@ -11,19 +11,19 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Reads a value given on the command line, where everything is a string, and reports errors in it.
+  - Parses a value from the command line, where every value is a string, and reports errors in it.
 options:
   _input:
     description:
-      - How many nodes are taken at a time, a number or a percentage.
-      - Or a list of these for the first batches, the last one for all further ones.
+      - How many nodes form a batch, a number or a percentage.
+      - Or a list of these, one for each batch. The last entry applies to all further batches.
       - May be text, as V(10), V(25%) or V([1, 25%]).
     type: raw
     required: true
 """
 
 EXAMPLES = r"""
-- name: Update one node first, and then as many at a time as the user says
+- name: Update one node first, and then 25 % of the nodes at a time, unless the user sets batches
   hosts: nodes
   serial: "{{ batches | default([1, '25%']) | kubenode.datapath.batches }}"
 """

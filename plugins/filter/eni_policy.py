@@ -13,9 +13,9 @@ author:
 description:
   - Turns a node's elastic network interfaces (ENIs) into the RV(_value.rules) and RV(_value.routes) that
     M(kubenode.datapath.policy_routes) takes.
-  - These are the rules and routes of the node itself, which are the rules for packets that are marked to leave by the primary
-    ENI or by one of O(interface_marks), the rules for the ENIs' own addresses, and a table for each secondary ENI. Rules for pods
-    are managed by the CNI, and are included only with O(layout=custom).
+  - The result has the rules and routes of the node itself. These are the rules for packets that are marked to leave by the
+    primary ENI or by one of O(interface_marks), the rules for the ENIs' own addresses, and a table for each secondary ENI. Rules
+    for pods are managed by the CNI, and are included only with O(layout=custom).
   - Priorities, tables and marks are those of the CNI, so that rules and routes that the CNI makes itself satisfy the desired
     ones.
 positional: _input, layout
@@ -23,13 +23,13 @@ options:
   _input:
     description:
       - All ENIs of the node, as M(kubenode.datapath.imds_info) returns them in RV(kubenode.datapath.imds_info#module:interfaces),
-        or given in the same shape. One of them has C(primary) set to true.
+        or dictionaries with the same keys. One of them has C(primary) set to true.
       - A secondary ENI without C(name) is skipped; it has no network interface on the node, or a pod uses it alone.
-      - For each secondary ENI with an IPv4 address, C(gateway.ipv4) is required. Without C(gateway.ipv6), IPv6 is left out, but
-        with O(layout=aws_vpc_cni) the default is V(fe80:ec2::1).
+      - For each secondary ENI with an IPv4 address, C(gateway.ipv4) is required. Without C(gateway.ipv6), the ENI has no IPv6
+        routes, except with O(layout=aws_vpc_cni), where the default is V(fe80:ec2::1).
       - For O(layout=aws_vpc_cni) and O(layout=cilium) each secondary ENI needs its C(device_number), from AWS's metadata.
       - For O(layout=terway) the table of a secondary ENI follows from C(index), the index of its network interface. Without it
-        the ENI has no table here; Terway makes the table with the first pod.
+        the result has no table for the ENI; Terway makes the table with the first pod.
       - For O(layout=custom) each secondary ENI may have a C(table), by default 1000 plus C(index), and C(pods), a list of
         addresses or prefixes.
     type: list
@@ -38,8 +38,9 @@ options:
   layout:
     description:
       - The CNI whose layout is used.
-      - With V(aws_vpc_cni), rule 1024 looks up mark 0x80/0x80 in table main, rule 32765 an ENI's first address in its
-        table, which is the device number plus one, or V(10000) + device number + 100 * card on further network cards of AWS.
+      - With V(aws_vpc_cni), rule 1024 looks up mark 0x80/0x80 in table main, and a rule 32765 looks up packets from an ENI's
+        first address in the ENI's table, which is the device number plus one, or V(10000) + device number + 100 * card on further
+        network cards of AWS.
       - With V(cilium), as it is with IPAM by AWS or Alibaba Cloud, rule 109 looks up mark 0x80/0x80 in table main; an ENI's
         table is 10 plus its device number.
       - With V(terway), rule 600 looks up mark 0x10/0x10 in table 100, which leads to the primary ENI, as Terway's symmetric
@@ -57,7 +58,7 @@ options:
   interface_marks:
     description:
       - Secondary ENIs by which requests come in, each with C(name) and C(mark). Packets with the mark are looked up in the ENI's
-        table, at the priority of the primary ENI's mark. No two have the same mark, and none has the primary ENI's.
+        table, at the priority of the primary ENI's mark. All marks differ, also from the primary ENI's.
       - An ENI that is not in the list of ENIs, or has no table, gets no rule.
     type: list
     elements: dict
@@ -83,7 +84,7 @@ EXAMPLES = r"""
   vars:
     desired: "{{ metadata.interfaces | kubenode.datapath.eni_policy('aws_vpc_cni') }}"
 
-- name: Route pods by hand, on a node without a CNI that does
+- name: Add rules for pods, on a node whose CNI adds none
   kubenode.datapath.policy_routes:
     rules: "{{ desired.rules }}"
     routes: "{{ desired.routes }}"
@@ -123,7 +124,7 @@ _value:
       type: str
       sample: "0x80"
     mask:
-      description: Its mask, with the bits of the marks in O(interface_marks).
+      description: The mask of that mark, with the bits of the marks in O(interface_marks).
       type: str
       sample: "0x80"
     interfaces:

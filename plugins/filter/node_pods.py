@@ -40,10 +40,10 @@ _value:
   elements: dict
   contains:
     namespace:
-      description: Its namespace.
+      description: The pod's namespace.
       type: str
     name:
-      description: Its name.
+      description: The pod's name.
       type: str
     kind:
       description: The kind of its controller, such as V(DaemonSet); V(Node) for a static pod, V("") if there is none.
@@ -55,7 +55,7 @@ _value:
       description: Whether the pod is ready.
       type: bool
     link:
-      description: The node's end of its link; V("") if none of O(links) has its address.
+      description: The node's end of the pod's link; V("") if none of O(links) has the pod's address.
       type: str
   sample:
     - {namespace: default, name: web-7x2lq, kind: DaemonSet, owner: DaemonSet default/web, ready: true, link: azv0123456789a}

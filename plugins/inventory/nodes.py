@@ -13,16 +13,16 @@ author:
 description:
   - Lists the nodes of a cluster by its API. The name of a host is the name of its Node object.
   - The inventory is a file whose name ends with C(kubenode.yml) or C(kubenode.yaml), with the options below.
-  - All nodes are in the group C(nodes), which the collection's playbooks use unless told otherwise. A cluster with Windows
+  - All nodes are in the group C(nodes), which is the default C(target) of the collection's playbooks. A cluster with Windows
     nodes needs O(label_selector=kubernetes.io/os=linux).
   - Further groups are C(pool_NAME), C(zone_NAME), C(region_NAME), C(cloud_NAME), C(os_NAME), C(arch_NAME), C(cni_NAME), and
     C(not_ready) for nodes that are not ready. Characters that group names cannot have are replaced by underscores.
   - The pool is read from labels of AKS, EKS, eksctl, Karpenter, GKE and Alibaba Cloud. The cloud is the scheme of the provider
     id, such as V(azure), V(aws), V(gce) or V(alicloud).
-  - C(cni_NAME) follows labels, annotations, taints, resources and conditions of the Node object. Not every CNI leaves one, and
-    a node may be in several of these groups. M(kubenode.datapath.cni_info) reads the node itself.
+  - C(cni_NAME) is derived from labels, annotations, taints, resources and conditions of the Node object. Not every CNI sets any
+    of these, and a node may be in several of these groups. M(kubenode.datapath.cni_info) reads the node itself.
   - Each host has the variables C(kubenode_name), C(kubenode_ipv4) and C(kubenode_ipv6) (lists of addresses, internal ones first),
-    C(kubenode_provider_id), C(kubenode_instance_id) (of AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
+    C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
     C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
     does not have the form of one is not used. A node with the name of a group is left out with a warning.
@@ -31,7 +31,7 @@ requirements:
   - Permission to C(list) C(nodes).
 notes:
   - A kubelet can set labels and addresses of its own Node object. A node under an attacker's control can move to another group by
-    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys tell whether an address leads to the node.
+    a label outside C(kubernetes.io) and C(k8s.io). SSH host keys prove that an address leads to the node.
 options:
   plugin:
     description: The name of this plugin.
@@ -64,7 +64,7 @@ options:
     description:
       - Types of addresses in C(status.addresses), the preferred one first. C(ansible_host) becomes the first address
         of the first type that the node has.
-      - A node that has none is left out with a warning, with O(strict) it is an error.
+      - A node without such an address is omitted with a warning; with O(strict) it is an error.
     type: list
     elements: str
     choices: [InternalIP, ExternalIP, Hostname, InternalDNS, ExternalDNS]
@@ -74,8 +74,8 @@ options:
       - V(ssh) sets C(ansible_host) and leaves the connection plugin to Ansible's configuration.
       - V(amazon.aws.aws_ssm) and its old name V(community.aws.aws_ssm) set the variables of that connection plugin, with the
         instance id from the provider id and the region from the node's labels. The collection must be installed,
-        and C(ansible_aws_ssm_bucket_name) is for you to set. A node without an instance id, such as one of Fargate, is
-        left out with a warning, with O(strict) it is an error.
+        and you must set C(ansible_aws_ssm_bucket_name). A node without an instance id, such as one of Fargate, is omitted with a
+        warning; with O(strict) it is an error.
     type: str
     choices: [ssh, amazon.aws.aws_ssm, community.aws.aws_ssm]
     default: ssh
@@ -83,7 +83,7 @@ options:
     description:
       - Reaches the nodes through this host, as C(USER@HOST:PORT), or through several, separated by commas. Sets
         C(ansible_ssh_common_args) to ssh's option C(ProxyJump).
-      - Only with O(connection=ssh). The key for the jump host is for C(~/.ssh/config) or an agent.
+      - Only with O(connection=ssh). Configure the key for the jump host in C(~/.ssh/config), or in an ssh-agent.
     type: str
   user:
     description:

@@ -18,9 +18,10 @@ description:
     tables, with flags, lifetimes and metrics. It also moves the DNS servers that systemd-resolved keeps for the bridge. Then it
     takes the interface out of the bridge and removes the bridge. The addresses are never missing, so connections continue,
     including the connection of the run.
-  - An address that is the gateway of azure-vnet's IPv6 pods is not moved, because no pod needs it any more. It is the first
-    address of a subnet that azure-vnet's state file, or its SNAT rule in ip6tables, names as the pods' subnet.
-  - Refused if other links are in the bridge, because pods behind them would lose their network. The error names these links.
+  - The gateway address of azure-vnet's IPv6 pods is not moved, because no pod needs it any more. It is the first address of the
+    pods' subnet, which azure-vnet's state file or its SNAT rule in ip6tables names.
+  - The module refuses if other links are in the bridge, because pods behind them would lose their network. The error names these
+    links.
   - If the kernel refuses a change, all changes are undone, the bridge is restored, and the error names the refused change.
 notes:
   - The module does not manage the next boot. azure-vnet creates the bridge at run time only, and a boot without azure-vnet gives

@@ -12,18 +12,18 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Reads CNI configurations, the node's links, the names of its chains and its rules that mark connections. The module
-    recognises owners by names and comments alone, except for RV(leftovers), which it judges by evidence.
+  - Reads CNI configurations, the node's links, the names of its chains, and the rules that mark connections. The module
+    recognises owners by names and comments alone, except for RV(leftovers), where it weighs evidence.
   - If the node has the link C(cilium_host), asks the Cilium agent on the node whether it is healthy, as kubelet does, and waits
     up to 10 seconds for the answer.
-  - Rules of ebtables, neighbours and routes that azure-vnet leaves are not among RV(leftovers);
-    M(kubenode.datapath.ebtables_cleanup) shows them in check mode, and removes them.
+  - RV(leftovers) does not contain azure-vnet's rules of ebtables, neighbours and routes.
+    M(kubenode.datapath.ebtables_cleanup) shows these in check mode, and removes them.
   - The module warns of chains of kube-proxy on a node where kube-proxy does not run, for example because Cilium has replaced it.
 notes:
   - Reads the chains of nf_tables. Reads the legacy tables of iptables if the kernel has one in use and C(iptables-legacy-save)
     is installed.
-  - Lists rules with C(iptables-nft-save) and C(iptables-legacy-save), and those of IPv6, only if a chain, a link, a file or a
-    bridge of azure-vnet is on the node, or if chains of Cilium are there and Cilium is not.
+  - Lists rules with C(iptables-nft-save) and C(iptables-legacy-save), and those of IPv6, only if the node has a chain, a link, a
+    file or a bridge of azure-vnet, or if it has chains of Cilium although Cilium does not serve it.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -48,7 +48,7 @@ plugins:
   elements: str
   sample: [cilium-cni]
 configurations:
-  description: Paths of all configurations that a runtime reads, in its order.
+  description: Paths of all configurations that a container runtime reads, in the order in which it reads them.
   returned: success
   type: list
   elements: str
@@ -86,37 +86,38 @@ bridge_ports:
   elements: str
   sample: [eth0]
 azure_vnet:
-  description: What a migration from azure-vnet must know of the node.
+  description: Facts of the node that matter for a migration from azure-vnet.
   returned: success
   type: dict
   contains:
     mode:
       description: >-
-        The mode in the first configuration with azure-vnet, also in one that runtimes do not read. V("") if there is none, or if
-        it does not give the mode, which is transparent in versions since 1.1.9.
+        The mode in the first configuration with azure-vnet, also in one that runtimes do not read. V("") if there is no such
+        configuration, or if it does not set the mode; versions since 1.1.9 then use the mode transparent.
       type: str
     pods:
       description: >-
-        azure-vnet's live pods; C(link) is the node's end of the pod's link, C(addresses) are those of the pod's end, and
-        V([]) if that was not found.
+        azure-vnet's live pods. C(link) is the node's end of the pod's link. C(addresses) are the addresses of the pod's end,
+        V([]) if that end was not found.
       type: list
       elements: dict
     cns:
       description: >-
         The running azure-cns; V({}) if there is none. If C(manages_endpoint_state) is V(false), azure-cns reads the addresses in
-        use from azure-vnet's state file when it starts; if it is V(null), C(configuration) was not read.
+        use from azure-vnet's state file when it starts. V(null) if C(configuration) could not be read.
       type: dict
   sample:
     mode: bridge
     pods: [{link: azv0123456789a, addresses: [10.240.0.7]}]
     cns: {configuration: /etc/azure-cns/cns_config.json, manages_endpoint_state: false}
 cilium_agent:
-  description: Whether the node's Cilium agent is healthy, as it says itself.
+  description: Whether the node's Cilium agent reports that it is healthy.
   returned: success
   type: dict
   contains:
     trouble:
-      description: Why it does not count as healthy, as the end of a sentence that begins with the agent; V("") if it is healthy.
+      description: >-
+        Why the agent does not count as healthy, as the end of a sentence whose subject is the agent; V("") if it is healthy.
       type: str
     not_ready_taint:
       description: The key of the taint that the node has in Kubernetes until the agent is ready.
@@ -129,17 +130,17 @@ others:
   sample: {amazon-vpc-cni: [chain AWS-SNAT-CHAIN-0 in ip nat (nft)]}
 kube_proxy_leftovers:
   description:
-    - Chains of kube-proxy by backend and table, if kube-proxy does not run on the node. V({}) while it runs. They still act on
-      connections to Services. C(kube-proxy --cleanup) or a reboot of the node removes them.
+    - Chains of kube-proxy by backend and table, if kube-proxy does not run on the node. V({}) while kube-proxy runs. The chains
+      still translate connections to Services. C(kube-proxy --cleanup) or a reboot of the node removes them.
     - Chains that kubelet creates as well, such as C(KUBE-POSTROUTING), are not among them.
   returned: success
   type: dict
   sample: {ip nat (nft): [KUBE-NODEPORTS, KUBE-SERVICES]}
 leftovers:
   description:
-    - What azure-vnet, azure-cns, Cilium and kube-proxy left on the node, in an order in which the commands can be run one after
-      another. Nothing is removed.
-    - On a node without any trace of azure-vnet no rule is taken for one of its own.
+    - The objects that azure-vnet, azure-cns, Cilium and kube-proxy left on the node, in an order in which the commands can be run
+      one after another. Nothing is removed.
+    - On a node without any trace of azure-vnet, no rule is listed as azure-vnet's.
   returned: success
   type: list
   elements: dict
@@ -148,21 +149,21 @@ leftovers:
       description: V(chain), V(rule), V(link), V(address), V(neighbor), V(sysctl), V(namespace) or V(program).
       type: str
     place:
-      description: Where it is; for a rule of iptables the family, the table, the chain and the backend.
+      description: Where the object is; for a rule of iptables the family, the table, the chain and the backend.
       type: str
     text:
       description: The object, as the program that manages it prints it.
       type: str
     owner:
-      description: Who created it; V(unknown) for a rule of another program in a chain of azure-vnet's.
+      description: The program that created the object; V(unknown) for a rule of another program in a chain of azure-vnet.
       type: str
     evidence:
-      description: What tells the owner, and whether something still uses the object.
+      description: How the owner is known, and whether a program or pod still uses the object.
       type: str
     certain:
       description: >-
-        Whether the owner alone creates such an object, and nothing on the node uses it. If V(false), find out who needs the
-        object before you remove it.
+        Whether no other program creates such an object, and nothing on the node uses it. If V(false), find out which program
+        needs the object before you remove it.
       type: bool
     command:
       description: The command, run as root on the node, that removes the object.
@@ -179,8 +180,8 @@ marks:
   description:
     - Rules of amazon-vpc-cni, Cilium and Terway that mark connections which come in by the primary network interface, and copy
       the marks to packets of pods.
-    - C(trouble) says why not all packets get the mark, for example because a rule of Calico accepts them before; V("") if they
-      do.
+    - C(trouble) says why some packets do not get the mark, for example because a rule of Calico accepts them before; V("") if all
+      packets get it.
   returned: success
   type: list
   elements: dict

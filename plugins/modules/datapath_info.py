@@ -17,15 +17,16 @@ description:
   - Starts only programs that list something. Changes nothing on the node, loads no kernel module and registers no netfilter
     table.
   - What the module cannot read is listed in RV(snapshot.unread) with the reason. A subset that could not be read at all is null.
-  - The snapshot contains no secrets. Of CNI configurations it has names and types only, and it leaves out settings that are keys.
+  - The snapshot contains no secrets. Of CNI configurations it contains names and types only, and it omits settings that are
+    cryptographic keys.
 notes:
   - Needs root.
   - Reads the network namespace in which it runs, and of other namespaces only the ends of veth links.
   - The subsets are read one after the other. Another program may change the node meanwhile.
   - Reads nf_tables, ipset and IPVS only if the kernel has them loaded or built in. Reads legacy tables only if they are in use.
   - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of
-    IPsec, and the state of connections.
-  - A node with 10,000 rules takes about a second, with 9,000 of iptables and 500 links as well.
+    IPsec, or the state of connections.
+  - Takes about a second on a node with 10,000 policy rules, and also with 9,000 rules of iptables and 500 links.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -87,10 +88,10 @@ snapshot:
       elements: dict
       contains:
         subset:
-          description: The subset that lacks it.
+          description: The subset that lacks the object.
           type: str
         object:
-          description: What it is; V("") for the subset as a whole.
+          description: The object that could not be read; V("") for the subset as a whole.
           type: str
         reason:
           description: Why it could not be read.
@@ -103,11 +104,11 @@ snapshot:
       elements: dict
       contains:
         name:
-          description: Its name.
+          description: The link's name.
           type: str
           sample: veth1a2b3c
         index:
-          description: Its index, which the kernel gives anew when a link is plugged in.
+          description: Its index. A link that is plugged in again gets a new one.
           type: int
         kind:
           description: Its kind as in C(ip link add type), such as V(veth) or V(bridge); V("") for hardware and the loopback.
@@ -135,14 +136,14 @@ snapshot:
         peer:
           description:
             - The other end of a veth; null for another kind, and if it was not found.
-            - C(namespace) is V("") for the node's own, or the name of a network namespace, or a process in it. C(name), C(mac)
-              and C(addresses) are those of the link in there.
+            - C(namespace) is V("") for the node's own network namespace, or the name of another one, or a process in it. C(name),
+              C(mac) and C(addresses) are those of that end.
           type: dict
           sample: {namespace: process 1234, name: eth0, mac: "0a:58:0a:f4:00:05", addresses: [10.244.0.5]}
         settings:
           description:
-            - Settings of its kind, and as a port of a bridge, that decide where packets go, as numbers, under the names that
-              C(ip -d link) has for them.
+            - Settings that decide where packets go, those of the link's kind and those of a bridge's port, as numbers, under the
+              names that C(ip -d link) prints.
           type: dict
           sample: {state: 3, hairpin: 1, learning: 1, isolated: 0}
         addresses:
@@ -195,13 +196,13 @@ snapshot:
           type: dict
         effective:
           description:
-            - By family and link, what takes effect of the settings that depend on others. For C(rp_filter), the larger one of
-              C(all) and of the link counts. C(accept_ra) says whether router advertisements are accepted.
+            - By family and link, the effective values of settings that depend on other settings. For C(rp_filter), that is the
+              larger value of C(all) and of the link. C(accept_ra) says whether router advertisements are accepted.
           type: dict
           sample: {ipv4: {eth0: {rp_filter: 1}}, ipv6: {eth0: {accept_ra: 0, forwarding: 1}}}
     nftables:
       description:
-        - The objects that C(nft -j list ruleset) lists, without the first one, which tells the version of nft.
+        - The objects that C(nft -j list ruleset) lists, without the first one, which contains the version of nft.
         - Tables that are in RV(snapshot.iptables) or RV(snapshot.ebtables) are left out, because nft does not list the contents
           of their extensions.
       type: list
@@ -222,15 +223,15 @@ snapshot:
     ebtables:
       description:
         - The chains of ebtables of both backends, with their policies, and their rules as C(ebtables-save) prints them after
-          C(-A CHAIN). Without tables that have no rules; those of nf_tables are in RV(snapshot.nftables).
+          C(-A CHAIN). Tables without rules are omitted; those of nf_tables are in RV(snapshot.nftables).
       type: list
       elements: dict
       sample: [{backend: nft, table: filter, chain: FORWARD, policy: ACCEPT, rules: [-p IPv4 -j DROP]}]
     bpf:
       description:
         - The BPF programs that process the packets of a link. C(hook) is V(XDP), V(tcx) or V(tc), C(direction) is V(ingress) or
-          V(egress), C(name) is the name that the loader gave, or else the number of the program, or V("") at V(tc). From
-          netlink and C(bpf(2)).
+          V(egress), C(name) is the name that the loader gave the program. A program without a name has its number there, or at
+          V(tc) V(""). From netlink and C(bpf(2)).
       type: list
       elements: dict
       sample: [{link: eth0, hook: tc, direction: ingress, name: cil_from_netdev}]
@@ -263,8 +264,8 @@ snapshot:
           sample: {eth0: /run/systemd/network/10-netplan-eth0.network}
     cni:
       description:
-        - The CNI configurations below C(/etc/cni/net.d), sorted by path. A runtime uses the first one that is not inert.
-          C(plugins) are the types of its plugins.
+        - The CNI configurations below C(/etc/cni/net.d), sorted by path. A container runtime uses the first one that is not
+          inert. C(plugins) are the types of the configuration's plugins.
       type: list
       elements: dict
       sample: [{path: /etc/cni/net.d/05-cilium.conflist, name: cilium, plugins: [cilium-cni], is_inert: false}]

@@ -12,20 +12,20 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Rebuilds the network of the node in a network namespace, the node's I(twin), and makes the changes there, by the code that
-    would make them on the node.
+  - Rebuilds the network of the node in a network namespace, the node's I(twin), and makes the changes there, with the same code
+    as on the node.
   - Before and after the changes, sends a packet of a new SSH connection from the controller and the packets in O(packets)
     through the twin. Fails if the changes lose a packet, or its reply, that arrives without them, or if they cannot be made.
-  - Changes nothing on the node, in check mode and otherwise. M(kubenode.datapath.datapath_trace) tells every step of a packet in
-    the same twin.
+  - Changes nothing on the node, in check mode and otherwise. M(kubenode.datapath.datapath_trace) returns every step of a packet
+    in such a twin.
 notes:
-  - A twin has the limits that M(kubenode.datapath.datapath_trace) lists. A packet of which it cannot tell what becomes of it is
-    not a reason to fail, but a warning.
-  - The SSH connection is found in the environment of the processes that started the module. If the controller comes by another
-    way, only O(packets) are sent, and a warning says so if there are none.
-  - Rehearses what changes the running kernel. What the next boot loads, units, packages and the settings of network daemons are
-    not in a twin. Nothing is rehearsed for an image.
-  - The program C(nft) is needed on the node. A profile that would install it cannot be rehearsed before that.
+  - A twin has the limits that M(kubenode.datapath.datapath_trace) lists. A packet whose verdict is V(unknown) is a warning and no
+    failure.
+  - The SSH connection is found in the environment of the processes that started the module. If the controller does not use SSH,
+    only O(packets) are sent, and the module warns if there are none.
+  - Only changes of the running kernel are rehearsed. A twin has no files for the next boot, no units, no packages and no settings
+    of network daemons. Nothing is rehearsed for an image.
+  - The program C(nft) is needed on the node. A profile that installs it cannot be rehearsed before it is installed.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -50,7 +50,7 @@ options:
     default: []
     suboptions:
       source:
-        description: Its source address. May be left out if the node itself sends it.
+        description: Its source address. May be omitted if the node itself sends the packet.
         type: str
       destination:
         description: Its destination address.
@@ -67,10 +67,10 @@ options:
         description: Its destination port, for protocols with ports.
         type: int
       interface:
-        description: The link by which it comes in. Leave it out if the node itself sends it.
+        description: The link by which the packet comes in. Omit it if the node itself sends the packet.
         type: str
       mark:
-        description: The mark with which it comes in or is sent.
+        description: The mark with which the packet comes in or is sent.
         type: str
   variables:
     description:

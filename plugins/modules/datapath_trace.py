@@ -12,23 +12,23 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Rebuilds the network of a node in a network namespace, the node's I(twin), sends a packet and its reply through it, and tells
-    what the kernel did with them, the object that decided, and each rule that they met.
-  - The node is the one on which the module runs, the snapshot of another one, or outputs of commands that were pasted into a
-    report.
-  - Applies changes in the twin, and tells how the packet fares with them. If no change is given and the packet is lost, tries the
-    remedies of this collection in further twins, and returns those that work.
+  - Rebuilds the network of a node in a network namespace, the node's I(twin), sends a packet and its reply through it, and
+    returns what the kernel did with them, the object that decided, and each rule that they passed.
+  - The source of the twin is the node on which the module runs, the snapshot of another node, or outputs of commands that were
+    pasted into a report.
+  - Can apply changes in the twin, and then returns what becomes of the packet with them. If no change is given and the packet is
+    lost, tries the remedies of this collection in further twins, and returns those that work.
   - Changes nothing on the node. The kernel removes a twin with its last process, also if the module is killed.
 notes:
   - Needs root to read a running node. With O(snapshot) or O(dump), it needs only the permission to create user namespaces.
   - Needs the programs C(ip) and C(nft), and C(iptables-nft-restore), C(ebtables-nft-restore) and C(ipset) if the node has their
     rules.
-  - Links are ends of veth pairs, and bridges. VLANs, tunnels and bonds are such links too, and rules for each port
-    of a VRF look up its table, which RV(assumed) tells.
+  - All links of a twin are ends of veth pairs, or bridges. A VLAN, a tunnel or a bond is the end of a veth pair, and in place of
+    a VRF, a rule for each of its ports looks up its table. RV(assumed) names these links.
   - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
-  - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) tells where this
+  - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) says where this
     makes a difference.
-  - The kernel of the machine on which the module runs decides. A node with another version may do otherwise.
+  - The packet passes the kernel of the machine on which the module runs. A node with another kernel may act differently.
   - The time of day and hardware offload have no effect in a twin. A rule that matches by chance may match another packet.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
@@ -40,7 +40,7 @@ options:
     required: true
     suboptions:
       source:
-        description: Its source address. May be left out if the node itself sends it.
+        description: Its source address. May be omitted if the node itself sends the packet.
         type: str
       destination:
         description: Its destination address.
@@ -57,10 +57,10 @@ options:
         description: Its destination port, for protocols with ports.
         type: int
       interface:
-        description: The link by which it comes in. Leave it out if the node itself sends it.
+        description: The link by which the packet comes in. Omit it if the node itself sends the packet.
         type: str
       mark:
-        description: The mark with which it comes in or is sent.
+        description: The mark with which the packet comes in or is sent.
         type: str
   snapshot:
     description:
@@ -71,16 +71,16 @@ options:
     description:
       - A folder with outputs of commands, on the machine on which the module runs, or a dictionary of such outputs.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
-        The network of a pod is in one with C(pod) in its name, such as V(ip-addr-pod.txt).
-      - A text may contain several commands with their prompts, or an output of which the name tells nothing.
+        An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
+      - A text may contain several commands with their prompts, or one output that the module recognises by itself.
       - Understands C(ip rule), C(ip route), C(ip addr), C(ip link), C(ip neigh), C(route -n), C(ifconfig), C(iptables-save),
         C(iptables -S), C(iptables -L), C(ipset list), C(ipset save), C(ebtables-save), C(ebtables -L), C(nft list ruleset), also
-        as JSON, C(ipvsadm -Ln) and C(sysctl). C(ip route get) counts where no output has the routes. RV(ignored) has lines that
-        it did not understand.
+        as JSON, C(ipvsadm -Ln) and C(sysctl). C(ip route get) is used only if no other output has the routes. RV(ignored) lists
+        the lines that the module did not understand.
     type: raw
   assume:
     description:
-      - Settings that the snapshot lacks or that shall be different in the twin, as C(sysctl) names them.
+      - Settings that the snapshot lacks, or that are to be different in the twin, by the names that C(sysctl) has for them.
     type: dict
     default: {}
   changes:
@@ -89,27 +89,28 @@ options:
         value.
       - Can be M(kubenode.datapath.rp_filter), M(kubenode.datapath.policy_routes), M(kubenode.datapath.nftables_probe_snat),
         M(kubenode.datapath.nftables_connmark), M(kubenode.datapath.ebtables_cleanup), M(kubenode.datapath.link_addresses),
-        M(kubenode.datapath.azure_vnet_bridge) and, without O(snapshot) and O(dump), M(kubenode.datapath.profile), of which those
-        modules are applied. They change the running twin only, and no boot.
+        M(kubenode.datapath.azure_vnet_bridge) and, without O(snapshot) and O(dump), M(kubenode.datapath.profile), of whose
+        modules those above are applied. Changes for the next boot are not made.
     type: list
     elements: dict
     default: []
   commands:
     description:
       - Commands in the twin, after O(changes). Can be C(ip), C(bridge), C(nft), C(ipset), C(iptables), C(ip6tables), C(ebtables)
-        and C(sysctl), without files and other namespaces. No shell runs them.
+        and C(sysctl). They are run without a shell, and cannot name files or other namespaces.
     type: list
     elements: str
     default: []
   reply:
     description:
-      - Whether to send a reply too. It is made from the packet as it left, and comes in by the link that owns its destination.
+      - Whether to send a reply too. It is made from the packet as it left, and comes in by the link that owns the reply's
+        destination.
     type: bool
     default: true
 """
 
 EXAMPLES = r"""
-- name: Tell why the pod does not reach the load balancer
+- name: Show why the pod does not reach the load balancer
   kubenode.datapath.datapath_trace:
     packet:
       source: 10.12.192.44
@@ -118,14 +119,14 @@ EXAMPLES = r"""
       interface: eni7c22dbae71f
   register: trace
 
-- name: Tell the same from a report, with settings that it lacks
+- name: Show the same from a report, with a setting that the report lacks
   kubenode.datapath.datapath_trace:
     dump: "{{ playbook_dir }}/report"
     packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
     assume: {net.ipv4.conf.eth0.rp_filter: 1}
   delegate_to: localhost
 
-- name: Tell whether loose filtering would help
+- name: Show whether loose filtering would help
   kubenode.datapath.datapath_trace:
     packet: {source: 10.12.192.44, destination: 10.12.115.101, destination_port: 80, interface: eni7c22dbae71f}
     changes:
@@ -141,7 +142,7 @@ verdict:
   type: str
   sample: forwarded
 interface:
-  description: The link by which the packet left; V("") if it did not.
+  description: The link by which the packet left; V("") if it did not leave.
   returned: success
   type: str
   sample: eth1
@@ -150,7 +151,7 @@ came_in_by:
   returned: success
   type: str
 packet:
-  description: The packet as it left, with the MAC addresses of its frame; null if it did not.
+  description: The packet as it left, with the MAC addresses of its frame; null if it did not leave.
   returned: success
   type: dict
   sample: {source: 10.12.97.49, destination: 10.253.4.194, protocol: tcp, source_port: 40000, destination_port: 8000,
@@ -177,8 +178,8 @@ steps:
   sample: [{kind: rule, where: ip nat KUBE-SERVICES, text: "-A KUBE-SERVICES -j KUBE-NODEPORTS", verdict: jump KUBE-NODEPORTS}]
 reply:
   description:
-    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if there is
-      none.
+    - RV(verdict), RV(interface), RV(came_in_by), RV(packet), RV(reason), RV(culprit) and RV(steps) of the reply; null if no reply
+      was sent.
   returned: success
   type: dict
 before:
@@ -187,10 +188,10 @@ before:
   type: dict
 branches:
   description:
-    - If chance decides, such as among the endpoints of a Service, the ways that packets took, the most frequent first.
+    - If chance decides, for example among the endpoints of a Service, the ways that packets took, the most frequent way first.
     - Packets are sent until no new way is seen. Each way has C(share), the part of the packets from 0 to 1, and RV(verdict),
       RV(interface), RV(packet), RV(reason), RV(culprit), RV(steps) and RV(reply).
-    - The other results are those of the most frequent way that lost its packets, or of the first packet if none did.
+    - The other results are those of the most frequent way that lost its packets, or of the first packet if no way lost any.
   returned: success
   type: list
   elements: dict
@@ -203,7 +204,7 @@ cures:
   elements: dict
   sample: [{change: "rp_filter: {interfaces: [eth0], mode: loose}", verdict: forwarded, reply_verdict: delivered}]
 assumed:
-  description: What the snapshot does not tell and what is different in the twin, in sentences.
+  description: Facts that the snapshot does not contain, and differences between node and twin, in sentences.
   returned: success
   type: list
   elements: str
@@ -213,7 +214,7 @@ ignored:
   type: list
   elements: str
 unknown:
-  description: What a twin cannot tell, and what could not be read of the node, in sentences.
+  description: What a twin cannot show, and what could not be read from the node, in sentences.
   returned: success
   type: list
   elements: str

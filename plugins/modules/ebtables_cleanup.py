@@ -20,24 +20,24 @@ description:
   - A rule that serves a live pod is kept. A rule whose owner is unknown is kept as doubtful. Rules for the whole node are removed
     with the last pod of azure-vnet. Rules of other shapes are left; they keep their order and counters.
   - On a node without a trace of azure-vnet (a state file, a CNI configuration, its binary, a bridge, a link or a chain of
-    iptables), no rule is examined. A rule with the MAC that the node's neighbour has, or with the MAC of a virtual router (VRRP),
-    is right and is kept.
+    iptables), no rule is examined. A rule is correct and is kept if its MAC is the one that the node's neighbour table has for
+    its address, or that of a virtual router (VRRP).
   - The state files and the CNI configuration of azure-vnet are moved into O(backup) before any rule is removed, because
     azure-vnet would restore the rules from them. Later runs read these files in the backup, so the evidence outlives the
     clean-up and a reboot. While a pod of azure-vnet is live, the files stay, because azure-vnet needs them to delete the pod, and
-    azure-cns to know its address. An empty file stays, too.
+    azure-cns needs them to know its address. An empty state file stays, too.
   - Everything that a run removes is kept in O(backup) until O(state=restored) restores it.
 requirements:
   - C(ebtables-nft-save) for rules of the nft backend (package iptables), C(ebtables-legacy) and C(ebtables-legacy-restore) for
-    those of the legacy backend (package ebtables).
-  - pyroute2 0.7.2 or newer, on the node or on the controller, to remove or restore neighbours and routes. If the node has none,
+    rules of the legacy backend (package ebtables).
+  - pyroute2 0.7.2 or newer, on the node or on the controller, to remove or restore neighbours and routes. If the node lacks it,
     the controller's is copied once to C(/var/lib/kubenode/lib), readable only by root. O(state=restored) removes the copy if
     nothing else of this collection needs it.
 notes:
-  - With O(state=absent), refused if azure-vnet still is the node's CNI, or if C(azure-cnimonitor) runs, which restores rules from
+  - O(state=absent) is refused if azure-vnet still is the node's CNI, or if C(azure-cnimonitor) runs, which restores rules from
     the state file.
-  - Tables of the legacy backend without rules are not listed; the reference count of their modules (such as C(ebtable_nat))
-    shows whether they have any. If no bridge table of nf_tables has a rule, no process is started to list them.
+  - Tables of the legacy backend without rules are not listed; the reference count of a table's kernel module (such as
+    C(ebtable_nat)) shows whether it has any. If no bridge table of nf_tables has a rule, no process is started to list them.
   - In the nft backend, the rules of all chains are removed in one transaction. Rules that other programs insert or delete
     meanwhile are not affected. In the legacy backend, the kernel replaces each table as a whole. The module does this under the
     lock of C(ebtables-legacy --concurrent). A program that does not take this lock loses its change if it adds one rule and
@@ -53,13 +53,13 @@ options:
   state:
     description:
       - With V(absent), the node has no leftovers.
-      - With V(restored), what earlier runs removed is restored at its former position. If nothing else has changed, the listings
-        are the same as before; otherwise RV(differences) lists the differences.
+      - With V(restored), the objects that earlier runs removed are restored at their former positions. If nothing else has
+        changed, the listings are the same as before; otherwise RV(differences) lists the differences.
       - A rule, a neighbour or a route is not restored if a live pod or another interface has its address now, or if the node
-        reaches the address by another link. It would divert that traffic again. A file is not restored if something else is in
-        its place. The backup keeps all of these, and is removed when nothing is left in it.
+        reaches the address by another link, because it would divert that traffic again. A file is not restored if something
+        else is in its place. The backup keeps all of these, and is removed when nothing is left in it.
       - V(restored) is refused if a network namespace could not be read, because a pod in it may have such an address.
-      - Rules, neighbours, routes and the files in C(/run) of an earlier boot are not restored, because the boot has ended them.
+      - Rules, neighbours, routes and the files in C(/run) of an earlier boot are not restored, because the boot has removed them.
     type: str
     choices: [absent, restored]
     default: absent
@@ -71,9 +71,9 @@ options:
   addresses:
     description:
       - Addresses of pods, or prefixes, that are known not to belong to azure-vnet's pods any more. If there is no other
-        evidence about such an address, its rules are removed rather than kept as doubtful. Without a trace of azure-vnet on the
-        node this option has no effect, and the module warns.
-      - A rule that leads to a live interface with this address is kept nevertheless.
+        evidence about such an address, its rules are removed instead of being kept as doubtful. Without a trace of azure-vnet on
+        the node this option has no effect, and the module warns.
+      - A rule whose MAC is that of a live interface with this address is kept nevertheless.
       - Has no meaning with O(state=restored).
       - May be given as JSON text.
     type: list
@@ -94,36 +94,36 @@ options:
     default: true
   iptables:
     description:
-      - Whether rules and chains of iptables that azure-vnet and azure-cns certainly left are removed too, as
-        RV(kubenode.datapath.cni_info#module:leftovers) tells them. What may be another program's is kept, see
-        C(kept) in RV(iptables), and so is everything that a live pod of azure-vnet or azure-cns may use.
+      - Whether the rules and chains of iptables are removed too that RV(kubenode.datapath.cni_info#module:leftovers) lists with
+        C(certain) for azure-vnet and azure-cns. Those that may belong to another program, or that a live pod of azure-vnet or
+        azure-cns may use, are kept, see C(kept) in RV(iptables).
       - Rules are removed by their text, all of a table or none, and no chain is flushed. The counters of restored rules begin at
         zero.
-      - What earlier runs moved or removed is evidence as well, by its backup.
-      - V(restored) restores them whatever this option says, beside their former neighbours. A rule stays in the backup if it
-        translates to an address that the node no longer has, or if its chain or the one that it jumps to is gone.
+      - The backup of objects that earlier runs moved or removed is evidence as well.
+      - V(restored) restores these rules and chains whatever this option says, at their former places. A rule stays in the backup
+        if it translates to an address that the node no longer has, or if its chain or the chain that it jumps to is gone.
     type: bool
     default: false
   links:
     description:
-      - Whether links and addresses that azure-vnet certainly left are removed too, as
-        RV(kubenode.datapath.cni_info#module:leftovers) tells them. They are C(azSnatbr) with the addresses, permanent neighbours
-        and settings on it, the veth pair C(azSnatveth0), and the gateway of azure-vnet's IPv6 pods on its bridge.
+      - Whether the links and addresses are removed too that RV(kubenode.datapath.cni_info#module:leftovers) lists with
+        C(certain). They are C(azSnatbr) with the addresses, permanent neighbours and settings on it, the veth pair
+        C(azSnatveth0), and the gateway address of azure-vnet's IPv6 pods on its bridge.
       - C(azSnatbr) is kept if another link is in it or if a route leads over it, and C(azSnatveth0) if its other end is a port
         of Open vSwitch, which has a database of its own.
-      - V(restored) restores them whatever this option says, under their former indexes if these are free. A bridge gets the
-        kernel's default settings, and those below C(/proc/sys) that it had. What has its address on another link now stays in the
-        backup, and so does an address whose link is gone.
+      - V(restored) restores these links and addresses whatever this option says, under their former indexes if these are free. A
+        bridge gets the kernel's default settings, and its former settings below C(/proc/sys). A link or address stays in the
+        backup if another link has the address now, or if the address's link is gone.
     type: bool
     default: false
   backup:
     description:
-      - The folder of the backup, files that only root can read.
+      - The folder of the backup, whose files only root can read.
       - The folder cannot be in C(/run), which a boot empties, nor in C(/etc/cni/net.d), whose files runtimes read.
       - The folder is created if its parent exists or is C(/var/lib/kubenode). O(state=restored) removes a folder that the module
         created, if it is empty.
-      - The backup of another node is refused, and so is a file that has something that the module does not remove. A node is
-        known by its machine-id and the MACs of its network interfaces.
+      - The backup of another node is refused, and so is a backup with an object that the module never removes. A node is
+        identified by its machine-id and the MACs of its network interfaces.
     type: path
     default: /var/lib/kubenode/backup
 seealso:
@@ -234,9 +234,9 @@ kept_files:
       returned: success
 iptables:
   description:
-    - Rules and chains of iptables, each with C(kind), V(rule) or V(chain), C(place) and C(text); of those removed or kept also
-      C(owner), C(evidence), C(certain) and the C(command) that removes it. C(removed) and C(kept) are empty unless O(iptables)
-      is true and O(state=absent). C(restored) is returned with O(state=restored).
+    - Rules and chains of iptables, each with C(kind), V(rule) or V(chain), C(place) and C(text). An entry of C(removed) or
+      C(kept) also has C(owner), C(evidence), C(certain) and the C(command) that removes it. C(removed) and C(kept) are empty
+      unless O(iptables) is true and O(state=absent). C(restored) is returned with O(state=restored).
     - Their backup is beside RV(backup_file), under the same name with C(-iptables) added.
   returned: success
   type: dict
@@ -247,8 +247,8 @@ iptables:
     kept: []
 links:
   description:
-    - Links and addresses, and what was removed with a link, with the same keys as those of RV(iptables). C(kind) is V(link),
-      V(address), V(neighbor), V(sysctl) or V(namespace). C(removed) and C(kept) are empty unless O(links) is true and
+    - Links and addresses, and the objects that were removed with a link, with the same keys as in RV(iptables). C(kind) is
+      V(link), V(address), V(neighbor), V(sysctl) or V(namespace). C(removed) and C(kept) are empty unless O(links) is true and
       O(state=absent). C(restored) is returned with O(state=restored).
     - Their backup is beside RV(backup_file), under the same name with C(-links) added.
   returned: success

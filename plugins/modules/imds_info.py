@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Asks the metadata service of Azure, AWS or Alibaba Cloud which network interfaces the node has, with their addresses,
-    subnets and gateways, and finds the node's link of each interface.
+  - Asks the metadata service of Azure, AWS or Alibaba Cloud for the node's network interfaces, with their addresses, subnets and
+    gateways, and finds the node's link of each interface.
   - Requests go to the service directly. Proxies from the environment are not used. An answer must be complete within O(timeout).
   - An interface without IPv6 is not an error; its RV(interfaces[].ipv6) is empty. No answer, a refused connection, an HTTP status
-    other than 200, and an answer that is not as the vendor documents are errors, each with its own message.
+    other than 200, and an answer that differs from the vendor's documentation are errors, each with its own message.
 notes:
   - On AWS a session token is used (IMDSv2). On Alibaba Cloud a token is used if the service gives one.
   - The request is retried after no answer, a refused or cut connection, an answer that is cut off or not as documented, and the
@@ -29,8 +29,8 @@ options:
   cloud:
     description:
       - The cloud whose service is asked.
-      - With V(auto), the node's firmware names the cloud. Azure is known by the vendor C(Microsoft Corporation) together with the
-        asset tag C(7783-7084-3265-9085-8269-3286-77), Alibaba Cloud by the vendor C(Alibaba Cloud) or the product
+      - With V(auto), the node's firmware names the cloud. Azure is recognised by the vendor C(Microsoft Corporation) together
+        with the asset tag C(7783-7084-3265-9085-8269-3286-77), Alibaba Cloud by the vendor C(Alibaba Cloud) or the product
         C(Alibaba Cloud ECS), AWS by the vendor C(Amazon EC2) or by a product or hypervisor uuid that starts with C(ec2).
       - If the firmware does not name the cloud, V(azure), V(aws) and V(alibaba) are asked in this order, with at most one second
         per request. The first cloud that answers as its vendor documents is taken.
@@ -115,7 +115,7 @@ interfaces:
       type: str
       sample: 00:0d:3a:f8:06:ec
     ipv4:
-      description: Its global unicast IPv4 addresses, private ones included. The first is the primary one. May be empty.
+      description: Its global unicast IPv4 addresses, including private ones. The first is the primary address. May be empty.
       type: list
       elements: str
       sample: [10.224.0.4]
@@ -133,8 +133,8 @@ interfaces:
       contains:
         ipv4:
           description:
-            - On Alibaba Cloud, from the metadata. On Azure and AWS, whose metadata does not name it, the first address after
-              the subnet's base, which both clouds reserve for the router. Null without an IPv4 subnet.
+            - On Alibaba Cloud, from the metadata. On Azure and AWS, whose metadata does not contain the router, the first address
+              after the subnet's base, which both clouds reserve for the router. Null without an IPv4 subnet.
           type: str
           sample: 10.224.0.1
         ipv6:
@@ -146,7 +146,8 @@ interfaces:
     subnets:
       description:
         - The subnets of the interface, IPv4 first.
-        - Azure's metadata names no IPv6 subnets. They are derived from the addresses, as all of them have length 64 there.
+        - Azure's metadata names no IPv6 subnets. They are derived from the addresses, because all IPv6 subnets there have length
+          64.
       type: list
       elements: str
       sample: [10.224.0.0/16, "fd12:3456:789a::/64"]
@@ -161,7 +162,7 @@ interfaces:
       type: str
       sample: azure0
     index:
-      description: The link's index, which changes each time the interface is plugged in; null without a link.
+      description: The link's index, which changes each time the interface is attached; null without a link.
       type: int
       sample: 2
     device_number:

@@ -23,17 +23,18 @@ description:
   - An address that is already on the link and was not added by this module satisfies the option, whatever its prefix length. It
     is listed in RV(addresses.satisfied_by), nothing is added, and O(state=absent) leaves it.
 notes:
-  - O(addresses) is the whole set. The module removes addresses that it has added before and that are not listed. It knows them
-    by the record C(/run/kubenode/link-addresses.json), which has the link's index, and by its units that were started.
-  - The permanent plane is one unit for each link, C(kubenode-addresses-LINK.service). systemd starts and stops it with the link's
-    device, at boot, when the link is plugged in later, and when it is replugged. The unit is ordered before kubelet, but kubelet
+  - O(addresses) is the whole set. The module removes addresses that it has added before and that are not listed. It finds them
+    in the record C(/run/kubenode/link-addresses.json), which has the link's index, and in its units that were started.
+  - The permanent plane is one unit for each link, C(kubenode-addresses-LINK.service). systemd starts and stops the unit with the
+    link, at boot, when the ENI is attached later, and when it is attached again. The unit is ordered before kubelet, but kubelet
     does not wait for a link that does not exist yet. The unit runs C(ip address add) of iproute2.
   - A link that goes down keeps its IPv4 addresses. It loses its IPv6 addresses unless C(net.ipv6.conf.LINK.keep_addr_on_down)
     is set. A later run, or the link's next appearance, adds these again.
   - systemd-networkd removes addresses that it did not set from a link that it manages, whenever it configures the link, also at
     boot. The module warns of such a link. Leave ENIs unmanaged in systemd-networkd, or set their addresses there.
-  - With the last IPv4 address of a link the kernel removes all IPv4 routes over it, including those of a CNI, and the link's
-    permanent neighbours. If this module removes the last address, it restores them in the same transaction.
+  - With the last IPv4 address of a link, the kernel removes all IPv4 routes over the link, including those of a CNI, and the
+    link's permanent neighbours. If this module removes the last address, it restores the routes and neighbours in the same
+    transaction.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
@@ -45,7 +46,8 @@ options:
     description:
       - The addresses, which may be given as JSON text.
       - Required with O(state=present). An empty list removes all addresses that this module has added.
-      - With O(state=absent), the addresses to remove, if this module has added them. If left out, all of them are removed.
+      - With O(state=absent), the addresses to remove, if this module has added them. If this option is omitted, all addresses
+        that the module has added are removed.
     type: list
     elements: dict
     suboptions:
@@ -107,7 +109,7 @@ addresses:
       elements: str
       returned: success
     kept:
-      description: How many addresses that this module added before are unchanged.
+      description: The number of addresses that this module added before and that stay.
       type: int
       returned: success
     satisfied_by:

@@ -13,12 +13,12 @@ author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - Whenever systemd-networkd configures a link, for example when an interface is plugged in or at C(netplan apply), it removes
-    every policy rule that it did not make, and such routes on links that it manages. This module prevents that with
+    every foreign policy rule, and foreign routes on links that it manages. This module prevents that with
     C(ManageForeignRoutingPolicyRules=no) (systemd 249) and C(ManageForeignRoutes=no) (systemd 246) in
     C(/etc/systemd/networkd.conf.d/90-kubenode.conf).
   - If other permanent files already have these settings, as on nodes of EKS, nothing is written.
   - Other daemons and cloud agents are recognised by their files; see RV(daemons). The module refuses to run if nm-cloud-setup is
-    active, because that clears rules of pods. It warns of daemons that route the same interfaces in their own way.
+    active, because nm-cloud-setup removes rules of pods. It warns of daemons that route the same interfaces in their own way.
 notes:
   - The drop-in is written whenever systemd-networkd is installed, because systemd-networkd may be started later.
   - A running systemd-networkd is restarted if it was started before the settings were written. Its links, their addresses
@@ -70,7 +70,7 @@ daemons:
   description:
     - The network daemons and cloud agents on the node. Known are systemd-networkd, NetworkManager, nm-cloud-setup, netplan,
       cloud-init, amazon-ec2-net-utils and its predecessor ec2-net-utils.
-    - In check mode, their state after a run.
+    - In check mode, the state that they would have after a run.
   returned: success
   type: list
   elements: dict
@@ -89,13 +89,13 @@ daemons:
       description: Whether the daemon runs. For an agent that does not run all the time, whether it is set up to run.
       type: bool
     version:
-      description: Version of the daemon; null if the node's files do not tell it. For systemd-networkd, the version of systemd.
+      description: Version of the daemon; null if the node's files do not show it. For systemd-networkd, the version of systemd.
       type: int
     verdict:
       description:
-        - What the daemon does to rules and routes that it did not make.
-        - With V(harmless), it keeps them. With V(kept_off), it keeps them because of its configuration. With V(hostile), it
-          removes them. With V(competing), it keeps them, but routes the same interfaces in its own way.
+        - What the daemon does to foreign rules and routes.
+        - V(harmless) if it keeps them, V(kept_off) if it keeps them because of its configuration, V(hostile) if it removes them,
+          V(competing) if it keeps them, but routes the same interfaces in its own way.
       type: str
     reason:
       description: The reason for the verdict.

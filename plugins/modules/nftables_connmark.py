@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nftables_connmark
-short_description: Route replies of pods by the interface by which the request came in
+short_description: Route replies of pods by the interface by which their requests came in
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - On a node whose pods share cloud interfaces through policy routing, a pod's packets leave by the pod's interface. A request
-    to a NodePort comes in by the primary interface. Without this module its reply leaves by the pod's interface with the node's
+    to a NodePort comes in by the primary interface. Without this module the reply leaves by the pod's interface with the node's
     address, and the cloud drops it.
   - This module manages one nftables table of family C(inet). Each packet from the client that enters by O(primary_interface) for
-    one of its addresses marks its connection. A pod's packets on a marked connection get the mark, and a policy rule routes them
-    by the mark. So connections that exist already are routed by the primary interface, too.
+    one of that interface's addresses marks its connection. A pod's packets on a marked connection get the mark, and a policy rule
+    routes them by the mark. So connections that exist already are routed by the primary interface, too.
   - With O(interfaces), connections that come in by other interfaces get marks of their own.
   - Packets that an L7 proxy on the node sends on behalf of a pod are marked as well, whether they pass C(lo) or not.
   - Marks are set before destination NAT, so the table works with kube-proxy in iptables and in nftables mode. Bits of a mark
@@ -29,10 +29,11 @@ requirements:
 notes:
   - This module does not add the policy rule. M(kubenode.datapath.policy_routes) or the CNI does. For the default mark the rule is
     C(fwmark 0x80/0x80 lookup main), before the rules for pods and after the rule for the local table, in each family in which
-    the node has pods. Each of O(interfaces) needs a rule that looks up its mark in a table whose default route leaves by it, for
-    example C(fwmark 0x2/0x82 lookup 2).
+    the node has pods. Each of O(interfaces) needs a rule that looks up its mark in a table whose default route leaves by that
+    interface, for example C(fwmark 0x2/0x82 lookup 2).
   - Without O(strict), reverse-path filtering of O(primary_interface) must be loose or off; see M(kubenode.datapath.rp_filter).
-    That of O(interfaces) must be, in any case, unless all requests that come in by an interface are for pods of this interface.
+    With or without it, reverse-path filtering of each of O(interfaces) must be loose or off, unless all requests that come in by
+    the interface are for pods of this interface.
   - Masqueraded packets from a pod to a load balancer still leave by the pod's interface. If that interface has no address of its
     own, they have the primary interface's address, and a cloud that checks source addresses drops them. Give the interface an
     address in that case, for example with M(kubenode.datapath.link_addresses).
@@ -68,9 +69,11 @@ options:
   interfaces:
     description:
       - Other interfaces by which requests come in, each with a mark of its own, for example ENIs with public addresses, or ENIs
-        to whose addresses a load balancer sends. Replies are routed by the interface by which the last request packet came in,
-        those of pods on this node and of the node itself always, and those of pods on other nodes without O(strict).
-      - All connections that others open by such an interface are marked, to the node's own addresses and to those of pods.
+        to whose addresses a load balancer sends. Replies are routed by the interface by which the last request packet came in.
+        That applies to replies of pods on this node and of the node itself, and without O(strict) also to replies of pods on
+        other nodes.
+      - All connections that are opened from outside by such an interface are marked, to the node's own addresses and to those of
+        pods.
       - By default only connections that come in by O(primary_interface) are marked.
       - Ignored with O(state=absent).
     type: list
@@ -83,7 +86,7 @@ options:
       mark:
         description:
           - Its mark, like O(mark). No two interfaces have the same mark. Marks may share bits, for example V(0x2), V(0x4) and
-            V(0x6); the rule of each must then test the whole O(mask).
+            V(0x6); the rule of each mark must then test the whole O(mask).
         type: str
         required: true
   pod_interfaces:
@@ -97,7 +100,7 @@ options:
     description:
       - Addresses of Services that are on no interface of the node, as addresses or prefixes of IPv4 and IPv6. For example
         floating IPs, C(externalIPs), addresses of MetalLB, and those of load balancers that keep the destination address.
-      - Connections to them that enter by O(primary_interface) are marked like connections to the node's own addresses.
+      - Connections to these addresses that enter by O(primary_interface) are marked like connections to the node's own addresses.
       - A prefix of length 0 is refused.
       - Ignored with O(state=absent).
     type: list
@@ -116,10 +119,10 @@ options:
   strict:
     description:
       - Whether to support strict reverse-path filtering on O(primary_interface), and on no other link. If true, packets are
-        marked as they enter, and C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that their source is looked up
-        with the mark's rule.
+        marked as they enter, and C(net.ipv4.conf.PRIMARY_INTERFACE.src_valid_mark) is set to 1, so that the kernel looks up their
+        source with the mark's rule.
       - O(state=absent) restores the former value of C(src_valid_mark), and so does a run with V(false). Neither changes the
-        filter. If it stays strict, replies to pods that come in by the interface are dropped again, so undo
+        filter. If the filter stays strict, replies to pods that come in by the interface are dropped again, so undo
         M(kubenode.datapath.rp_filter) as well.
     type: bool
     default: false

@@ -63,7 +63,7 @@ options:
     choices: [masked, ignore]
     default: ignore
   lock_timeout:
-    description: How many seconds each step waits for another running package manager to end. The error then names the lock.
+    description: How many seconds each step waits for another running package manager to end. After that, an error names the lock.
     type: int
     default: 300
   command_timeout:
@@ -102,7 +102,7 @@ version:
   type: str
   sample: 1.0.6
 path:
-  description: Path of C(nft); null if C(nft) is not installed, or not yet in a sufficient version.
+  description: Path of C(nft); null if C(nft) is not installed, or not in a sufficient version.
   returned: success
   type: str
   sample: /usr/sbin/nft

@@ -43,14 +43,15 @@ notes:
     host-routing node, known by kubelet's label C(kubernetes.azure.com/ebpf-host-routing=true) or by the pinned programs
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
   - The module refuses O(state=present) on a node where Cilium answers IPv6 node ports in BPF, before nftables sees the packet.
-    Two things must show that - BPF programs of Cilium on O(interface), attached by traffic control, tcx or XDP, and the options
-    of the Cilium agent, C(kube-proxy-replacement) and C(enable-ipv6). The options are those of the running C(cilium-agent), or
-    else those in C(/var/run/cilium/state/agent-runtime-config.json). If only one of the two shows, the module warns. It looks
-    for them only if the node has the link C(cilium_host).
+    Two facts must show that - BPF programs of Cilium on O(interface), attached by traffic control, tcx or XDP, and the options
+    C(kube-proxy-replacement) and C(enable-ipv6) of the running C(cilium-agent), or else those in
+    C(/var/run/cilium/state/agent-runtime-config.json). If only one of the two shows it, the module warns. It looks for both only
+    if the node has the link C(cilium_host).
   - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table unless
-    O(agentbaker=take_over). The module then writes no file and no unit, refuses options that differ from AgentBaker's table,
-    loads that table if it is missing, and changes nothing with O(state=absent). See RV(managed_by). AgentBaker's table also
-    translates packets to link-local and multicast addresses. The module warns if that is the table in the kernel.
+    O(agentbaker=take_over). As long as it is the owner, the module writes no file and no unit, refuses options that differ from
+    AgentBaker's table, loads AgentBaker's table if it is missing, and changes nothing with O(state=absent). See RV(managed_by).
+    AgentBaker's table also translates packets to link-local and multicast addresses. The module warns if that table is in the
+    kernel.
   - The module warns if the node has no IPv6 default route by O(interface), if IPv6 forwarding is off, and if forwarding is on
     while C(accept_ra) is V(1), because the kernel then ignores router advertisements.
 extends_documentation_fragment:
@@ -89,7 +90,7 @@ options:
         translated: 2603:1062:0:1:fe80:1234:5678:9abc
     suboptions:
       source:
-        description: An IPv6 unicast address, from which the load balancer probes.
+        description: The IPv6 unicast address from which the load balancer probes.
         type: str
         required: true
       translated:
@@ -121,8 +122,8 @@ options:
         kubelet waits for the unit. If the node loses IPv6 later, the table stays until the next boot. Stopping the unit also
         stops the timer.
       - The condition is checked by a program, the file O(path) with C(.pyz) appended. It needs only Python 3.9 or newer on the
-        node. The unit runs it with the Python that runs this module if that will exist at boot, or else with another one on the
-        node. A run that changes the program, the unit or this Python rehearses the program.
+        node. The unit runs the program with the Python that runs this module, if that Python will exist at boot, or else with
+        another Python of the node. A run that changes the program, the unit or this Python rehearses the program.
       - A run of this module loads the table without this check. M(kubenode.datapath.imds_info) shows what a boot would find.
     type: str
     choices: [imds, address, none]
@@ -137,7 +138,7 @@ options:
         module is enabled. AgentBaker's files and the links that enable its unit are not changed. If O(immediate=true),
         AgentBaker's unit is also stopped if it is active, which changes no table.
       - V(take_over) needs O(permanent=true) and the default of O(table), which is the name of AgentBaker's table. Otherwise it
-        has no effect. On a node without AgentBaker's unit it only writes the drop-in.
+        has no effect. On a node without AgentBaker's unit, V(take_over) only adds the drop-in.
       - O(state=absent), and V(report) after V(take_over), remove the drop-in, load AgentBaker's table in place of this module's
         in one transaction, and start AgentBaker's unit if it is enabled and O(immediate=true).
     type: str
@@ -203,8 +204,8 @@ managed_by:
   sample: ipv6_nftables.service
 agentbaker:
   description:
-    - What the node's image has of AgentBaker. V(enabled) means that C(ipv6_nftables.service) is enabled; V(disabled), that the
-      files are there and the unit is not enabled, as on Azure Container Linux; V(absent), that there are no such files.
+    - Whether the node's image has AgentBaker's files. V(enabled) if it has and C(ipv6_nftables.service) is enabled, V(disabled)
+      if it has and the unit is not enabled, as on Azure Container Linux, V(absent) if it has no such files.
     - If this is V(enabled) and RV(managed_by) is null, the unit of this module replaces AgentBaker's.
   returned: success
   type: str
@@ -219,12 +220,13 @@ needed:
       description:
         - V(unneeded) if no link has a global IPv6 address, or if Microsoft's BPF programs translate probes.
         - V(ineffective) if Cilium's BPF programs answer node ports before nftables sees the packet.
-        - V(possible) if none of these was seen. The load balancer's probe mode does not show on a node.
-        - V(unknown) if the node was not looked at, because the module runs in the root of an image or the kernel refused to tell.
+        - V(possible) if neither is the case. The load balancer's probe mode does not show on a node.
+        - V(unknown) if the node could not be examined, because the module runs in the root of an image or the kernel refused the
+          query.
       type: str
       sample: possible
     reasons:
-      description: Sentences that name what was seen and what was not looked at. Those that decide come first.
+      description: Sentences that name what was found and what was not examined. Those that decide come first.
       type: list
       elements: str
       sample:

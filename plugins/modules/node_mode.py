@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_mode
-short_description: Tell a running node from a node image
+short_description: Detect whether a host is a running node or a node image
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
   - On a running node, roles manage the running kernel and the configuration of the next boot. In an image that is being built
-    they manage only the latter, because the running kernel is the builder's. This action determines which of the two the host
-    is, and gives the reason.
+    they manage only the configuration of the next boot, because the running kernel is the builder's. This action determines
+    whether the host is a running node or an image, and gives the reason.
   - With O(mode=auto), the host is an image if its connection is C(chroot) or C(buildah), of any collection, or if Packer's
     variables C(packer_build_name) or C(packer_builder_type) are defined. No command is then run on the host.
   - Otherwise one shell command is run on the host. The host is a running node if C(systemctl is-system-running) prints a state of
@@ -26,7 +26,7 @@ description:
 notes:
   - This is an action only. Nothing is copied to the host and no Python is started there.
   - The modules of this collection refuse to change the running kernel from within a container's file system. Enter the node's
-    file system, with the connection C(community.docker.nsenter) or with a chroot into the node's root.
+    file system, with the connection C(kubenode.datapath.nsenter) or with a chroot into the node's root.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -37,7 +37,7 @@ attributes:
 options:
   mode:
     description:
-      - With V(runtime) or V(image), the host is taken for that.
+      - With V(runtime), the host counts as a running node, with V(image) as an image.
       - With V(auto), the action determines the mode.
     type: str
     choices: [auto, runtime, image]
@@ -45,7 +45,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Tell a running node from an image
+- name: Detect whether the host is a running node or an image
   kubenode.datapath.node_mode:
   register: node
 

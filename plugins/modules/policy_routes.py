@@ -20,23 +20,22 @@ description:
     in RV(rules.satisfied_by) or RV(routes.satisfied_by), nothing is added, and O(state=absent) leaves it. A foreign route that
     differs only in O(routes[].onlink) sends packets the same way, so it satisfies the desired one too. So does one whose only
     difference is a nexthop object that leads to the same next hops, an expiry, a locked MTU or another metric such as C(advmss).
-  - A foreign rule that differs only in the table satisfies a desired rule if its table has foreign routes to all gateways to
-    which O(routes) lead in the desired rule's table. So an ENI that systemd-networkd serves by a table of its own keeps that
+  - A foreign rule that differs only in the table satisfies a desired rule, if the foreign rule's table has foreign routes to all
+    gateways that O(routes) has in the desired rule's table. So an ENI for which systemd-networkd has a separate table keeps that
     table.
   - The module refuses to add a rule if a foreign rule has the same priority and selector and another meaning, and to add a
     route if a foreign route has the same table, prefix and metric and another meaning. The error names the owner.
   - Rules of one priority are kept in the order of O(rules). A rule that has to move is added at its new place before it is
-    removed from the old one, so that every packet meets it. The order is not enforced if no packet can match two of the rules,
-    as with one rule per pod address.
-  - A rule or route with other attributes that this module cannot read (C(dscp), encapsulations) is foreign, even if it carries
-    O(protocol). It is never changed and satisfies no desired rule or route. If it has the key of one to be added, the module
-    refuses and names it. There is one exception. If such a rule carries O(protocol), and the kernel
-    would delete it instead of a rule that the module removes, it is first added again, unchanged, behind the others of its
-    priority.
+    removed from the old one, so that every packet meets the rule. The order is not enforced if no packet can match two of the
+    rules, as with one rule per pod address.
+  - A rule or route with attributes that this module cannot read (C(dscp), encapsulations) is foreign, even if it carries
+    O(protocol). It is never changed and satisfies no desired rule or route. If it has the key of a rule or route to be added, the
+    module refuses and names it. There is one exception. If such a rule carries O(protocol), and the kernel would delete it
+    instead of a rule that the module removes, it is first added again, unchanged, behind the others of its priority.
   - If the kernel refuses a rule or route, all changes are undone. The error names the rule or route and the kernel's answer.
 requirements:
-  - pyroute2 0.7.2 or newer, on the node or on the controller. If the node has none, the controller's is carried to
-    C(/var/lib/kubenode/lib) once, readable only by root; O(state=absent) of the last set removes it.
+  - pyroute2 0.7.2 or newer, on the node or on the controller. If the node lacks it, the controller's is copied once to
+    C(/var/lib/kubenode/lib), readable only by root; O(state=absent) of the last set removes the copy.
 notes:
   - The permanent plane is the file O(path), a program beside it (C(PATH.pyz)) and the unit
     C(kubenode-policy-routes-PROTOCOL.service). The unit is enabled, loads the file before kubelet starts, and keeps running as a
@@ -53,14 +52,14 @@ notes:
     minutes. Rules and routes that are lost with a link or an address are always restored without these pauses.
   - While a run moves or removes the file, the record C(kubenode-policy-routes-PROTOCOL.service.files) beside the unit lists the
     affected paths. If the run is killed, the record remains, and the next run completes or undoes the change.
-  - With O(permanent=false), a unit from an earlier run keeps the set that this run leaves, until the next boot. The set is
+  - With O(permanent=false), a unit from an earlier run keeps the set of this run in force until the next boot. The set is
     recorded in C(/run/kubenode/policy-routes-PROTOCOL.json), which is part of the immediate plane.
   - systemd-networkd removes foreign rules whenever it configures a link, unless C(ManageForeignRoutingPolicyRules=no) is set in
     C(networkd.conf). The unit restores the rules a moment later.
   - The kernel adds a rule behind all others of its priority. So a rule of the set that moves, or that a roll-back restores,
-    stands behind the foreign rules of its priority. A roll-back that cannot restore an order that makes a difference says so.
-    If a foreign rule satisfies a desired rule, but stands before a rule that O(rules) lists first, and this order makes a
-    difference to a packet, the module refuses.
+    stands behind the foreign rules of its priority. If that changes the decision for some packet, a roll-back reports it. If a
+    foreign rule satisfies a desired rule, but stands before a rule that O(rules) lists first, and this order changes the decision
+    for some packet, the module refuses.
   - The kernel merges two IPv6 routes that have gateways and the same table, prefix and metric into one route with several next
     hops. If another program appends a route (C(ip -6 route append)) to a route of the set, its next hop becomes part of the route
     with O(protocol), and the next run removes it. Give the appended route its own metric or table.
@@ -82,8 +81,8 @@ options:
       - Derives the rules and routes from the elastic network interfaces (ENIs) of the node. Each boot asks the metadata service
         for the ENIs, and so does the unit when a network interface is attached or detached.
       - The rules and routes are those that M(kubenode.datapath.imds_info) and the filter
-        P(kubenode.datapath.eni_policy#filter) give with the same layout. O(rules) and O(routes) may give both lists for the
-        running kernel. If they are left out, the run asks the metadata service, unless O(immediate) is false.
+        P(kubenode.datapath.eni_policy#filter) give with the same layout. For the running kernel, O(rules) and O(routes) may
+        contain both lists. If they are omitted, the run asks the metadata service, unless O(immediate) is false.
       - At a boot, kubelet waits at most 20 seconds for the metadata. If an answer is missing by then, or does not describe an ENI
         yet, the unit asks again after 1, 2, 4 and more seconds. For a network interface that the metadata does not list, the unit
         stops after two minutes. If the service does not answer, the unit continues to ask, in the end every five minutes, and
@@ -123,7 +122,7 @@ options:
       interface_marks:
         description:
           - Secondary ENIs by which requests come in, with their marks, as in the filter P(kubenode.datapath.eni_policy#filter).
-            Each gets a rule that looks up its mark in its table, as long as it is attached.
+            While an ENI is attached, it has a rule that looks up its mark in its table.
         type: list
         elements: dict
         suboptions:
@@ -132,7 +131,7 @@ options:
             type: str
             required: true
           mark:
-            description: Its mark, a number other than those of the others and of the primary ENI.
+            description: Its mark, a number that neither another of these ENIs nor the primary ENI has.
             type: str
             required: true
       priorities:
@@ -140,7 +139,7 @@ options:
         type: dict
       pod_interfaces:
         description:
-          - Names of the node's ends of the pods' links, or beginnings of names followed by V(*). When such a link appears, the
+          - Names of the node's ends of the pods' links, or prefixes of names followed by V(*). When such a link appears, the
             unit does not ask the metadata service. The default is the names that the layout's CNI uses.
           - V(custom) has no default. Without names, the unit asks the metadata service for each veth that appears.
         type: list
@@ -148,7 +147,7 @@ options:
   rules:
     description:
       - The policy rules. At least one of O(rules), O(routes) and O(enis) is required with O(state=present).
-      - A list that is left out is not managed. V([]) removes all rules of O(protocol).
+      - A list that is omitted is not managed. V([]) removes all rules of O(protocol).
       - O(state=absent) removes the listed rules; without O(rules) and O(routes), it removes all that carry O(protocol).
       - Rules of one priority are kept in the order given. The first rule that applies to a packet decides.
       - May be given as JSON text.
@@ -217,7 +216,7 @@ options:
         type: int
   routes:
     description:
-      - The routes. Lists that are left out or empty mean the same as for O(rules).
+      - The routes. An omitted list and an empty list mean the same as for O(rules).
       - May be given as JSON text.
     type: list
     elements: dict
@@ -246,7 +245,7 @@ options:
       dev:
         description:
           - The link. It must exist.
-          - With O(routes[].via), it may be left out. The module then finds the link as the kernel does, by the routes without a
+          - With O(routes[].via), it may be omitted. The module then finds the link as the kernel does, by the routes without a
             gateway in the same table, then by those in table main. The longest prefix wins, then the lowest metric. The result
             must be one link. Each boot finds the link anew.
           - Required for V(local), for V(unicast) without O(routes[].via), with O(routes[].onlink), and with a link-local gateway.
@@ -297,7 +296,7 @@ options:
     description:
       - The file that the next boot loads. The default is V(/etc/kubenode/policy-routes-PROTOCOL.json). If an earlier run used
         another path, that file is removed. O(state=absent) finds the file of O(protocol) at any path.
-      - The file's folder is created if its parent exists. A folder that was created so is removed with the last file in it.
+      - The file's folder is created if its parent exists. A folder that the module created is removed with the last file in it.
     type: path
 """
 

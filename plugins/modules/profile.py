@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Checks the options of all modules, observes all that they manage, and asks all their guards before the first change. Then it
-    applies one plan under one lock and one checkpoint, and proves it. If anything fails, all of it is undone.
-  - A module does the same here as on its own.
+  - Checks the options of all modules, observes everything that they manage, and asks all their guards before the first change.
+    Then it applies one plan under one lock and one checkpoint, and proves the result. If anything fails, all of it is undone.
+  - A module makes the same changes in a profile as in a task of its own.
   - The modules are applied in the order that is safe for the node's traffic, whatever their order in O(modules).
     C(network_daemons) and C(nftables_package) come first, then loose or no reverse-path filtering, addresses, rules and routes,
-    tables, and at last strict reverse-path filtering. Modules that undo what they did come after the others, in reverse order.
+    tables, and at last strict reverse-path filtering. Modules that undo their changes come after the others, in reverse order.
 notes:
-  - If a run is killed, the next run completes or undoes what it did, as with each module on its own.
+  - If a run is killed, the next run completes or undoes its changes, as with each module in a task of its own.
 extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.all_group
@@ -35,16 +35,16 @@ options:
   modules:
     description:
       - The modules, each a dictionary with one key, the name of a module of this collection, whose value are the options of that
-        module. Each module may be listed once. An entry without a key, as the keyword C(omit) leaves it, is skipped.
+        module. Each module may be listed once. An entry without a key, which the keyword C(omit) causes, is skipped.
       - Known are C(azure_vnet_bridge), C(ebtables_cleanup), C(link_addresses), C(network_daemons), C(nftables_connmark),
         C(nftables_package), C(nftables_probe_snat), C(policy_routes) and C(rp_filter).
       - C(immediate) is false by default if the host is an image, and true otherwise. C(checkpoint) and C(checkpoint_command) are
         options of the profile, not of its modules.
-      - A value may be a reference, a dictionary with the only key C(node), to what the run learns of the node. See RV(node) for
-        C(is_image), C(is_running) and the names that O(enis) and O(ipv6) add. The names C(rules), C(routes) and C(query) stand
-        for the options C(rules), C(routes) and C(enis) of M(kubenode.datapath.policy_routes). For the option C(state), a
-        reference that is true means V(present), and one that is false V(absent). An option whose reference has no value is left
-        out.
+      - A value may be a reference to a fact of the node, written as a dictionary with the only key C(node) and the fact's name.
+        See RV(node) for C(is_image), C(is_running) and the names that O(enis) and O(ipv6) add. The names C(rules), C(routes) and
+        C(query) stand for the options C(rules), C(routes) and C(enis) of M(kubenode.datapath.policy_routes). For the option
+        C(state), a reference that is true means V(present), and one that is false V(absent). An option whose reference has no
+        value is omitted.
       - May be JSON text.
     type: list
     elements: raw
@@ -52,8 +52,8 @@ options:
   state:
     description:
       - With V(present), each module has the state that its own options say.
-      - With V(absent), every module undoes what it did, whatever its C(state) says. References are left out, and neither the
-        metadata service nor the interfaces are asked. C(ebtables_cleanup) then has the state C(restored).
+      - With V(absent), every module undoes its changes, whatever its C(state) says. References are omitted, and neither the
+        metadata service nor the interfaces are queried. C(ebtables_cleanup) then has the state C(restored).
         C(azure_vnet_bridge) cannot be undone and is refused.
     type: str
     choices: [present, absent]
@@ -67,8 +67,8 @@ options:
     default: auto
   enis:
     description:
-      - Makes the run learn of the node's elastic network interfaces (ENIs), see RV(node). The metadata service is asked once, by
-        the same execution.
+      - Adds facts of the node's elastic network interfaces (ENIs) to RV(node). The metadata service is asked once, in the same
+        execution.
     type: dict
     suboptions:
       layout:
@@ -116,14 +116,14 @@ options:
             type: str
             required: true
           mark:
-            description: Its mark, a number other than those of the others and of the primary ENI.
+            description: Its mark, a number that neither another of these ENIs nor the primary ENI has.
             type: str
             required: true
       priorities:
         description: For the layout V(custom), the priorities of rules.
         type: dict
   ipv6:
-    description: Makes the run learn whether the node has IPv6, see RV(node).
+    description: Adds to RV(node) whether the node has IPv6.
     type: dict
     suboptions:
       source:
@@ -140,9 +140,9 @@ options:
         default: eth0
   later_interfaces:
     description:
-      - Whether an interface that the node does not have is accepted, because it comes later. Otherwise the name of such an
-        interface in the options of C(rp_filter), C(nftables_connmark) or C(nftables_probe_snat) is an error on a running node.
-        Patterns are always accepted.
+      - Whether an interface that the node does not have yet is accepted. Otherwise the name of such an interface in the options
+        of C(rp_filter), C(nftables_connmark) or C(nftables_probe_snat) is an error on a running node. Patterns are always
+        accepted.
     type: bool
     default: false
   rehearse:
@@ -158,8 +158,8 @@ options:
     default: []
   variables:
     description:
-      - Names of the variables that options come from, for errors. A key is an option of the profile, as C(enis.layout), or of a
-        module, as C(rp_filter.mode). An error about the option begins with the variable.
+      - Names of the variables that options come from, for errors. A key is an option of the profile, such as C(enis.layout), or
+        of a module, such as C(rp_filter.mode). An error about the option begins with the name of the variable.
     type: dict
     default: {}
 seealso:
@@ -169,7 +169,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Route a node's ENIs, with everything that belongs to it, or change nothing
+- name: Configure routing for a node's ENIs completely, or change nothing
   kubenode.datapath.profile:
     enis:
       layout: aws_vpc_cni
@@ -206,7 +206,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node:
-  description: What the run learned of the node. These are the names for references, besides C(rules), C(routes) and C(query).
+  description: Facts of the node. References use these names, besides C(rules), C(routes) and C(query).
   returned: success
   type: dict
   contains:
@@ -221,7 +221,7 @@ node:
       returned: success
       sample: true
     reason:
-      description: Why it is one or the other, in one sentence.
+      description: Why the host counts as an image or as a running node, in one sentence.
       type: str
       returned: success
       sample: "A running node: systemd runs on it."
@@ -231,7 +231,7 @@ node:
       returned: with O(ipv6) and O(state=present)
       sample: true
     ipv6_reason:
-      description: Why, in one sentence.
+      description: How that is known, in one sentence.
       type: str
       returned: with O(ipv6) and O(state=present)
       sample: "The node has IPv6: the metadata service names fd12:3456:789a::4 for the primary interface."
@@ -258,8 +258,8 @@ node:
       sample: "0x80"
     marks_itself:
       description:
-        - Whether the rules of the layout's CNI mark all connections that arrive on the primary ENI, and copy the marks to packets
-          of pods. The rules of the node are read. For an image, whether the CNI does so by default.
+        - Whether the rules of the layout's CNI on the node mark all connections that arrive on the primary ENI, and copy the
+          marks to packets of pods. For an image, whether the CNI does so by default.
       type: bool
       returned: with O(enis) and O(state=present)
       sample: true
@@ -276,12 +276,12 @@ node:
       returned: with O(enis) and O(state=present)
       sample: [eth0, eth1]
     lacks_marks:
-      description: The opposite, and always true with O(enis.interface_marks), which no CNI marks.
+      description: The opposite of C(marks_itself); always true with O(enis.interface_marks), which no CNI marks.
       type: bool
       returned: with O(enis) and O(state=present)
       sample: false
     marking:
-      description: Why, in one sentence.
+      description: The reason for C(marks_itself), in one sentence.
       type: str
       returned: with O(enis) and O(state=present)
       sample: "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x80/0x80."
@@ -302,7 +302,7 @@ rehearsed:
   type: list
   elements: dict
 summary:
-  description: One line for each module, in the order in which they are applied; what changed, and what is as desired.
+  description: For each module, in the order in which they are applied, one line that names what changed and what is as desired.
   returned: success
   type: list
   elements: str
@@ -313,7 +313,7 @@ MODULE:
   type: dict
   sample: {changed: false, table: azureSLBProbe}
 diff:
-  description: One entry for each plane that changes, with what changes in all modules.
+  description: One entry for each plane that changes, with the changes of all modules.
   returned: in diff mode
   type: list
   elements: dict

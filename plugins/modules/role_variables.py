@@ -14,20 +14,20 @@ author:
 description:
   - Each role of this collection runs this action first, by its dependency on the role C(check_variables). A playbook can run it
     before its first task on a node.
-  - A variable that has the role's name as prefix and is not in the role's argument spec is an error, and the most similar name is
-    given. Results that a task has registered, and variables of another role of the play whose name begins with the role's, are
-    ignored. So are variables that begin with two underscores.
+  - A variable that has the role's name as prefix and is not in the role's argument spec is an error, which suggests the most
+    similar name. Results that a task has registered are ignored, and so are variables that begin with two underscores, and
+    variables of another role of the play whose name begins with the role's name.
   - Each given variable must have the type, and one of the choices, of the role's argument spec. Lists and dictionaries may be
     JSON text, because extra variables given as C(key=value) are text. A variable that is null counts as undefined.
   - For the roles of this collection, values are checked as the modules check their options, and values that exclude each other
-    are an error. What an image needs is checked if the role's variable for the mode says that the host is an image, or if
-    M(kubenode.datapath.node_mode) knows that without the host.
+    are an error. Variables that an image requires are checked if the role's variable for the mode says that the host is an image,
+    or if M(kubenode.datapath.node_mode) can tell that without a query on the host.
   - An error has one line for each variable that is wrong, which begins with the name of the variable.
 notes:
   - This is an action only. It runs on the controller and sends nothing to the host.
   - In a role, ansible-core validates the argument spec before the role's first task. It reports a wrong type or choice in its own
-    words, and a template that fails without the name of the variable. The role's dependencies, and C(pre_tasks) with O(role), run
-    before that.
+    words, and does not name the variable whose template fails. The role's dependencies, and C(pre_tasks) with O(role), run
+    before this validation.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group

@@ -15,15 +15,15 @@ description:
   - With reverse-path filtering, the kernel drops an IPv4 packet if it would not send the answer by the interface that the packet
     came in by (V(strict)), or by any interface (V(loose)). With policy routing a reply may come in by the primary interface
     although the route back leads through another one. Strict filtering on the primary interface then drops the reply.
-  - The effective value of an interface is the larger of C(net.ipv4.conf.all.rp_filter) and the interface's own value. If the
-    former makes O(mode) impossible, the module fails, unless O(raise_all) is set.
-  - It is not enough that a value reads as desired. A write to C(net.ipv4.conf.default.rp_filter) also changes each interface
-    whose own value was never written. So the module writes each interface once, and records that under C(/run/kubenode) until
-    the next boot, by the interface's index. What systemd-sysctl at boot, or udev when the interface appeared, has written from
-    O(path) needs no other write.
-  - IPv6 has no such setting. A rule of nftables does there what this setting does for IPv4,
-    C(fib saddr . mark . iif oif missing drop) in a chain of hook prerouting for V(strict), C(fib saddr . mark oif missing drop)
-    for V(loose). Without such a rule nothing is dropped, and nothing has to be loosened.
+  - The effective value of an interface is the larger of C(net.ipv4.conf.all.rp_filter) and the interface's own value. If
+    C(net.ipv4.conf.all.rp_filter) makes O(mode) impossible, the module fails, unless O(raise_all) is set.
+  - A correct value may not last. A write to C(net.ipv4.conf.default.rp_filter) also changes each interface whose own value was
+    never written. So the module writes each interface once, and records that under C(/run/kubenode) until the next boot, by the
+    interface's index. An interface that systemd-sysctl at boot, or udev when the interface appeared, has set from O(path) needs
+    no other write.
+  - IPv6 has no such setting. The equivalent for IPv6 is a rule of nftables in a chain of hook prerouting,
+    C(fib saddr . mark . iif oif missing drop) for V(strict), C(fib saddr . mark oif missing drop) for V(loose). Without such a
+    rule nothing is dropped, and nothing has to be loosened.
 notes:
   - O(path) names a set of interfaces, in both planes. An interface that an earlier call with the same path has set, and that this
     call does not name, gets its former value back. Use different paths for different interfaces or modes. The run is refused if
@@ -31,12 +31,13 @@ notes:
     one to release the interface restores its former value.
   - The permanent plane is the file O(path), which systemd-sysctl reads at boot and udev applies to each new interface. It has a
     line for each name, and for each current interface that matches a pattern; no pattern in another file can override these
-    lines. It has a pattern for future interfaces. So the file changes when an interface that matches a pattern comes or goes.
+    lines. It also has the pattern itself, for future interfaces. So the file changes when an interface that matches a pattern
+    appears or disappears.
   - Warns if a line in another file would win at the next boot, by the rules of systemd-sysctl and of
     C(sysctl --system), which also reads C(/etc/sysctl.conf).
-  - Warns about a name that is not an interface yet, with the interface whose name is nearest, and, with O(immediate), about a
-    pattern that matches none. The permanent plane is written nevertheless. There are no such warnings in a root that is not
-    process 1's.
+  - Warns about a name that is not an interface yet, and suggests the interface with the most similar name. With O(immediate),
+    warns about a pattern that matches no interface. The permanent plane is written nevertheless. There are no such warnings in a
+    root that is not process 1's.
   - Warns about a line in C(/run/kubenode/rp-filter.jsonl) that this collection did not write. The line is ignored. A former value
     that was recorded only there cannot be restored.
   - A run after a boot has nothing to do if the boot has set everything in O(path). On a node without systemd-sysctl it writes
@@ -56,7 +57,7 @@ options:
         interfaces need not exist yet.
       - C(all), C(default) and C(lo) are refused as names, and left out if a pattern matches them.
       - An interface whose own name contains one of C(*?[\=) cannot be named in sysctl.d, where the name would be a pattern or no
-        key. It is set if a pattern matches it, and has no line of its own.
+        key. It is set only if a pattern matches it, and has no line of its own.
       - Required with O(state=present). With O(state=absent) it has no meaning; everything in the set of O(path) is undone.
     type: list
     elements: str
@@ -69,8 +70,9 @@ options:
   raise_all:
     description:
       - Whether C(net.ipv4.conf.all.rp_filter) may be changed when it makes O(mode) impossible.
-      - It is lowered as far as O(mode) needs. Before that, every other interface, and C(net.ipv4.conf.default.rp_filter) for
-        future interfaces, is raised to the value that it had through it. So no other interface's effective value changes.
+      - C(all) is lowered as far as O(mode) needs. Before that, every other interface, and C(net.ipv4.conf.default.rp_filter) for
+        future interfaces, is raised to the value that was effective through C(all). So no other interface's effective value
+        changes.
       - In the permanent plane the same is done to the values from other files. Warns about a line in a file that is read later
         and sets a lower value.
       - All of this is undone by O(state=absent), and by a call that does not need it any more.
@@ -126,9 +128,9 @@ EXAMPLES = r"""
 RETURN = r"""
 interfaces:
   description:
-    - The interfaces that O(interfaces) names or matches, by name, and those that it no longer does and whose former value is
-      restored; with O(state=absent) those that were in the set.
-    - In check mode RV(interfaces.after) is what a run would lead to. Without O(immediate) it is the current state.
+    - By name, the interfaces that O(interfaces) names or matches, and those that it no longer names or matches, whose former
+      value is restored; with O(state=absent), the interfaces that were in the set.
+    - In check mode RV(interfaces.after) has the values that a run would set. Without O(immediate) it has the current values.
   returned: success
   type: dict
   sample:

@@ -12,7 +12,7 @@ import typing as t
 FREE = 5  # restorations in a row without a pause: a network daemon's restart and a flapping link take a few
 FIRST, LONGEST = 1.0, 300.0  # seconds: the first pause and the longest
 DOUBLINGS = 10  # enough to exceed LONGEST, and no overflow
-QUIET = 60.0  # seconds without a restoration that end a row; twice the pause if that is longer
+QUIET = 60.0  # seconds without a restoration that end a row; or twice the pause, if that is longer
 
 
 class Backoff(t.NamedTuple):
@@ -28,7 +28,7 @@ class Backoff(t.NamedTuple):
 
     @property
     def pause(self) -> float:
-        """Seconds from the newest restoration to the next: 0 for the first FREE in a row, then doubled with each one."""
+        """Seconds from the newest restoration to the next: 0 until FREE restorations in a row, then doubled with each one."""
         if self.times < FREE:
             return 0.0
         return min(FIRST * 2 ** min(self.times - FREE, DOUBLINGS), self.longest)

@@ -28,6 +28,6 @@ class OwnRoot:
             raise Refusal(
                 f"{self._desired}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
                 f" running kernel is another system's. Nothing was changed. {self._remedy}; or, in a pod on its node, enter the"
-                " node's root, by the connection community.docker.nsenter or by a chroot into it"
+                " node's root, by the connection kubenode.datapath.nsenter or by a chroot into it"
             )
         return ()

@@ -83,7 +83,7 @@ def test_a_pod_with_its_own_root_is_refused_and_told_the_way(lab: Lab, tmp_path:
     before = node.snapshot()
     refused = in_pod(node, "local", "kubenode.datapath.aks_dual_stack", "-e", "ansible_become=false")
     assert refused.returncode != 0 and CONTAINER.rstrip(".") in refused.stdout, refused.stdout + refused.stderr
-    assert "by the connection community.docker.nsenter or by a chroot" in refused.stdout
+    assert "by the connection kubenode.datapath.nsenter or by a chroot" in refused.stdout
     assert node.snapshot() == before
 
 
