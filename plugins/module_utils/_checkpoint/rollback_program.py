@@ -252,9 +252,10 @@ class Backend(plan.Backend, t.Protocol):
     """Raises ForeignChange from perform() if another program has changed the object."""
 
     def verify(self, operation: t.Any) -> list[str]:
-        """Reads the node again. Returns what differs from what the operation should have left, each as a part of a sentence.
+        """Reads the node again. Returns the differences from the state that the operation should have set, each as a part of
+        a sentence.
 
-        What other programs have changed since is not included.
+        Changes that other programs have made since are not included.
         """
 
 

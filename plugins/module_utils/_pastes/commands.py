@@ -33,7 +33,7 @@ class Part(t.NamedTuple):
     is_pod: bool = False
 
 
-# A command after a prompt, or on a line of its own. Pods' commands are run by another one.
+# A command after a prompt, or on a separate line. A pod's command follows the command that runs it, such as kubectl exec.
 _OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
 _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
@@ -72,9 +72,9 @@ _BRIDGE_WORDS = re.compile(
 
 
 def parts(name: str, text: str) -> list[Part]:
-    """The parts of a text. name: of the command that printed it, or of its file; it may tell nothing.
+    """The parts of a text. name: of the command that printed it, or of its file; may name no command.
 
-    Where prompts name commands, they divide the text. A text that no name tells is divided by its look.
+    Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines.
     """
     lines = [_QUOTE.sub("", line.rstrip().replace("\t", " ").replace("\u00a0", " ")) for line in text.splitlines()]
     found: list[Part] = []
@@ -93,7 +93,7 @@ def parts(name: str, text: str) -> list[Part]:
 
 
 def _named(name: str) -> Part:
-    """The part that a name tells: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
+    """The part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
     is_pod = "pod" in re.split(r"[\W_]+", words.lower())
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
@@ -140,7 +140,7 @@ def _told(command: str, is_pod: bool) -> Part:
 
 
 def _looked_at(part: Part) -> list[Part]:
-    """A text that no command tells, divided where its lines begin to look like another command's."""
+    """A text without a command, divided where its lines begin to have the form of another command's output."""
     found: list[Part] = []
     kind, own = UNKNOWN, list[str]()
     for line in part.lines:

@@ -20,7 +20,7 @@ _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
-ENDING = ("accept", "drop", "goto", "jump")  # verdicts after which the rest of a chain is not met, unless the jump returns
+ENDING = ("accept", "drop", "goto", "jump")  # verdicts that skip the rest of a chain, unless the jump returns
 Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
@@ -44,7 +44,7 @@ class Quotes:
         return any(self._chances(event) for event in events if event.table != OWN_TABLE)
 
     def probability(self, events: t.Sequence[Event]) -> float:
-        """How likely the packet's way is, by the rules that match by chance; 0 if one of them is not understood.
+        """The probability of the packet's way, from the rules that match by chance; 0 if one of these rules is not understood.
 
         A rule that the packet passed without a match counts with the rest of its probability.
         """
@@ -102,7 +102,7 @@ class Quotes:
 
 
 def _chance(text: str) -> float:
-    """The probability with which a rule matches; 0 if its text does not tell."""
+    """The probability with which a rule matches; 0 if its text does not contain one."""
     statistic, modulo = _PROBABILITY.search(text), _MODULO.search(text)
     if statistic:
         return float(statistic[1])
