@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files, folders and links on the node: what is there, and the operations that change it.
+"""Files, folders and symbolic links on the node, and the operations that change them.
 
-A folder that we make contains a marker, so that any later run knows that it may remove the folder with its last file.
+A folder that this collection makes contains a marker, so that any later run knows that it may remove the folder with its last
+file.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Target(t.NamedTuple):
 
 
 class Other(t.NamedTuple):
-    """An object that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
+    """An object that is always foreign, by its kind: "folder", "FIFO", "device or the like"."""
 
     kind: str
 
@@ -71,7 +72,7 @@ class RemoveFolder(t.NamedTuple):
 
 
 class Discard(t.NamedTuple):
-    """Remove what a killed run left under the temporary name of ``path``."""
+    """Remove the object that a killed run left under the temporary name of ``path``."""
 
     path: str
 
@@ -127,7 +128,7 @@ class Files:
     OPERATIONS = t.get_args(Operation)
 
     def read(self, path: str) -> Found | None:
-        """What is at a path; None for nothing."""
+        """The object at a path; None for none."""
         with answering(path):
             try:
                 mode = os.lstat(path).st_mode
@@ -142,7 +143,7 @@ class Files:
         return os.path.isdir(path)
 
     def is_ours(self, folder: str) -> bool:
-        """Whether we made the folder. A folder that is reached through a link is foreign."""
+        """Whether this collection made the folder. A folder that is reached through a link is foreign."""
         return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
 
     def entries(self, folder: str) -> set[str]:
@@ -215,5 +216,5 @@ def _kind(mode: int) -> str:
 
 
 def temporary_name(path: str) -> str:
-    """Where an object is built that a rename brings to ``path``."""
+    """The path at which an object is built before a rename moves it to ``path``."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")

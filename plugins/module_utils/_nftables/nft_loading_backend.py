@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Loads, removes and checks tables with nft, and tells what nft complained of: what a run that changes nothing does not need."""
+"""Loads, removes and checks tables with nft, and parses nft's errors. A separate file, because most runs change nothing."""
 
 from __future__ import annotations
 

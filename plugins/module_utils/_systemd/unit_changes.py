@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What changes units: starts and restarts them, has systemd read or forget them, and rehearses their start."""
+"""Changes units: starts and restarts them, makes systemd read or forget them, and rehearses their start."""
 
 from __future__ import annotations
 
