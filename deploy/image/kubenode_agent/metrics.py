@@ -17,11 +17,11 @@ class Metrics:
     def __init__(self) -> None:
         self._runs = Counter("kubenode_runs", "Runs of the profile, by result.", ["result"])
         self._changes = Counter("kubenode_changes", "Changes of the node, by module.", ["module"])
-        self._drift = Counter("kubenode_drift", "Changes without a change of what is desired, by module.", ["module"])
+        self._drift = Counter("kubenode_drift", "Changes although the desired state was the same, by module.", ["module"])
         self._failures = Counter("kubenode_failures", "Failed runs, by module.", ["module"])
         self._refusals = Counter("kubenode_refused_variables", "ConfigMaps that were refused.")
         self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
-        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to what is desired.")
+        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to the desired state.")
         self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
         self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
         for result in ("ok", "changed", "failed"):

@@ -133,7 +133,7 @@ def _back(observed: Observed, node: leftovers_resource.Observed) -> Back:
         for run in reversed(runs)
     )
     ended = sum(run.boot != node.boot for run in node.backup.runs)
-    of_boot = [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
+    of_boot = [f"{ended} of the clean-ups were before this boot, which has removed their rules, neighbours and routes"]
     return Back(
         back.rules,
         back.removed,

@@ -233,7 +233,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
         try:
             summary, operation, is_backup = codec.decode(line, KNOWN)
             if is_backup and (left or failed):
-                left.append(f"{summary}: it may have what could not be restored")
+                left.append(f"{summary}: it may have objects that could not be restored")
                 continue
             backend = BACKENDS[type(operation)]
             try:

@@ -129,10 +129,10 @@ def _undone(journal: _Journal, surveyed: Plans) -> str:
         troubles += journal.undo()
         differences = _differences(surveyed)
     if troubles:
-        return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
+        return f"The changes could not all be undone. Still to undo: {'; '.join(troubles)}"
     if differences:
-        return f"What was done was undone, but the node does not read as before. {'; '.join(differences)}"
-    return "What was done was undone." if has_done else "Nothing was changed."
+        return f"All changes were undone, but the node does not read as before. {'; '.join(differences)}"
+    return "All changes were undone." if has_done else "Nothing was changed."
 
 
 def _differences(surveyed: Plans) -> list[str]:

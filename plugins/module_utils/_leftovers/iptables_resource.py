@@ -132,7 +132,7 @@ def _back(observed: RestoredObserved) -> Back:
     left = [run._replace(taken=tuple(_left(run, restored.barred))) for run in reversed(runs)]
     return Back(
         tuple(one for one in taken if one.rules or one.chains),
-        (*["the rules of iptables of a clean-up before this boot, which the boot has ended"] * ended, *restored.differences),
+        (*["the rules of iptables of a clean-up before this boot, which the boot has removed"] * ended, *restored.differences),
         tuple(run for run in left if run.taken),
     )
 

@@ -143,7 +143,7 @@ class RestoredLinks:
 
 def _back(observed: RestoredObserved) -> Back:
     runs = [run for run in observed.backup.runs if run.boot == observed.boot]
-    ended = ["the links and addresses of a clean-up before this boot, which the boot has ended"]
+    ended = ["the links and addresses of a clean-up before this boot, which the boot has removed"]
     differences = ended * (len(observed.backup.runs) - len(runs))
     existing = {one.name: one for one in observed.scene.links}
     numbers = {name: one.number for name, one in existing.items()}

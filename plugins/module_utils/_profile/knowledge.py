@@ -29,7 +29,7 @@ def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
     if option["interfaces"] is not None:
         return False
     if is_image and not option["primary_interface"]:
-        why = "given for an image, unless interfaces are given: what is set by name is set before a node can ask for it"
+        why = "given for an image, unless interfaces are given: filters and marks need this name before a node can query its ENIs"
         raise Invalid("enis.primary_interface", None, why)
     return not is_image
 

@@ -98,7 +98,7 @@ def undoing(found: t.Iterable[Entry]) -> list[Entry]:
     """The entries that undo the whole profile, without references. Raises Invalid."""
     for entry in found:
         if entry.module in WITHOUT_A_WAY_BACK:
-            raise Invalid(entry.option, entry.module, "left out if state is absent: what it does cannot be undone")
+            raise Invalid(entry.option, entry.module, "left out if state is absent: its change cannot be undone")
     return [
         entry._replace(
             options={

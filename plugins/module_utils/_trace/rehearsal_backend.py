@@ -132,6 +132,6 @@ def refuse_losses(rehearsed: t.Iterable[Rehearsed]) -> None:
     lost = [f"{one.trial.what} ({one.trial.packet}): {one.loss.rstrip('.')}" for one in rehearsed if one.loss]
     if lost:
         raise Refusal(
-            f"in the node's twin the changes lose what arrives without them. {'. '.join(lost)}. Nothing was changed. Change the"
-            " options, or ask datapath_trace with the same packet and changes for each step of the packet's way"
+            f"in the node's twin the changes lose packets that arrive without them. {'. '.join(lost)}. Nothing was changed."
+            " Change the options, or ask datapath_trace with the same packet and changes for each step of the packet's way"
         )
