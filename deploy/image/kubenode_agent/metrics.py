@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Prometheus reads of the agent."""
+"""The agent's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Metrics:
         self._build.labels(version, ansible_core, profile).set(1)
 
     def ran(self, outcome: Outcome, is_new: bool) -> None:
-        """is_new: whether what is desired has changed since the last run that succeeded."""
+        """is_new: whether the desired state has changed since the last run that succeeded."""
         self._runs.labels(outcome.state).inc()
         self._seconds.observe(outcome.seconds)
         self._converged.set(outcome.is_well)

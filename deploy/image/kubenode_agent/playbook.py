@@ -18,7 +18,7 @@ from typing import Any
 COLLECTION = "kubenode.datapath"
 NODE = "this-node"
 LIMIT = 1800.0  # seconds for a run; a package manager's lock is waited for within it
-LAST_WORDS = 600  # characters of what a run that made no report printed
+LAST_WORDS = 600  # characters of the output of a run that wrote no report
 ENVIRONMENT = {
     "ANSIBLE_CALLBACKS_ENABLED": f"{COLLECTION}.report",
     "ANSIBLE_NOCOLOR": "true",
@@ -46,7 +46,7 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        # The variables may name what others should not read.
+        # The variables may contain text that other users should not read.
         given = _written(Path(folder, "variables.json"), {**variables, "report": str(report)})
         hosts = {"nodes": {"hosts": {NODE: _connection()}}}
         inventory = _written(Path(folder, "inventory.json"), hosts)
