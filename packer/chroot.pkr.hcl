@@ -1,5 +1,5 @@
-# The same image without a boot: Ansible changes the files of a root that is mounted here. For builders that have such a root,
-# as amazon-chroot, or mmdebstrap. Needs root, and the collection community.general for its connection plugin.
+# The same image without a boot: Ansible changes the files of a root that is mounted on this machine. For builders that have such a
+# root, such as amazon-chroot or mmdebstrap. Needs root, and the collection community.general for its connection plugin.
 #
 #   packer build -var-file=node.pkrvars.hcl -var root=/mnt packer/chroot.pkr.hcl
 
@@ -17,7 +17,7 @@ variable "profiles" {
 variable "node_variables" {
   type        = map(string)
   default     = {}
-  description = "Variables of the profiles' roles. All of them take text."
+  description = "Variables of the profiles' roles. Each value is text."
 }
 
 source "null" "node" {
@@ -27,7 +27,7 @@ source "null" "node" {
 build {
   sources = ["source.null.node"]
 
-  # In a mount namespace of its own, so that nothing stays mounted, however it ends. /run takes what Ansible copies there.
+  # In a separate mount namespace, so that nothing stays mounted, however the build ends. Ansible copies its files to /run.
   provisioner "shell-local" {
     execute_command = ["unshare", "--mount", "/bin/sh", "-c", "{{.Vars}} {{.Script}}"]
     environment_vars = [

@@ -2,23 +2,23 @@
 #
 #   packer build -var-file=node.pkrvars.hcl packer/kubenode.pkr.hcl
 #
-# docs/images-packer.md tells what is in the file of variables.
+# docs/images-packer.md describes the file of variables.
 
 variable "base_image" {
   type        = string
-  description = "The image to start from, a path or a URL. Root's or a sudoer's account on it is opened by a key."
+  description = "The base image, a path or a URL. It has an account of root or of a sudoer that a key opens."
 }
 
 variable "base_image_checksum" {
   type        = string
   default     = "none"
-  description = "As Packer's iso_checksum, for example sha256:..., or file:URL."
+  description = "The checksum of the base image, as Packer's iso_checksum, for example sha256:..., or file:URL."
 }
 
 variable "format" {
   type        = string
   default     = "qcow2"
-  description = "Of the image to start from, and of the new one: qcow2 or raw."
+  description = "The format of the base image and of the new image: qcow2 or raw."
 }
 
 variable "profiles" {
@@ -30,13 +30,13 @@ variable "profiles" {
 variable "node_variables" {
   type        = map(string)
   default     = {}
-  description = "Variables of the profiles' roles. All of them take text."
+  description = "Variables of the profiles' roles. Each value is text."
 }
 
 variable "seed" {
   type        = list(string)
   default     = []
-  description = "The files meta-data and user-data, which tell cloud-init whose key opens the account."
+  description = "The files meta-data and user-data, which give cloud-init the public key of the account."
 }
 
 variable "ssh_username" {
@@ -46,13 +46,13 @@ variable "ssh_username" {
 
 variable "ssh_private_key_file" {
   type        = string
-  description = "The key that opens it. The template adds none, and so none of its own is left on the image."
+  description = "The private key of the account. The template adds no key, so it leaves none on the image."
 }
 
 variable "accelerator" {
   type        = string
   default     = "kvm"
-  description = "tcg where there is no KVM; a build then takes minutes where it took seconds."
+  description = "kvm, or tcg on a machine without KVM; a build then takes minutes instead of seconds."
 }
 
 variable "memory" {
@@ -102,7 +102,7 @@ build {
     use_proxy       = false
     user            = var.ssh_username
     extra_arguments = ["--tags", join(",", var.profiles), "--extra-vars", jsonencode(var.node_variables)]
-    # What Ansible copies there is gone with the boot. The host key is not known to the builder, and it is to forget it.
+    # A boot empties this folder. The builder does not know the host key, and does not record it.
     ansible_env_vars = [
       "ANSIBLE_REMOTE_TEMP=/dev/shm/ansible",
       "ANSIBLE_PIPELINING=true",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all tests share."""
+"""Settings of all tests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
-# A busy machine is no defect: no test fails by the time that it takes. Nor does one by luck: each run tries the same
-# examples. `make fuzz` looks for others.
+# A busy machine is no defect, so no test fails because of the time that it takes. No test fails by chance: each run tries the
+# same examples. `make fuzz` tries others.
 settings.register_profile("kubenode", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", settings.get_profile("kubenode"), derandomize=False, database=None)
-# To kill a mutant any example will do, the first too.
+# Any failing example kills a mutant, so the first one suffices.
 settings.register_profile("mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("kubenode")
 

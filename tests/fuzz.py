@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``make fuzz``: the property tests in rounds, each with a seed of its own, until MINUTES are over or one fails.
 
-A failing round is repeated by ``make fuzz SEED=...``. What it found is written into the test as an ``@example``, which
+``make fuzz SEED=...`` repeats a failing round. The failing example is written into the test as an ``@example``, which
 every later run of the test tries first, whatever the seed.
 """
 

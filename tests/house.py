@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rooms of plugins/module_utils, which of them may import which, and what a file is by its name."""
+"""The rooms of plugins/module_utils, the imports that each may have, and the kind of a file by its name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SUBJECTS = {
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_interfaces", "_routing", "_snapshot"),
-    # A roll-back performs what undoes a step of any subject.
+    # A roll-back performs undo operations of any subject.
     "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_nftables", "_routing"),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
@@ -63,7 +63,7 @@ KINDS = {
 
 
 def kind(path: Path) -> str:
-    """What a file of a subject is; one without a mark in its name is a model, which is pure."""
+    """The kind of a subject's file. A file without a mark in its name is a model, which is pure."""
     return next((kind for kind, is_one in KINDS.items() if is_one(path.stem)), "model")
 
 

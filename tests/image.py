@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def make_base() -> Disk:
-    """A Debian that azure-vnet serves, with what stands for kubelet: what the images are made of."""
+    """The base of the images: a Debian that azure-vnet serves, with a stand-in for kubelet."""
     base = disk.disk("bookworm")
     FOLDER.mkdir(parents=True, exist_ok=True)
     made = base._replace(image=FOLDER / "base.disk")
@@ -104,7 +104,7 @@ def make_base() -> Disk:
 
 
 def validate_templates() -> None:
-    """What the document has for clouds is as right as it can be told without them."""
+    """Validates the document's templates for clouds, as far as that is possible without an account."""
     texts = re.findall(r"^```hcl\n(source .*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     expect("templates were to be in it", len(texts) > 0)
     for number, text in enumerate(texts):
@@ -121,7 +121,7 @@ def timed(build: Callable[..., Disk], *arguments: Any) -> Disk:
 
 
 def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
-    """The images differ from their base by our files alone, and not from each other."""
+    """The images differ from their base by the collection's files alone, and not from each other."""
     old, new, other = (DiskFiles(one.image).tree() for one in (base, booted, unbooted))
     changes = {path: new.get(path, "gone") for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
     changes = {path: what for path, what in changes.items() if not OF_THE_BOOT.fullmatch(path)}
@@ -173,7 +173,7 @@ def plug_eni(lab: Lab, node: VmNode) -> None:
 
 
 def start_cilium(node: VmNode) -> None:
-    """What Cilium's agent brings, which comes when the node has joined its cluster. The answer to kubelet is a file's."""
+    """Adds the traces of Cilium's agent, which starts when the node has joined its cluster. A file answers kubelet's probe."""
     node.write(azure_vnet.CILIUM, azure_vnet.conflist("cilium-cni"), 0o600)
     cilium.create_links(node)
     node.write("/run/agent/healthz", "ok\n")

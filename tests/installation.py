@@ -86,7 +86,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kube
 
 
 class NotInstalled(Exception):
-    """Something could not be installed; the text says what, and where the log is."""
+    """An installation failed; the text names the object and the log."""
 
 
 def say(text: str) -> None:
@@ -108,7 +108,7 @@ def step(purpose: str, *commands: list[str]) -> None:
 
 
 def output(command: list[str]) -> str:
-    """What a command printed, though it may have failed: dpkg-query does for a package it has never heard of."""
+    """The output of a command, even if it failed: dpkg-query fails for an unknown package."""
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return os.fsdecode(done.stdout)
 
@@ -211,7 +211,7 @@ def controllers(core: str) -> list[str]:
 
 
 def core_venv(core: str) -> Path | None:
-    """What tests of roles need on this ansible-core, on the oldest Python; None where none is here."""
+    """The environment for tests of roles on this ansible-core, with the oldest Python; None if the machine has none for it."""
     for python in controllers(core):
         return venv(python, [f"ansible-core=={core}", *CONTROLLER])
     return None

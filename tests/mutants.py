@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def lay_out(chosen: list[Path]) -> None:
-    """Always anew: mutmut keeps the verdicts of an earlier run, whatever has become of the tests."""
+    """Creates the tree anew each time, because mutmut keeps the verdicts of an earlier run even if the tests have changed."""
     shutil.rmtree(WORK, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "integration")
     for name in ("plugins", "meta", "roles"):
@@ -72,7 +72,7 @@ def lay_out(chosen: list[Path]) -> None:
 
 
 def run_mutmut() -> None:
-    """Shows how far it has come once a minute: mutmut itself tells ten times a second."""
+    """Shows the progress once a minute: mutmut itself prints it ten times a second."""
     command = [str(Path(sys.executable).with_name("mutmut")), "run"]
     env = {**os.environ, "PYTHONPATH": str(WORK / "tests")}
     lines: deque[str] = deque(maxlen=60)

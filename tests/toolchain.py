@@ -48,7 +48,7 @@ def leave_out(text: str) -> None:
 
 
 def environment(tools: Path) -> dict[str, str]:
-    """What a command gets: the tools first on PATH, `ansible_collections` and `lab` to import, caches in .build/."""
+    """The environment of a command: the tools first on PATH, `ansible_collections` and `lab` to import, caches in .build/."""
     return {
         **os.environ,
         "PATH": f"{tools}:{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",  # nft, where a shell lacks sbin
@@ -112,7 +112,7 @@ def sanity() -> Iterator[Check]:
 
 
 def sanity_next() -> Iterator[Check]:
-    """What the next ansible-core will say. No part of `make test`: a pre-release may be wrong."""
+    """Runs the sanity tests of the next ansible-core. Not part of `make test`, because a pre-release may be wrong."""
     yield from ansible_test(installation.NEXT_CORE)
 
 
@@ -165,7 +165,7 @@ def private_home() -> Path:
 
 
 def copy_sources(tree: Path) -> None:
-    """Copy what git would commit to a repository of its own: ansible-test refuses links, and asks git what is there."""
+    """Copy the files that git would commit to a separate repository: ansible-test refuses links, and asks git for the files."""
     listed = installation.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
     unpacked = (path for path in ROOT.rglob("*") if not path.is_relative_to(BUILD))  # an archive without .git
     names = listed.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in unpacked]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_pods
-short_description: Tell which pods of a node use a link of azure-vnet
+short_description: Show which pods of a node use a link of azure-vnet
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: datapath_trace
-short_description: Tell why a packet does not arrive, and whether a change would help
+short_description: Show why a packet does not arrive, and whether a change would help
 version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)

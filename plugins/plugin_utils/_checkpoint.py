@@ -38,8 +38,8 @@ TRIES = 3  # runs of the module, if another program keeps undoing the immediate 
 RETRIES = "reconnection_retries"  # an option of ssh
 
 RESTARTED = (
-    "the node was restarted while the module ran, so that a change of its running kernel is gone. What the next boot loads was"
-    " not written, because no checkpoint was confirmed. Run again"
+    "the node was restarted while the module ran, so that a change of its running kernel is gone. The files for the next boot"
+    " were not written, because no checkpoint was confirmed. Run again"
 )
 UNPROTECTED = (
     "{name} has changed the node without a checkpoint: connection {transport} does not go through the node's network, so"
@@ -246,7 +246,7 @@ class _Controller:
             return t.cast("t.Mapping[str, t.Any]", self._action._low_level_execute_command(command))
 
     def _with_what_stays(self, result: Result) -> Result:
-        stays = "The running kernel was changed and confirmed before, and stays so; what the next boot loads was not changed."
+        stays = "The change of the running kernel was confirmed and stays; the files for the next boot were not changed."
         return {**result, "changed": True, "msg": f"{str(result.get('msg', '')).rstrip('.')}. {stays}"}
 
     def _failed(self, sentence: str) -> Result:

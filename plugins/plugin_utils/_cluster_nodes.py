@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""What the Node objects of a cluster tell an inventory. Pure; Node objects are JSON, as the API has them.
+"""The facts in a cluster's Node objects that an inventory needs. Pure; Node objects are JSON, as the API has them.
 
 A kubelet writes most of its own Node object, so an address or an instance id is used only if it has the form of one:
 Ansible puts both into command lines.

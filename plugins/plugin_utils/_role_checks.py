@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This plugin util is private to the collection: it may change at any time.
 
-"""What the values of each role's variables must be, beyond their types. Pure: knows no node and no class of Ansible.
+"""The requirements on the values of each role's variables, beyond their types. Pure: knows no node and no class of Ansible.
 
 Names of variables are those without the role's prefix. The checks are those of the modules that get the values.
 """
@@ -126,7 +126,7 @@ def _targets(option: str, given: t.Sequence[Values]) -> None:
 
 
 def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
-    """What the variables of eni_policy_routing must be together."""
+    """The requirements on combinations of eni_policy_routing's variables."""
     if values["state"] != "present" or set(values["manage"]) == {"daemons"}:
         return
     layout, remedy, connmark, enis, primary, pods = (
@@ -191,7 +191,7 @@ def _combination(values: Values, is_image: bool | None) -> t.Iterator[str]:
 
 
 def _unfit_enis(desired: eni_layout.DesiredLayout, values: Values) -> t.Iterator[str]:
-    """What the modules would say against the rules, routes and addresses that follow from the ENIs."""
+    """The errors that the modules would report for the rules, routes and addresses that follow from the ENIs."""
     try:
         policy.from_options(values["protocol"], desired.rules, desired.routes, rt_names.TABLES)
         if values["remedy"] == "symmetric" and "own_addresses" in values["manage"]:

@@ -5,7 +5,7 @@
 
 LEFT_OUT has the options that no change is made for. nftables_package installs packages, and these nodes share /usr with
 their host: see tests/integration/_nftables/test_nftables_package.py.
-node_mode runs on the controller, and looks at the node by other modules.
+node_mode runs on the controller, and changes nothing.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Case:
 
     prepare: gives the node what the module needs. options: of present. changes: what *update* changes, by option.
     absent: the options of the way back; None where there is none, and each run gets a new node.
-    varies: files whose text is another in each run, as it tells when and in what order things were found.
-    lists: options without which absent means all of ours. is_reader: the module changes nothing.
+    varies: files whose text differs in each run, because it contains times and the order in which objects were found.
+    lists: options without which absent means everything that the module owns. is_reader: the module changes nothing.
     where: the node, for the names of operations, if the module has more than one case.
     rarity: a sample takes so many times fewer of its faults than of another module's.
     """
@@ -76,8 +76,8 @@ class Case:
 class Operation:
     """One run that is struck.
 
-    before: the options of the run that makes the state from which it starts; None for a node without anything of ours.
-    after: those of the run itself. backs: those of the runs that must give the first snapshot back afterwards.
+    before: the options of the run that makes the state from which it starts; None for a node without objects of the collection.
+    after: the options of the run itself. backs: those of the runs that must restore the first snapshot afterwards.
     """
 
     case: Case

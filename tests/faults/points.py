@@ -197,7 +197,7 @@ def _fetched(pid: int, number: int) -> int:
 
 
 def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point | None:
-    """What the call is, if it changes anything."""
+    """The point of the call, if the call changes anything."""
     by = "module" if pid == main else _comm(pid)
     if call == "execve":
         return Point(call, " ".join(_strings(pid, arguments[1])), by)

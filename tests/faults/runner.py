@@ -1,14 +1,14 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must hold after each fault, and the table of what did.
+"""The promises that must hold after each fault, and the table of the results.
 
 A run is struck once. Then
 
-1. what it says is true: "changed" means the desired state, an error that says "undone" means the former one; a killed run
-   says nothing, and may leave a mixture;
+1. the result is true: "changed" means the desired state, an error that says "undone" means the former one; a killed run
+   has no result, and may leave a mixture;
 2. the same run again succeeds and leaves what an undisturbed one leaves; a further one reports no change and changes nothing;
-3. the way back, with the options of the run and without any, gives the first snapshot back;
+3. absent, with the options of the run and without any, restores the first snapshot;
 4. no process goes on after its run.
 
 2 and 3 start from the state alone. So they are tried once for each state that faults of a run leave, and not at all where that is

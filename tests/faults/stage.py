@@ -46,9 +46,9 @@ _LAST = 10.0  # seconds that processes get to end after their run
 
 
 class Outcome(t.NamedTuple):
-    """What came of a run.
+    """The outcome of a run.
 
-    result: the module's JSON; None where it died without. status: as waitpid(2) tells. output: what else it said.
+    result: the module's JSON; None if it died without one. status: as of waitpid(2). output: its other output.
     points: in order, up to the fault. starts: how many child processes the module itself started.
     is_hung: whether it was ended, as its time was over. left: processes that went on after it.
     """
@@ -199,7 +199,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _orphans(module: int) -> set[int]:
-    """What a run has left to this process; those that have ended are reaped, but for the module itself."""
+    """The processes that a run has left to this process; those that have ended are reaped, except the module itself."""
     found = set()
     for pid in _children_of(os.getpid()):
         if pid == module:

@@ -10,9 +10,9 @@
     with EniLab("pods on ENIs", enis=[Eni("eth1", pods=["pod1"])]) as lab:
         lab.node("node1").service(30080, [lab.pod("pod1").address], policy="Local")
 
-A node is a few namespaces on the host's files, built in a tenth of a second; or runs systemd in a container, boots in a
-second and reboots; or is a small VM with a kernel of its own (``vm=True``) and takes ten. ``lab.kubernetes`` has a cluster of
-such nodes. ``python -m lab`` keeps a lab for tools that come and go.
+A node is a few namespaces on the host's files, built in a tenth of a second; or a container that runs systemd, boots in a
+second and reboots; or a small VM with a separate kernel (``vm=True``), which takes ten seconds. ``lab.kubernetes`` has a
+cluster of such nodes. ``python -m lab`` keeps a lab running for tools that start and end.
 
 Needs root, and on the host: iproute2, nft, util-linux, bash, procps; overlayfs, veth and bridge in the kernel. For nodes
 that run systemd: podman, mmdebstrap. For VMs: mmdebstrap, qemu-system-x86, ssh, mke2fs.

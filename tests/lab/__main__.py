@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m lab COMMAND FOLDER ...``: build a lab that stays, ask it, end it. Answers are JSON."""
+"""``python -m lab COMMAND FOLDER ...``: build a lab that keeps running, send it commands, end it. Answers are JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AgentBaker's unit, as images of AKS bring it: its table, its script and its unit are written after what theirs do."""
+"""AgentBaker's unit, as in images of AKS: a table, a script and a unit that act like AgentBaker's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINK = f"/etc/systemd/system/multi-user.target.wants/{NAME}"
 RULESET = "/etc/systemd/system/ipv6_nftables"
 SCRIPT = "/opt/scripts/ipv6_nftables.sh"
 
-# Another order of the set than ours, another spelling, no policy, the flush idiom.
+# Another order of the set than the collection's, another spelling, no policy, and a flush before the load.
 TABLE = """
 define slb_lla = fe80::1234:5678:9abc
 define slb_gua = 2603:1062:0:1:fe80:1234:5678:9abc
@@ -46,7 +46,7 @@ RestartSec=10
 [Install]
 WantedBy=multi-user.target
 """
-# Theirs is of bash, curl and jq, which the nodes lack: one request, no retry, then nft.
+# AgentBaker's script uses bash, curl and jq, which the nodes lack: one request, no retry, then nft.
 _SCRIPT = f"""\
 import json, subprocess, urllib.request
 url = "http://169.254.169.254/metadata/instance/network/interface?api-version=2021-02-01"

@@ -23,7 +23,7 @@ SOURCES = "/etc/apt/sources.list.d/lab.list"
 
 
 def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: Iterable[str] = images.NODE_PACKAGES) -> list[Path]:
-    """The .deb files of ``names`` in ``suite``, with what they need and a node made of ``node_packages`` lacks.
+    """The .deb files of ``names`` in ``suite``, and their dependencies that a node made of ``node_packages`` lacks.
 
     Downloaded once, by the host's apt-get with lists and a cache of its own, into images.cache().
     """
@@ -38,7 +38,7 @@ def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: It
 
 
 def unpack(suite: str, name: str, folder: Path) -> None:
-    """The files of a package of ``suite``, and of none that it needs, in a folder that is there."""
+    """Unpacks a package of ``suite``, without its dependencies, in an existing folder."""
     (package,) = (package for package in packages(suite, [name]) if package.name.startswith(f"{name}_"))
     subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
 
@@ -56,9 +56,9 @@ def with_version(package: Path, version: str, folder: Path) -> Path:
 
 
 def publish(node: BootingNode, debs: Iterable[Path]) -> None:
-    """Make exactly these packages available to apt on the node, in place of what was published before.
+    """Make exactly these packages available to apt on the node, in place of those that were published before.
 
-    The node's own index (``apt-get update``) is left as it is: it is stale now, which is a case to test.
+    The node's own index (``apt-get update``) is not updated: it is stale now, which is a case to test.
     """
     with tempfile.TemporaryDirectory() as folder:
         for deb in debs:
@@ -84,7 +84,7 @@ def source(suite: str, package: str, folder: Path) -> Path:
 
 
 def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Path:
-    """Let apt-get resolve against the package database of ``root``; answer the folder of what it fetched."""
+    """Let apt-get resolve dependencies against the package database of ``root``; answer the folder of the downloaded files."""
     archives = _Apt(suite, folder, root)
     archives.run("update")
     archives.run("install", "--download-only", "--yes", *names)

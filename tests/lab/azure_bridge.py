@@ -52,7 +52,7 @@ def _global_addresses(node: Machine, link: str) -> list[str]:
 
 
 def served(node: ClusterNode, pods: Sequence[AzurePod]) -> Server:
-    """azure-vnet served the node, and these pods have gone; Cilium has taken over. Answers the agent's health port."""
+    """Makes a node that azure-vnet served, whose pods have ended, and that Cilium serves now. Answers the agent's health port."""
     mac = node.place.mac()
     enslave(node)
     node.ip(

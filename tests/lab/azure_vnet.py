@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's past under azure-vnet in bridge mode: the bridge, the rules that it writes, its state file, its neighbours.
+"""A node that azure-vnet served in bridge mode: azure-vnet's bridge, rules, state file and neighbours.
 
 The rules are written by the ebtables commands that azure-vnet runs (Azure/azure-container-networking, ebtables/ebtables.go,
 network/bridge_networkclient_linux.go, network/bridge_endpointclient_linux.go).
@@ -116,7 +116,7 @@ def restore(machine: Machine, rules: Sequence[str]) -> None:
 
 
 def listing(machine: Machine, counters: bool = False) -> list[str]:
-    """What ebtables-save prints, without its remarks."""
+    """The output of ebtables-save, without comments."""
     flags = ["-c"] if counters else []
     lines = machine.run_from_host(["ebtables-nft-save", *flags]).splitlines()
     return [line for line in lines if not line.startswith("#")]
@@ -128,9 +128,9 @@ def foreign(rule: str) -> str:
 
 
 def past(machine: Machine, mac: str, pods: Sequence[AzurePod], write: Callable[[Machine, Sequence[str]], None] = restore) -> None:
-    """What azure-vnet leaves on a node with these pods, which have gone; Cilium has taken over.
+    """Gives a node azure-vnet's leftovers of these pods, which have ended; Cilium serves the node now.
 
-    write: how the rules come.
+    write: the function that adds the rules.
     """
     machine.ip(
         [
@@ -149,7 +149,7 @@ def past(machine: Machine, mac: str, pods: Sequence[AzurePod], write: Callable[[
 
 
 def attach(machine: Machine, pod: AzurePod, process: int) -> None:
-    """The pod lives: its interface is eth1 in the network of ``process``, its other end a port of the bridge."""
+    """Makes the pod live: its interface is eth1 in the network of ``process``, the other end is a port of the bridge."""
     machine.ip(
         [
             f"link add {pod.host_link} type veth peer name eth1 address {pod.mac} netns {process}",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Another program that runs on a machine while a test does something to it."""
+"""Another program that runs on a machine during a test's action."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END = "read pid < /run/background.pid; kill $pid; while kill -0 $pid 2> /dev/nu
 
 @contextmanager
 def shell(machine: Machine, script: str) -> Iterator[None]:
-    """The script, one at a time on a machine, for the length of the block. A command that it is at may end later."""
+    """Runs the script for the length of the block, at most one on a machine. Its current command may end later."""
     machine.write("/run/background", script)
     machine.run(["sh", "-c", _START])
     try:

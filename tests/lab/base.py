@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all clouds have: machines that are found by name and end with the lab, and an inventory of its nodes."""
+"""The common parts of all clouds: machines that are found by name and end with the lab, and an inventory of the nodes."""
 
 from __future__ import annotations
 

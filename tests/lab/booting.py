@@ -31,7 +31,7 @@ class BootingNode(ClusterNode):
         """Wait until systemd has nothing left to start; answer its state, which has to be one of ``states``."""
         deadline = time.monotonic() + timeout
         while True:
-            # The first calls come before D-Bus: no answer then, and not the last word.
+            # The first calls come before D-Bus: they get no answer, or one that changes later.
             asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout)
             state = asked.stdout.strip()
             if state in states:
@@ -55,7 +55,7 @@ class BootingNode(ClusterNode):
         return adhoc.run(self, f"kubenode.datapath.{name}", arguments or {}, check, diff, timeout)
 
     def place_kubelet_stand_in(self, unit: str = kubelet.UNIT) -> None:
-        """Let the node have a service that stands for kubelet, and records at each start what was there."""
+        """Give the node a service in place of kubelet, which records at each start the tables that exist."""
         kubelet.place(self, unit)
 
     def kubelet_starts(self) -> list[kubelet.Start]:

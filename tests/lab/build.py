@@ -23,9 +23,9 @@ KERNEL: Mapping[str, str] = MappingProxyType(
 
 
 class Build:
-    """A Debian root of ``packages`` that keeps what is changed in it under ``folder``.
+    """A Debian root of ``packages`` that keeps its changes under ``folder``.
 
-    ``root`` is there for commands of ``around()`` alone: mounts are in a namespace of their own, which ends with it. All
+    ``root`` exists only for commands of ``around()``: mounts are in a separate namespace, which ends with the command. All
     other namespaces are this machine's.
     """
 
@@ -71,7 +71,7 @@ class Build:
         self._run(["cp", "-r", str(source), f"{self.root}{path}"])
 
     def tree(self) -> dict[str, str]:
-        """What was changed since the beginning: path -> what is there, "absent" included. Folders only where they are new."""
+        """The changes since the beginning: path -> the object there, "absent" if it was deleted. Folders only if they are new."""
         return {
             path: snapshot.describe(self.changes / path[1:])
             for path in sorted(self._touched())

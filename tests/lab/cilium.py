@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a Cilium agent shows on a node: its links, its process with the ConfigMap in the container's root, its stored state."""
+"""The traces of a Cilium agent on a node: its links, its process with the ConfigMap in the container's root, its stored state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the checkout is, and the tree by which Python and Ansible find it as a collection, and its artifact."""
+"""The path of the checkout, the tree by which Python and Ansible find it as a collection, and the collection's artifact."""
 
 from __future__ import annotations
 

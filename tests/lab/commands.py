@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a lab can be asked from the outside: words in, plain data out."""
+"""The commands of ``python -m lab``: words in, plain data out."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def reboot(lab: Lab, node: str) -> None:
 
 
 def metadata(lab: Lab, behaviour: str) -> None:
-    """let the metadata service behave as the JSON says from now on, e.g. {"fault": "silence"}, {"up_after": 20}, {}"""
+    """change the metadata service's behaviour to the JSON, e.g. {"fault": "silence"}, {"up_after": 20}, {}"""
     lab.metadata.change(Behaviour(**json.loads(behaviour)))
 
 
 def kubelet(lab: Lab, node: str) -> None:
-    """place what stands for kubelet; it starts at the next boot"""
+    """install the stand-in for kubelet; it starts at the next boot"""
     lab.node(node).place_kubelet_stand_in()
 
 
 def kubelet_starts(lab: Lab, node: str) -> list[dict[str, Any]]:
-    """when kubelet's stand-in was started, and the tables that were there"""
+    """when kubelet's stand-in was started, and the tables that existed then"""
     return [dataclasses.asdict(start) for start in lab.node(node).kubelet_starts()]
 
 
@@ -60,7 +60,7 @@ def unplug(lab: EniLab, interface: str) -> None:
 
 
 def plug(lab: EniLab, interface: str) -> None:
-    """give it back, as a link that is down"""
+    """attach it again, as a link that is down"""
     lab.plug(interface)
 
 
@@ -87,13 +87,13 @@ def call_server(lab: EniLab, interface: str) -> bool:
 
 
 def reach(lab: EniLab, pod: str) -> bool:
-    """whether the pod gets through to a machine outside, under its own address"""
+    """whether the pod reaches a machine outside, with its own address as the source"""
     answer = lab.fetch_from(pod, BACKEND, POD_PORT)
     return answer is not None and answer.peer == lab.pod(pod).address
 
 
 def azure_vnet(lab: Lab, node: str) -> None:
-    """let azure-vnet have served the node, and Cilium have taken over"""
+    """make the node one that azure-vnet served and that Cilium serves now"""
     azure_bridge.served(lab.node(node), [AzurePod(1), AzurePod(2)])
 
 

@@ -23,9 +23,9 @@ _PLUG_LIMIT = 5.0  # seconds that the kernel may take to free the namespace of t
 class SystemdNode(BootingNode):
     """A node that boots, in a cloud or by itself. Its process 1, its namespaces and its links are new after each boot.
 
-    ``plug`` is called for each boot when the network namespace is there and process 1 waits to be started: the place to
-    move links in, which a node then finds as it finds its cards. A node that reboots by itself (``systemctl reboot``)
-    does not wait; ``follow_reboot`` plugs it in as soon as it is seen.
+    ``plug`` is called for each boot when the network namespace exists and process 1 waits to be started. It moves links in, which
+    the node then finds as hardware. A node that reboots by itself (``systemctl reboot``) does not wait; ``follow_reboot`` plugs
+    it in as soon as it sees the reboot.
     ``folders``: path on the node -> folder of this machine that it sees there, read-only.
     """
 
@@ -66,8 +66,8 @@ class SystemdNode(BootingNode):
     def stop(self) -> None:
         """Shut down in order, as ``systemctl poweroff`` does.
 
-        conmon, which watches over the container, becomes ``podman container cleanup`` when that ends, and this does not
-        wait for podman stop: on a busy machine it would tear down the next boot between init and start.
+        When the container ends, conmon, which watches over it, becomes ``podman container cleanup``, which does not wait for
+        podman stop: on a busy machine it would tear down the next boot between init and start.
         """
         watcher = Path("/proc", self.pid_file.with_suffix(".conmon").read_text())
         self._podman.run("stop", self.name)
@@ -76,7 +76,7 @@ class SystemdNode(BootingNode):
             if time.monotonic() > deadline:
                 raise LabError(f"{self.name} is down, but podman still tidies up after {_CLEANUP_LIMIT:g} s")
             time.sleep(0.01)
-        self.pid_file.unlink(missing_ok=True)  # the number may soon be anybody's
+        self.pid_file.unlink(missing_ok=True)  # another process may soon have the number
 
     def reboot(self) -> None:
         """Shut down, boot, and wait until all units are started."""

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that a controller reaches by ssh over their own network, so that what becomes of their routes matters."""
+"""Nodes that a controller reaches by ssh over their own network, so that a change of their routes can cut them off."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SetEnv HOME=/run
 
 
 class Controller:
-    """ansible-playbook on ``machine``, with what it has learned in ``folder``. ``nodes`` let it in as root."""
+    """ansible-playbook on ``machine``, with its files in ``folder``. It may log in to ``nodes`` as root."""
 
     def __init__(self, machine: Machine, folder: Path, nodes: Iterable[ClusterNode]) -> None:
         self.machine = machine
@@ -85,7 +85,7 @@ class Controller:
         variables: Mapping[str, Any] | None = None,
         name: str = "play",
     ) -> subprocess.Popen[str]:
-        """A play on all nodes, under way. ``name`` tells it from another at the same time."""
+        """Starts a play on all nodes. ``name`` distinguishes it from another one at the same time."""
         play = self.folder / f"{name}.json"
         play.write_text(json.dumps([{"hosts": "nodes", "gather_facts": False, "strategy": strategy, "tasks": list(tasks)}]))
         environment = {
@@ -110,7 +110,7 @@ class Controller:
         )  # fmt: skip
 
     def kill(self, play: subprocess.Popen[str], name: str = "play") -> None:
-        """The play with all of its processes, which have sessions of their own, and its connections."""
+        """Kills the play, all of its processes, which have separate sessions, and its connections."""
         mark = f"LAB_RECORD={self.folder / f'{name}.record'}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab in a process of its own, for tools that come and go.
+"""A lab in a separate process, for tools that start and end.
 
-Its folder holds ``inventory.json``, ``control`` (the socket by which it is asked) and ``log``; a cluster's also ``kubectl``.
-It ends when it is told to, when the folder is gone, and when no request has come for a while (IDLE_LIMIT, where nothing else
-is said); it takes what it wrote, but for the log, along. However it ends, its machines end with it.
+Its folder contains ``inventory.json``, ``control`` (the socket for commands) and ``log``; that of a cluster also ``kubectl``.
+The lab ends by a command, when the folder is deleted, and when no request has come for some time (by default IDLE_LIMIT). It then
+removes its files, except the log. However the lab ends, its machines end with it.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def stop(folder: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """What a lab that was killed could not take along."""
+    """Removes the files that a killed lab left."""
     for name in (_INVENTORY, _CONTROL, _KUBECTL):
         (folder / name).unlink(missing_ok=True)
 
 
 def ask(folder: Path, words: list[str]) -> Any:
-    """What the lab answers to a command. Raises LabError where it refuses, or where there is no lab."""
+    """The lab's answer to a command. Raises LabError if it refuses, or if there is no lab."""
     try:
         with _connected(folder) as connection, connection.makefile("rw") as stream:
             print(json.dumps(words), file=stream, flush=True)
@@ -147,7 +147,7 @@ class _Control(socketserver.UnixStreamServer):
 
 class _Command(socketserver.StreamRequestHandler):
     server: _Control
-    timeout = 10  # seconds for one who connects to say something
+    timeout = 10  # seconds that a client may take to send its command
 
     def handle(self) -> None:
         line = self.rfile.readline()
@@ -177,7 +177,7 @@ def _declared(name: str, declared: dict[str, Any]) -> Cloud:
 
 def _main(folder: Path, declaration: Path, idle: float) -> None:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
-    with contextlib.ExitStack() as ending:  # who started us and gives up meanwhile has us end; once it stands, it stays
+    with contextlib.ExitStack() as ending:  # until the lab is built, it ends with its starter; after that it stays
         declared = {"cluster": {"metadata": True}} if declaration == CLUSTER else json.loads(declaration.read_text())
         lab = ending.enter_context(_declared(folder.name, declared))
         ending.callback(_remove_leftovers, folder)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a VM starts from: a disk with a Debian root and, beside it, the kernel of that root and the keys to get in.
+"""The files from which a VM starts: a disk with a Debian root and, beside it, the kernel of that root and the keys to log in.
 
 Its files can be read and changed while no VM runs from it.
 """

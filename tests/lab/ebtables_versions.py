@@ -17,7 +17,7 @@ PROGRAM = "/usr/sbin/xtables-nft-multi"
 
 
 def wrapper(suite: str) -> str:
-    """The text of a shell script that behaves as the program of *suite*, by whatever name it is called.
+    """The text of a shell script that behaves as the program of *suite* with the name under which it is called.
 
     A chroot, as the program looks for its extensions at a fixed place; it reads no files of the node.
     """

@@ -45,7 +45,7 @@ _READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes millisec
 
 
 class Subnet(abc.ABC):
-    """An ENI's subnet: which of its addresses are whose."""
+    """An ENI's subnet, and the owners of its addresses."""
 
     @abc.abstractmethod
     def _host(self, part: int) -> str:
@@ -86,7 +86,7 @@ class Eni(Subnet):
 
     @property
     def table(self) -> int:
-        """Terway's is 1000 and the link's index; the number is the same after each start."""
+        """The ENI's table. Like Terway's it is 1000 plus an index, but the number is the same after each start."""
         return 1000 + self.number
 
     def owned(self) -> list[str]:
@@ -161,7 +161,7 @@ class EniSystemdNode(EniNode, SystemdNode):
 
 
 class Router(Machine):
-    """The cloud's router. It drops what comes from an ENI with a source address that the ENI does not own."""
+    """The cloud's router. It drops packets from an ENI with a source address that the ENI does not own."""
 
     def check_sources(self, enis: Iterable[Eni]) -> None:
         rules = [f"iifname {eni.port} ip saddr != {{ {', '.join(eni.owned())} }} counter name refused drop" for eni in enis]
@@ -178,8 +178,8 @@ class Router(Machine):
 class EniLab(Cloud):
     """A running cloud with one node, ``lab.node("node1")``.
 
-    ``source_check``: whether the router looks at the source addresses of what ENIs send, as clouds do by default.
-    ``cni``: whether the node has what a CNI does: rules for its pods, and a table for each ENI.
+    ``source_check``: whether the router checks the source addresses of packets from ENIs, as clouds do by default.
+    ``cni``: whether the node has the objects of a CNI: rules for its pods, and a table for each ENI.
     ``system``: the Debian release that the node runs, with systemd; None is a node of namespaces, on the host's files.
     """
 
@@ -233,7 +233,7 @@ class EniLab(Cloud):
         return EniSystemdNode("node1", podman, podman.image(system), self._plug_in)
 
     def _plug_in(self, node: SystemdNode) -> None:
-        """What each boot begins with: the kernel of the boot before is gone, with links, addresses and listeners."""
+        """Prepares a boot: the links, addresses and listeners of the former boot have ended with its namespace."""
         assert isinstance(node, EniSystemdNode)
         node.forget_services()
         for eni in (PRIMARY, *node.enis):
@@ -256,7 +256,7 @@ class EniLab(Cloud):
         self.router.ip([f"link delete {self._eni(name).port}"])
 
     def plug(self, name: str) -> None:
-        """Give it back, as a cloud does: a link that is down."""
+        """Attach it again, as a cloud does: as a link that is down."""
         _plug(self.router, self.node("node1"), self._eni(name))
 
     def _eni(self, name: str) -> Eni:

@@ -24,7 +24,7 @@ _POD_GATEWAY = "fe80::1"
 
 @dataclasses.dataclass(frozen=True)
 class _Subnet:
-    """What an ENI has of IPv6: a subnet, in it the addresses that the cloud has given to the interface, and their pods."""
+    """An ENI's IPv6 subnet, with the addresses that the cloud has given to the interface, and their pods."""
 
     eni: Eni
     owned: list[str]
@@ -93,5 +93,5 @@ def _connect_node(node: EniNode, subnets: list[_Subnet]) -> None:
 
 
 def _ip(machine: Machine, lines: list[str]) -> None:
-    """Rules do not tell their family by their addresses, and in a batch a line cannot say it."""
+    """Runs ``ip -6``: the family of a rule does not follow from its addresses, and a line of a batch cannot name it."""
     machine.run_from_host(["ip", "-6", "-batch", "-"], "\n".join([*lines, ""]))

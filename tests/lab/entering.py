@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a command gets into a machine's namespaces, and the guard in front of it.
+"""Enters a machine's namespaces for a command, with a guard that refuses the host's.
 
 Stands alone (standard library only): the Ansible connection plugin uses it as well.
 """
@@ -29,7 +29,7 @@ must not outlive the lab by the time that it takes to be built is started so."""
 
 
 class LabError(Exception):
-    """The lab cannot do what was asked; the message says why."""
+    """The lab cannot do what a test or a user asked for; the message says why."""
 
 
 def network_namespace(pid: int) -> str:
@@ -43,8 +43,8 @@ def network_namespace(pid: int) -> str:
 def refuse_host(pid: int) -> None:
     """Raise LabError where process ``pid`` lives in the network namespace of the caller or of process 1.
 
-    A process that was forked but has not yet unshared is still in the host's namespaces, and a pid that was
-    reused belongs to anybody: commands meant for a node would then change the host.
+    A process that was forked but has not yet unshared is still in the host's namespaces, and a reused pid may belong to any
+    process: commands for a node would then change the host.
     """
     target = network_namespace(pid)
     for other, namespace in _forbidden().items():
@@ -53,10 +53,10 @@ def refuse_host(pid: int) -> None:
 
 
 def _forbidden() -> dict[str, str]:
-    """Whose network must not be entered.
+    """The processes whose network must not be entered.
 
-    In a container process 1 may hold more capabilities than we do. The kernel then shows us none of its namespaces
-    (ptrace(2), access mode checks) and would not let us enter them either.
+    In a container, process 1 may have more capabilities than this process. The kernel then shows none of its namespaces
+    (ptrace(2), access mode checks) and permits to enter none.
     """
     forbidden = {"the caller": network_namespace(os.getpid())}
     with contextlib.suppress(PermissionError):

@@ -72,7 +72,7 @@ def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a root, or half of one; never what may still be mounted below it."""
+    """Removes a complete or partial root, except file systems that are still mounted below it."""
     subprocess.run(["rm", "-rf", "--one-file-system", os.fspath(folder)], check=True)
 
 

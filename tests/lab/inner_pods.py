@@ -69,7 +69,7 @@ def routed(node: ClusterNode, name: str, address: str, mac: str, link: str, upli
 
 
 def remove(pod: InnerPod) -> None:
-    """Its interface goes with its namespace."""
+    """Removes the pod's namespace, and its interface with it."""
     batch(pod.node, [f"link delete {pod.link}", f"netns delete {pod.name}"])
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def variables(node: ClusterNode) -> dict[str, Any]:
-    """What Ansible has to know of a node."""
+    """The Ansible variables of a node."""
     return {
         "ansible_become": False,  # the connection enters as root, and a node need not have sudo
         "ansible_pipelining": True,

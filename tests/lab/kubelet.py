@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands for kubelet on a node that runs systemd: it tells what was there when it was started."""
+"""A stand-in for kubelet on a node that runs systemd: it records the tables that exist when it is started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNIT = "kubelet.service"
 _PROGRAM = "/usr/local/bin/kubelet"
 _LOG = "/var/log/kubelet-start"
 
-# It is told first, so that a unit which is called active has told. The process that stays is called kubelet.
+# The record is written first, so that it exists once the unit is active. The process that stays is called kubelet.
 _SERVICE = f"""\
 [Unit]
 Description=Stands for kubelet, and tells what was there when it was started

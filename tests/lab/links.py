@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What links of the lab need of the kernel that ip(8) does not give: checksums that are real, and taps that a VM is given."""
+"""Settings of links that ip(8) lacks: real checksums, and taps for VMs."""
 
 from __future__ import annotations
 

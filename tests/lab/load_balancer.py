@@ -41,7 +41,7 @@ class LoadBalancer(Machine):
         return self._probe.tcp(address, port, timeout, tries)
 
     def probe_http(self, address: str, port: int, timeout: float = 1.0, tries: int = 1) -> Answer | None:
-        """What the port answers to GET /healthz; None without an answer."""
+        """The port's answer to GET /healthz; None without an answer."""
         return self._probe.http(address, port, timeout, tries, "/healthz")
 
     def probe_udp(self, address: str, port: int, timeout: float = 1.0, tries: int = 1) -> bool:
@@ -85,7 +85,7 @@ class RouterAdvertisements:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more; what was sent keeps its lifetime."""
+        """Send no more advertisements; those that were sent keep their lifetime."""
         self._stopped.set()
         self._thread.join()
         self._socket.close()

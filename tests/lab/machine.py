@@ -61,8 +61,8 @@ class Machine:
     def run_from_host(self, argv: Sequence[str], input: str | None = None) -> str:
         """Run the host's own program in the machine's network; answer its stdout.
 
-        This is how the lab itself looks at a machine and plugs it together: a program that a test has replaced,
-        counts or breaks on the machine is not the one that runs here.
+        The lab itself reads and configures a machine with the host's programs, so that it never runs a program that a test has
+        replaced, counts or breaks on the machine.
         """
         return self._run_in(entering.NETWORK_ONLY, argv, input).stdout
 
@@ -132,10 +132,10 @@ class Machine:
         return self.in_network(lambda: socket.socket(family, kind, protocol))
 
     def in_network(self, make: Callable[[], _T]) -> _T:
-        """What ``make`` answers in the machine's network.
+        """The result of ``make`` in the machine's network.
 
-        What was opened stays in the network namespace of the thread that opened it, so a thread enters, opens and ends;
-        nothing has to find its way back.
+        A socket stays in the network namespace of the thread that opened it, so a thread enters, opens and ends, and no thread
+        has to return.
         """
         made: list[_T] = []
         errors: list[BaseException] = []

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cloud's metadata service in the network of a machine of the lab, well or ill as the test wants it.
+"""A cloud's metadata service in the network of a machine of the lab, with the faults that a test asks for.
 
 Its threads belong to the lab's process and end with it; its socket is in the machine's network.
 """
@@ -43,8 +43,8 @@ WELL = Behaviour()
 class MetadataServer:
     """The service that one machine offers to its neighbours, from ``start()`` to ``stop()``.
 
-    ``nics`` is what it knows, ``own`` what it tells the one with that IPv4 address instead; ``requests`` is what it was
-    asked, in order. All may be read and set at any time.
+    ``nics``: the interfaces that it reports. ``own``: by IPv4 address of the client, the interfaces that it reports instead.
+    ``requests``: the requests so far, in order. All may be read and set at any time.
     """
 
     def __init__(self, machine: Machine, cloud: Cloud | None = None, nics: tuple[Nic, ...] = (DUAL_STACK,)) -> None:
@@ -65,7 +65,7 @@ class MetadataServer:
         self.stop()
 
     def start(self, behaviour: Behaviour = WELL) -> None:
-        """Give the machine the service's address and behave. Listens, where it is to listen at once, on return."""
+        """Give the machine the service's address and start to serve. On return it listens, unless ``behaviour`` delays that."""
         self.machine.ip([f"address replace {self.cloud.address}/32 dev lo", "link set lo up"])
         self.change(behaviour)
 
@@ -120,7 +120,7 @@ class _Listener(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Ignores a client that has closed its connection."""
 
 
 class _Connection(http.server.BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the metadata services of three clouds answer about a node's interfaces. Pure: a request in, a reply out."""
+"""The answers of three clouds' metadata services about a node's interfaces. Pure: a request in, a reply out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reply:
 
 
 class Cloud(Protocol):
-    """A vendor's service: where it listens, and what it says."""
+    """A vendor's service: its address and its answers."""
 
     address: str
 

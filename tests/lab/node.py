@@ -44,7 +44,7 @@ _INTERNAL_ARGUMENTS = {
 
 
 def module_arguments(name: str, options: Mapping[str, Any], check: bool = False, diff: bool = True) -> dict[str, Any]:
-    """What a module is given: its options and ansible-core's own."""
+    """The arguments of a module: its options and ansible-core's own."""
     return {
         **_INTERNAL_ARGUMENTS,
         "_ansible_check_mode": check,
@@ -69,7 +69,7 @@ class Pod(Machine):
 
 
 class ClusterNode(Machine, abc.ABC):
-    """What a node is to the cloud, to Ansible and to a test, whatever it is made of."""
+    """A node, as the cloud, Ansible and a test use it, whatever kind it is."""
 
     pid_file: Path
     """Has the pid by which Ansible enters the node, where it does."""

@@ -72,7 +72,7 @@ def _build(template: str, variables_file: Path, through: Sequence[str] = (), **v
 
 
 def _packer(arguments: Sequence[str], through: Sequence[str] = ()) -> None:
-    """Run Packer in the checkout. What it says is seen at once."""
+    """Run Packer in the checkout. Its output is shown at once."""
     home = images.cache() / "packer"
     environment = {
         **os.environ,

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has which address.
+"""The addresses of the lab's machines.
 
 client         2001:db8:ffff::2 and 198.51.100.2
 load balancer  fe80::1234:5678:9abc, 2001:db8:0:1::1 and 192.0.2.1, on one link with all nodes

@@ -109,7 +109,7 @@ class Podman:
         return name
 
     def built(self, build: Build) -> str:
-        """The name of an image made of what is built, for this lab alone (about 6 s)."""
+        """The name of an image made of ``build``, for this lab alone (about 6 s)."""
         with build.archive() as archive:
             self.run("import", "-", "localhost/kubenode-lab:built", stdin=archive, timeout=600)
         return "localhost/kubenode-lab:built"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a load balancer's probe and a client send, and whether an answer comes back."""
+"""Sends the packets of a load balancer's probe or of a client, and waits for the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _identifiers = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a server of the lab answered. ``peer`` is the source address that the server saw, ``host`` the name of a pod of
+    """The answer of a server of the lab. ``peer`` is the source address that the server saw, ``host`` the name of a pod of
     Kubernetes; they are empty where another program answered."""
 
     status: int

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes' router sends them from the probes' address besides probes."""
+"""Packets other than probes that the nodes' router sends from the probes' address."""
 
 from __future__ import annotations
 

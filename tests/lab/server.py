@@ -28,7 +28,7 @@ _REQUEST_LIMIT = 5.0  # seconds that a connection may take to send its request
 class Server:
     """One port of a machine, TCP and UDP. ``status`` is what the next HTTP request is answered with.
 
-    ``transparent``: it may be handed what was sent to another address, and answers from that (ip(7), IP_TRANSPARENT).
+    ``transparent``: it may get packets for another address, and answers from that address (ip(7), IP_TRANSPARENT).
     """
 
     def __init__(self, machine: Machine, port: int, status: int, transparent: bool) -> None:

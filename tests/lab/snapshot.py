@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's state as plain data that can be compared: what it is made of, not when it was made.
+"""A node's state as plain data that can be compared: its objects, and not the times at which they were made.
 
 Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, times of files,
 neighbours, numbers of links; ansible's temporary folder and the lab's own tools; sysctls that cannot be read; VOLATILE.
@@ -66,10 +66,10 @@ def network(machine: Machine) -> dict[str, Any]:
 
 
 def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
-    """How a node's folders differ from the host's: path -> what is there, ``absent`` included.
+    """How a node's folders differ from the host's: path -> the object there, ``absent`` if it was deleted.
 
-    ``layers`` holds overlay's upper folders. What lies there but equals the host's is no difference: a file that was
-    changed and changed back.
+    ``layers`` contains overlay's upper folders. A file there that equals the host's is no difference: it was changed and changed
+    back.
     """
     differences = {}
     for folder in folders:
@@ -81,7 +81,7 @@ def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:
 
 
 def tree(root: Path, below: Sequence[str] = KEPT) -> dict[str, str]:
-    """The files of a node that shares none with the host: path -> what is there. ``root`` is the node's, seen from here."""
+    """The files of a node that shares none with the host: path -> the object there. ``root`` is the node's, seen from here."""
     prefix, found = str(root).rstrip("/"), {}
     for top in below:
         for current, folders, names in os.walk(f"{prefix}{top}"):
@@ -94,9 +94,9 @@ def tree(root: Path, below: Sequence[str] = KEPT) -> dict[str, str]:
 
 
 def packages(root: Path) -> list[str]:
-    """What dpkg was told to install, as name=version.
+    """The packages that were installed by name, as name=version.
 
-    Packages that came along for others are left out: apt leaves them behind when the others go (``apt autoremove``).
+    Packages that were installed as dependencies are left out: apt keeps them when the others are removed (``apt autoremove``).
     """
     automatic = {entry["Package"] for entry in _stanzas(root / "var/lib/apt/extended_states") if entry["Auto"] == "1"}
     return [

@@ -22,7 +22,7 @@ PORT = 22
 _DIAL = str(Path(__file__).with_name("dial.py"))
 
 # One connection serves all commands, while it is used. HostKeyAlias: the VMs of one disk have one host key.
-# ServerAliveInterval: a VM that was reset says so only to one that asks.
+# ServerAliveInterval: a VM that was reset closes no connection by itself.
 _CONFIGURATION = """\
 Host {name}
   HostName {address}
@@ -46,7 +46,7 @@ Host {name}
 
 
 class Ssh:
-    """The way to one node. The lab and Ansible have a connection each, so that one can be cut without the other."""
+    """The connection to one node. The lab and Ansible have a connection each, so that one can be cut without the other."""
 
     def __init__(self, name: str, address: str, disk: Disk, origin: Machine) -> None:
         self._name = name
@@ -65,7 +65,7 @@ class Ssh:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """What tells Ansible's own connection plugin the way."""
+        """The variables for Ansible's own connection plugin."""
         return {
             "ansible_connection": "ansible.builtin.ssh",
             "ansible_control_path": str(self._folder / "ansible"),

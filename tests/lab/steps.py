@@ -45,7 +45,7 @@ class Steps:
         return str(errors[1]["msg"])
 
     def four(self, **options: Any) -> dict[str, Any]:
-        """Checked, run, checked again, run again: the run does what was foretold, and nothing is left to do."""
+        """Checked, run, checked again, run again: the run makes the predicted change, and nothing is left to do."""
         before = self.node.snapshot()
         predicted = self.run(check=True, **options)
         assert predicted["changed"]

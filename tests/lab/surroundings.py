@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests find or put on a node that is not ours, told once."""
+"""Foreign objects and surroundings of a node that several tests use."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ for entry in /*; do
 done
 """
 
-# For what runs through it, process 1 was started just now: what boots read is older.
+# For a program that runs through it, process 1 was started just now, so files that a boot reads are older.
 BOOTED_NOW = ("unshare", "--pid", "--fork", "--mount-proc")

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The trouble of a migration from azure-vnet to Cilium, with packets: a node with a pod of each, and another that sends.
+"""The trouble of a migration from azure-vnet to Cilium, with packets: a node with a pod of each CNI, and a second node that
+sends.
 
 node2 (sends) ---- eth0  node1: bridge azure0 ---- azv...  kept: azure-vnet still serves it
                                 \\-- routes to --- lxc...  moved: Cilium's, with an address that azure-vnet gave before
@@ -22,7 +23,7 @@ DEAD_MAC = "8a:93:40:b3:c8:0a"
 
 
 class Theft:
-    """The node's address is the bridge's from now on. No rule is there yet."""
+    """Moves the node's address to the bridge. There are no rules yet."""
 
     def __init__(self, node: ClusterNode, sender: NamespaceNode) -> None:
         self.node = node
@@ -45,7 +46,7 @@ class Theft:
         return next((entry.get("lladdr") for entry in json.loads(shown)), None)
 
     def happens(self, ebtables: str) -> None:
-        """Assert that it does with the rules of this ``ebtables``, and no longer without the stale ones. None is left."""
+        """Assert that the trouble occurs with the rules of this ``ebtables``, and not without the stale ones. No rule is left."""
         assert self.reaches(self.moved) and self.resolved(self.moved) == self.node.place.mac()
         azure_vnet.ebtables(self.node, self.live + self.stale, ebtables)
         assert not self.reaches(self.moved) and self.resolved(self.moved) == DEAD_MAC

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine that the lab runs on, as what builds an image. It is only looked at."""
+"""The machine that the lab runs on, as the builder of an image. It is only read."""
 
 from __future__ import annotations
 

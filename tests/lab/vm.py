@@ -59,7 +59,7 @@ class Cable(NamedTuple):
 class VmNode(BootingNode):
     """A VM in a cloud. ``front`` is the machine next to it, from where it is reached; ``console`` is the log of its serial line.
 
-    ``connect`` is called for each boot when that is done: what a boot by itself leaves out.
+    ``connect`` is called after each boot, for the links and addresses that a boot by itself does not make.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for what comes by itself."""
+"""Waits for a condition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 def eventually(holds: Callable[[], bool], limit: float = 5.0, pause: float = 0.05) -> bool:
-    """Whether it holds within ``limit`` seconds; it is asked again and again, with a ``pause`` of so many seconds between."""
+    """Whether the condition holds within ``limit`` seconds. It is checked every ``pause`` seconds."""
     deadline = time.monotonic() + limit
     while not holds():
         if time.monotonic() > deadline:

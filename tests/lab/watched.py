@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a Python program and writes down what it tells the kernel by netlink.
+"""Runs a Python program and records the netlink messages that it sends to the kernel.
 
     watched.py LOG NUMBER SIGNAL PROGRAM ARGUMENT...
 

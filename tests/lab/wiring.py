@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Links and addresses of the cloud.
 
-All is done from outside, in the network of a machine and not on it: as a cloud plugs in a card, and without a service on
-the node that would have to cooperate. A node that boots has its network before its process 1 is started. A VM alone has
+All is done from outside, in the network of a machine and not on it, as a cloud attaches an interface, and without the help of a
+service on the node. A node that boots has its network before its process 1 is started. A VM alone has
 to take its addresses itself: systemd-networkd sets what the kernel's command line says.
 """
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The agent of the DaemonSet: converges the node that it runs on, and holds it there.
 
-settings, variables   what the pod was told: environment and ConfigMap
+settings, variables   the pod's configuration: environment and ConfigMap
 playbook              one run of a profile on this node
 node                  the node's object in Kubernetes: label, taint, events
-metrics               what Prometheus reads
+metrics               the metrics for Prometheus
 agent                 the loop
 """

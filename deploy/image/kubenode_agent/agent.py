@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop: converge the node, tell Kubernetes, wait for a changed ConfigMap or for the next look."""
+"""The loop: converge the node, report to Kubernetes, wait for a changed ConfigMap or for the next run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .node import Node
 from .playbook import Outcome
 from .settings import Refused, Settings
 
-JITTER = 0.1  # of the interval, so that a thousand nodes do not look at the same time
-TICK = 5.0  # seconds between two looks at the ConfigMap, which kubelet writes some seconds after it has changed
+JITTER = 0.1  # of the interval, so that a thousand nodes do not run at the same time
+TICK = 5.0  # seconds between two reads of the ConfigMap, which kubelet writes some seconds after it has changed
 AGAIN = 60.0  # seconds after which a failed run is repeated; doubled each time, up to the interval
 TROUBLE, READY = "trouble", "ready"  # files that the readiness probe reads
 
@@ -90,7 +90,7 @@ class Agent:
             self._is_told = self._node.remove_taint(self._settings.taint) and self._is_told
 
     def _wait(self, text: str | None) -> None:
-        """Until the ConfigMap changes, the next look is due, or the pod is told to end."""
+        """Waits until the ConfigMap changes, the next run is due, or the pod is told to end."""
         due = time.monotonic() + self._pause()
         while time.monotonic() < due and not self._ended.wait(TICK):
             try:

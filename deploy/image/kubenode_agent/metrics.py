@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Prometheus reads of the agent."""
+"""The agent's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Metrics:
     def __init__(self) -> None:
         self._runs = Counter("kubenode_runs", "Runs of the profile, by result.", ["result"])
         self._changes = Counter("kubenode_changes", "Changes of the node, by module.", ["module"])
-        self._drift = Counter("kubenode_drift", "Changes without a change of what is desired, by module.", ["module"])
+        self._drift = Counter("kubenode_drift", "Changes although the desired state was the same, by module.", ["module"])
         self._failures = Counter("kubenode_failures", "Failed runs, by module.", ["module"])
         self._refusals = Counter("kubenode_refused_variables", "ConfigMaps that were refused.")
         self._seconds = Histogram("kubenode_run_seconds", "Duration of a run.", buckets=SECONDS)
-        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to what is desired.")
+        self._converged = Gauge("kubenode_converged", "1 if the last run brought the node to the desired state.")
         self._last = Gauge("kubenode_last_success_timestamp_seconds", "When a run last succeeded.")
         self._build = Gauge("kubenode_build_info", "Versions.", ["version", "ansible_core", "profile"])
         for result in ("ok", "changed", "failed"):
@@ -37,7 +37,7 @@ class Metrics:
         self._build.labels(version, ansible_core, profile).set(1)
 
     def ran(self, outcome: Outcome, is_new: bool) -> None:
-        """is_new: whether what is desired has changed since the last run that succeeded."""
+        """is_new: whether the desired state has changed since the last run that succeeded."""
         self._runs.labels(outcome.state).inc()
         self._seconds.observe(outcome.seconds)
         self._converged.set(outcome.is_well)

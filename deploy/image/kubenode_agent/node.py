@@ -45,11 +45,11 @@ class Node:
         self._renewed = 0.0
 
     def label(self, profile: str, version: str | None) -> bool:
-        """Says on the node which version of the profile it has; None for no profile. False if the API did not take it."""
+        """Labels the node with the version of its profile; None for no profile. False if the API did not accept the label."""
         return self._tried("label", lambda api: self._label(api, profile.replace("_", "-"), version))
 
     def remove_taint(self, key: str) -> bool:
-        """Lets ordinary pods on the node. False if the API did not take it."""
+        """Removes the taint, so that ordinary pods are scheduled to the node. False if the API did not accept the change."""
         return self._tried("taint", lambda api: self._remove_taint(api, key))
 
     def event(self, kind: str, reason: str, message: str) -> None:
@@ -108,7 +108,7 @@ class Node:
         for number in reversed(range(len(taints))):
             if taints[number]["key"] == key:
                 place = f"/spec/taints/{number}"
-                # Another program may change the list meanwhile: the patch is refused then, and sent again at a later look.
+                # Another program may change the list meanwhile: the patch is refused then, and sent again later.
                 patch = [{"op": "test", "path": f"{place}/key", "value": key}, {"op": "remove", "path": place}]
                 taints = _taints(self._patched(api, patch))
         if any(taint["key"] == key for taint in taints):

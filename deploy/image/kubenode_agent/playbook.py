@@ -22,7 +22,7 @@ import yaml
 COLLECTION = "kubenode.datapath"
 NODE = "this-node"
 LIMIT = 1800.0  # seconds for a run; a package manager's lock is waited for within it
-LAST_WORDS = 600  # characters of what a run that made no report printed
+LAST_WORDS = 600  # characters of the output of a run that wrote no report
 ENVIRONMENT = {
     "ANSIBLE_CALLBACKS_ENABLED": f"{COLLECTION}.report",
     "ANSIBLE_NOCOLOR": "true",

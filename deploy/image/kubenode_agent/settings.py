@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the DaemonSet tells the agent, by environment variables."""
+"""The agent's settings, from environment variables of the DaemonSet."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 PROFILES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
 UNDO = {"cilium_migration": "restored"}  # the state that undoes a profile, if it is not absent
-LOW, HIGH = 0.1, 1440.0  # minutes between two looks
+LOW, HIGH = 0.1, 1440.0  # minutes between two runs
 
 
 class Refused(ValueError):
-    """The agent cannot run as it was told; ``str()`` is the sentence for the operator."""
+    """The agent cannot run with its settings; ``str()`` is the sentence for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """profile: the role. undoes: whether the profile is removed instead of applied. node: the name of this pod's node.
 
-    folder: where the ConfigMap is mounted. state: where the agent says how it is. interval: minutes between two looks.
+    folder: where the ConfigMap is mounted. state: the folder of the readiness files. interval: minutes between two runs.
     taint: key of the taint that is removed from a converged node; empty for none. address, port: of the metrics; port 0 for none.
     """
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of the role, from the ConfigMap. They are data: nothing in them is evaluated."""
+"""The variables of the role, from the ConfigMap. They are data: Ansible evaluates nothing in them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The content of a backup file: what each run removed from the node, as JSON."""
+"""The content of a backup file: the objects that each run removed from the node, as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Node(t.NamedTuple):
         return f"machine-id {self.machine or 'none'}, MACs {', '.join(self.macs) or 'none'}"
 
     def is_same(self, other: Node) -> bool:
-        """Whether the two are one node, which may have got and lost network interfaces meanwhile."""
+        """Whether the two are the same node, which may have gained and lost network interfaces meanwhile."""
         return self.machine == other.machine and bool(set(self.macs) & set(other.macs))
 
 
@@ -62,7 +62,7 @@ class File(t.NamedTuple):
 
 
 class Run(t.NamedTuple):
-    """What one run removed. routes: each with its protocol. boot: the identity of the boot in which it ran."""
+    """The objects that one run removed. routes: each with its protocol. boot: the identity of the boot in which it ran."""
 
     removed: tuple[Removed, ...] = ()
     files: tuple[File, ...] = ()
@@ -75,7 +75,7 @@ class Run(t.NamedTuple):
         return not (self.removed or self.files or self.neighbours or self.routes)
 
 
-Runs = tuple[t.Any, ...]  # of Run, or of what another kind of backup keeps of a run
+Runs = tuple[t.Any, ...]  # of Run, or of another kind of backup's Run
 
 
 class Backup(t.NamedTuple):

@@ -52,8 +52,8 @@ class BackupFile:
         here = self._node()
         if node and not node.is_same(here):
             raise Refusal(
-                f"{self.path} should be a backup of this node ({here}), and is of another ({node}). Nothing was changed. What it"
-                f" keeps would cut this node off. {self._away()}"
+                f"{self.path} should be a backup of this node ({here}), and is of another ({node}). Nothing was changed. Its"
+                f" contents would cut this node off. {self._away()}"
             )
         return ObservedBackup(here, node, runs, self._file("").observe(), self._backend.is_folder(self._parent))
 
@@ -76,8 +76,8 @@ class BackupFile:
             return self._codec.from_text(found.text)
         except backup.Damaged as damaged:
             raise Refusal(
-                f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. What it"
-                f" keeps can no longer be restored or used as evidence. {self._away()}"
+                f"{self.path} should be a backup of removed rules, and cannot be read: {damaged}. Nothing was changed. Its"
+                f" contents can no longer be restored or used as evidence. {self._away()}"
             ) from damaged
 
     def steps(self, observed: ObservedBackup, runs: backup.Runs, node: Node | None = None) -> tuple[Step, ...]:

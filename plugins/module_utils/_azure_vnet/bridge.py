@@ -5,8 +5,9 @@
 
 """Dissolving a bridge that took a network interface's addresses and routes, as azure-vnet's does in bridge mode.
 
-azure-vnet moves them when it creates the bridge (azure-container-networking, network/network_linux.go, connectExternalInterface).
-On the way back both links have them for a moment: the kernel uses the bridge's until the network interface has all of them.
+azure-vnet moves addresses and routes to the bridge that it creates (azure-container-networking, network/network_linux.go,
+connectExternalInterface). While they are moved back, both links have them: the kernel uses the bridge's until the network
+interface has all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Dissolution(t.NamedTuple):
     """The messages that dissolve a bridge, in three batches.
 
     nic: the network interface that gets the bridge's addresses and routes; None if there is nothing to move.
-    addresses, routes: what it gets; routes as commands of iproute2, without those that the kernel adds with an address.
+    addresses, routes: those that nic gets; routes as commands of iproute2, without those that the kernel adds with an address.
     arriving: adds addresses, neighbours and routes to the network interface, beside the bridge's.
     leaving: removes the bridge's routes, and takes the network interface out of the bridge.
     removal: removes the bridge's permanent neighbours and addresses, then the bridge.
@@ -152,7 +153,7 @@ def _prefix(address: Address) -> Prefix:
 def _arriving(
     scene: Scene, bridge: Link, nic: Link, addresses: t.Sequence[Address], routes: t.Sequence[Route]
 ) -> t.Iterator[Message]:
-    """Adds what the network interface does not have yet.
+    """Adds the addresses, neighbours and routes that the network interface does not have yet.
 
     IPv6 addresses are added without duplicate address detection, which would find the bridge's. Learned neighbours are copied,
     because a port learns none: the answers go to the bridge. Routes are appended, so that the kernel keeps using the bridge's.
@@ -184,7 +185,8 @@ def _has_both(route: Route, bridge: Link, nic: Link) -> bool:
 
 
 def _in_order(addresses: t.Sequence[Address]) -> list[Address]:
-    """In the order of adding. The kernel lists the newest IPv6 address of a scope first, and the newest IPv4 address last."""
+    """Addresses in the order in which they were added. The kernel lists the newest IPv6 address of a scope first, and the newest
+    IPv4 address last."""
     newest_first = [one for one in addresses if one.family == IPV6]
     return [one for one in addresses if one.family != IPV6] + newest_first[::-1]
 

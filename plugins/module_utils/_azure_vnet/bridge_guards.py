@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Warnings about what else on the node uses a bridge that is about to be removed."""
+"""Warnings about files, rules and programs on the node that use a bridge that is about to be removed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What azure-vnet leaves on a node, and the evidence that tells leftovers from objects that still serve a pod.
+"""azure-vnet's leftovers on a node, and the evidence that distinguishes them from objects that still serve a pod.
 
 From the sources of Azure/azure-container-networking: ebtables/ebtables.go, network/bridge_networkclient_linux.go,
 network/bridge_endpointclient_linux.go, network/manager.go, platform/os_linux.go.
@@ -35,7 +35,7 @@ STATE_FILE = "/run/azure-vnet.json"
 STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
-HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # the shorter form: all pods of v1.0.0
+HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # v1.0.0 uses the shorter form
 NAT_BRIDGE = "azSnatbr"
 VIRTUAL_ROUTER = re.compile(r"00:00:5e:00:0[12]:[0-9a-f]{2}")  # RFC 9568, section 7.3 (VRRP)
 VIRTUAL_MAC = "12:34:56:78:9a:bc"  # used in tunnel mode; no interface has it
@@ -78,7 +78,7 @@ class Nic(t.NamedTuple):
 
 
 class State(t.NamedTuple):
-    """The readable part of a state file. trouble: why it is not all, as the end of the sentence "the file ..."."""
+    """The readable part of a state file. trouble: why the rest could not be read, as the end of the sentence "the file ..."."""
 
     endpoints: tuple[Endpoint, ...] = ()
     nics: tuple[Nic, ...] = ()
@@ -354,7 +354,7 @@ class Judge:
         self._pods = self._judge_pods()
 
     def _known_nics(self) -> dict[str, set[str]]:
-        """Network interfaces that azure-vnet put into its bridge: name -> MACs that they have or had."""
+        """Network interfaces that azure-vnet put into its bridge: name -> current and former MACs."""
         written = [nic for state in self._evidence.states for nic in state.nics]
         ports = [name for name in self._evidence.ports if not HOST_LINK.fullmatch(name) and not name.startswith("veth")]
         nics: dict[str, set[str]] = {}
@@ -364,7 +364,8 @@ class Judge:
         return nics
 
     def _foreign_links(self) -> dict[str, str]:
-        """Address -> link, for addresses that the node reaches by a link other than azure-vnet's and those that it bridged."""
+        """Address -> link, for addresses that the node reaches by a link that azure-vnet neither created nor put into its
+        bridge."""
         evidence = self._evidence
         azure = {*evidence.bridges, *evidence.ports, *self._nics, "lo"}
         found = {one.address: one.link for one in evidence.neighbours if one.mac and one.link not in azure}
@@ -382,7 +383,8 @@ class Judge:
         return neighbour.is_permanent and neighbour.link in self._evidence.bridges
 
     def _judge_pods(self) -> dict[str, list[str]]:
-        """Addresses of azure-vnet's pods by verdict, and their links in a bridge as kept. Rules for the whole node serve them."""
+        """Addresses of azure-vnet's pods by verdict, and their links in a bridge as kept: these pods need the rules for the
+        node."""
         found: dict[str, list[str]] = {KEEP: [], DOUBTFUL: [], REMOVE: []}
         shapes = (one for one in self._shapes.values() if one.kind in POD_KINDS and not self._is_nodes_own(one))
         pairs = {(one.address, one.mac) for one in shapes}
@@ -424,7 +426,7 @@ class Judge:
         return tuple(sorted(self._macs_of_nics & own or addressed or own))
 
     def obstacle(self, place: Place, rule: Rule) -> str:
-        """Why a removed rule must not be restored; empty if it may."""
+        """Why a removed rule must not be restored; empty if it may be restored."""
         shape = shape_of(place, rule)
         if shape is None or shape.kind in POD_KINDS and not self._is_nodes_own(shape):
             return self.obstacle_to(shape.address, shape.mac) if shape else ""
@@ -432,7 +434,7 @@ class Judge:
         return f"{shape.link} has the MAC {live} now" if shape.kind == "source MAC" and live != shape.mac else ""
 
     def obstacle_to(self, address: str, mac: str) -> str:
-        """Why an object that leads to the address with this MAC must not be restored: it would divert another's traffic."""
+        """Why an object for the address with this MAC must not be restored: it would divert another pod's or link's traffic."""
         macs = self._macs(address, mac)
         owners = self._owners.get(address, [])
         if self._others(address, macs) or any(one.mac in macs for one in owners):
@@ -462,7 +464,7 @@ class Judge:
         return frozenset(written | self._told.get(address, set())) - {VIRTUAL_MAC}
 
     def _address(self, address: str, macs: frozenset[str], traces: t.Collection[tuple[str, str]]) -> Verdict:
-        """The verdict on an object that leads to a pod at this address with one of these MACs.
+        """The verdict on an object that sends packets for this address to one of these MACs.
 
         traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
@@ -496,7 +498,8 @@ class Judge:
         return Verdict(DOUBTFUL, "the owner of the address is unknown")
 
     def _others(self, address: str, macs: frozenset[str]) -> str:
-        """Why an object that leads to the address with one of these MACs is right and no pod's; empty if nothing tells that."""
+        """Why an object that sends packets for the address to one of these MACs is correct and not a pod's; empty without
+        evidence."""
         routers = sorted(mac for mac in macs if VIRTUAL_ROUTER.fullmatch(mac))
         if routers:
             return f"the MAC {routers[0]} is that of a virtual router (VRRP), and azure-vnet gives no pod such a MAC"

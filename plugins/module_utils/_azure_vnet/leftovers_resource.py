@@ -130,7 +130,7 @@ def look(
 
 
 def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
-    """Configurations by which a runtime would start azure-vnet, whatever the one with azure-vnet's own name contains."""
+    """Configurations by which a runtime would start azure-vnet, and the one with azure-vnet's file name, whatever it contains."""
     return [
         path for path, one in configured.items() if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
     ]
@@ -145,7 +145,7 @@ def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[s
 
 
 def _with_links(evidence: Evidence) -> Evidence:
-    """The evidence with the interfaces, and with those of them that are azure-vnet's bridges or in one."""
+    """The evidence with the interfaces, azure-vnet's bridges among them, and the links in these bridges."""
     links = interfaces_backend.read()
     named = {one.bridge for one in evidence.configurations if one.is_there}.union(*(one.bridges for one in evidence.states))
     own = [one for one in links.found if not one.namespace]
@@ -166,7 +166,7 @@ class AzureVnetLeftovers:
     plane = Plane.IMMEDIATE
 
     def __init__(self, backends: LeftoverBackends, desired: Selection, kept: BackupFile, others: t.Sequence[BackupFile]) -> None:
-        """others: further backups, which show as well that azure-vnet was on the node."""
+        """others: further backups, which also prove that azure-vnet was on the node."""
         self._backends = backends
         self._desired = desired
         self._backup = kept
@@ -193,7 +193,7 @@ class AzureVnetLeftovers:
             backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items() if path not in unmoved
         )
         if not (removed or moved or routes or any(one.mac for one in neighbours)):
-            neighbours = ()  # any packet to the address of a former pod brings back a failed one, which diverts nothing
+            neighbours = ()  # any packet to a former pod's address creates a failed neighbour again, which diverts nothing
         run = Run(removed, moved, neighbours, routes, observed.boot)
         findings = Findings(judged, neighbours, routes, observed.troubles, tuple(one.path for one in moved), unmoved)
         if run.is_empty:
@@ -241,8 +241,8 @@ class AzureVnetLeftovers:
 def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
     """Path -> why azure-vnet's file stays where it is.
 
-    azure-vnet needs both to delete its pods. An azure-cns that does not keep the addresses in use itself reads them from the
-    state file; its DaemonSet mounts that file, and kubelet creates an empty one for the mount.
+    azure-vnet needs the state file and the configuration to delete its pods. An azure-cns that does not record the addresses in
+    use itself reads them from the state file; its DaemonSet mounts that file, and kubelet creates an empty file for the mount.
     """
     live = [one.link for one in observed.evidence.pod_links]
     if live:

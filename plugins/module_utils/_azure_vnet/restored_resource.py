@@ -28,7 +28,8 @@ from .leftovers_resource import Selection, netlink_changes
 
 
 class ObservedRestoration(t.NamedTuple):
-    """node: what the rules are judged by; None without a backup. files: the current content of each moved file's path."""
+    """node: the facts by which the rules are judged; None without a backup. files: the current content at each moved file's
+    path."""
 
     node: leftovers_resource.ObservedLeftovers | None
     files: t.Mapping[str, files.Found | None]
@@ -37,9 +38,10 @@ class ObservedRestoration(t.NamedTuple):
 
 
 class Back(t.NamedTuple):
-    """What a plan restores. rules: each with its chain. removed: newest run first. differences: what cannot be as it was.
+    """The objects that a plan restores. rules: each with its chain. removed: newest run first. differences: a sentence for each
+    object that cannot be as it was.
 
-    left: what the backup keeps, because another interface, link or file is in its place.
+    left: the objects that stay in the backup, because another interface, link or file is in their place.
     """
 
     rules: tuple[tuple[Place, str], ...] = ()
@@ -52,9 +54,9 @@ class Back(t.NamedTuple):
 
 
 class RestoredLeftovers:
-    """Ensures that the node is as it was before the backup's runs, except for what would divert the traffic of others now.
+    """Ensures that the node is as it was before the backup's runs, except for objects that would now divert other traffic.
 
-    The last run is undone first. The backup goes when nothing is left in it. The plan's report is Back.
+    The last run is undone first. The backup is removed when nothing is left in it. The plan's report is Back.
     """
 
     name = "azure-vnet's leftovers"
@@ -107,7 +109,7 @@ class RestoredLeftovers:
 
 
 def _of_this_boot(node: leftovers_resource.ObservedLeftovers) -> list[Run]:
-    """The backup's runs, newest first, without what a boot has ended since: rules, neighbours, routes and files in /run."""
+    """The backup's runs, newest first, without the objects that a boot has removed: rules, neighbours, routes, files in /run."""
     runs = [
         run if run.boot == node.boot else Run(files=tuple(one for one in run.files if one.outlives_boots), boot=run.boot)
         for run in node.backup.runs
@@ -131,7 +133,7 @@ def _back(observed: ObservedRestoration, node: leftovers_resource.ObservedLeftov
         for run in reversed(runs)
     )
     ended = sum(run.boot != node.boot for run in node.backup.runs)
-    of_boot = [f"{ended} of the clean-ups were before this boot, which has ended their rules, neighbours and routes"]
+    of_boot = [f"{ended} of the clean-ups were before this boot, which has removed their rules, neighbours and routes"]
     return Back(
         back.rules,
         back.removed,
@@ -149,14 +151,15 @@ def _back(observed: ObservedRestoration, node: leftovers_resource.ObservedLeftov
 
 
 def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> tuple[list[File], list[File]]:
-    """The moved files, and those in whose place something else is. If several runs moved the same file, the oldest has it."""
+    """The moved files to restore, and those in whose place something else is. Of a file that several runs moved, the oldest run's
+    content counts."""
     moved = list({one.path: one for run in runs for one in run.files}.values())
     own = [files.Content(one.text, one.mode, one.owner) for one in moved]
     return moved, [one for one, content in zip(moved, own) if found[one.path] not in (None, content)]
 
 
 class _Links:
-    """Neighbours and routes to restore. barred: those that must not be, with the reason."""
+    """Neighbours and routes to restore. barred: those that must not be restored, with the reason."""
 
     def __init__(
         self, runs: t.Sequence[Run], observed: ObservedRestoration, node: leftovers_resource.ObservedLeftovers, judge: Judge

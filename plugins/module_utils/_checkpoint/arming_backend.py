@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
-"""Makes a run's checkpoint. A file of its own, because most runs set none and should not wait for the imports."""
+"""Makes a run's checkpoint. This is a separate file, because most runs set no checkpoint and should not wait for the imports."""
 
 from __future__ import annotations
 

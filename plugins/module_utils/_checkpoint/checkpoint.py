@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a checkpoint is: a change that the node rolls back by itself unless the controller confirms it in time."""
+"""A checkpoint: a change that the node rolls back by itself unless the controller confirms it in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 3600  # seconds; every other change of the node is refused meanwhile
 class Armed(t.NamedTuple):
     """A checkpoint that waits for its confirmation.
 
-    identity: tells it from others on this node. who: the module, and the address that its connection came from.
+    identity: distinguishes it from others on this node. who: the module, and the address that its connection came from.
     since: seconds since the epoch, for people. deadline: on this boot's monotonic clock, in seconds.
     run: the pid of the run that armed it and that process's start in clock ticks since boot.
     namespace: device and inode of the network namespace that was changed.
@@ -56,7 +56,7 @@ class RolledBack(t.NamedTuple):
     """A checkpoint that was not confirmed.
 
     since, at: when it was armed and when rolled back, in seconds since the epoch. steps: how many were undone.
-    left: objects that another program has changed since. failed: what could not be undone, with the reason.
+    left: objects that another program has changed since. failed: steps that could not be undone, with the reason.
     """
 
     identity: str

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Where a checkpoint is kept: a folder in /run, which a boot empties, for root alone. Operators may read its files.
+"""The folder of a checkpoint, in /run, which a boot empties. Only root can read it; the files are meant for operators too.
 
 armed.json: the checkpoint that waits. rolled-back.json: the last one that was not confirmed, kept until the next run.
 journal: one line for each step, with the operation that undoes it, written before the step is done.
@@ -26,7 +26,7 @@ from .._core.errors import Failure, Refusal
 from .._files import files
 from .checkpoint import Armed, RolledBack, clock
 
-# Not in the folder of our other files, which is made and removed by its own rules.
+# Not in /run/kubenode, which is created and removed with its last file.
 FOLDER = "/run/kubenode-checkpoint"
 PROGRAM = f"{FOLDER}/rollback.pyz"
 COMMAND = f"{FOLDER}/rollback"
@@ -88,7 +88,7 @@ def clear() -> None:
 
 
 def clear_unless_armed() -> None:
-    """Removes the report of a roll-back, and what a run left that was killed before it armed. Call it under the lock."""
+    """Removes the report of a roll-back, and the files of a run that was killed before it armed. Call it under the lock."""
     if not os.path.lexists(ARMED):
         clear()
 
@@ -100,7 +100,7 @@ def note(entry: str) -> None:
 
 
 def entries() -> list[str]:
-    """The journal's lines. A last line without a newline is left out: its writer was killed, so its step was not begun."""
+    """The journal's entries. A last line without a newline is skipped: its writer was killed, so its step was not begun."""
     try:
         with open(JOURNAL, encoding="ascii") as journal:
             return [line for line in journal.read().split("\n")[:-1] if line]

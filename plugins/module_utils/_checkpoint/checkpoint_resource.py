@@ -21,7 +21,7 @@ from .checkpoint import Armed, Entry
 
 
 class Checkpoint:
-    """Keeps a change by the module ``who`` open for ``seconds``.
+    """Makes a change by the module ``who`` that is rolled back after ``seconds`` unless it is confirmed.
 
     waits: what the controller needs in order to confirm the change; None if nothing was armed.
     """
@@ -75,7 +75,7 @@ class Checkpoint:
             checkpoint_backend.arm(found)
             if (
                 time.monotonic() > deadline - watchdog_backend.HEAD_START
-            ):  # the watchdog may have looked before, and found nothing armed
+            ):  # the watchdog may have looked before the record was written
                 raise Failure(f"arming the checkpoint took longer than its {self._seconds} s")
         except BaseException:
             checkpoint_backend.clear()

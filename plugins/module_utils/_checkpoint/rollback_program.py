@@ -234,7 +234,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
         try:
             summary, operation, is_backup = codec.decode(line, KNOWN)
             if is_backup and (left or failed):
-                left.append(f"{summary}: it may have what could not be restored")
+                left.append(f"{summary}: it may have objects that could not be restored")
                 continue
             backend = BACKENDS[type(operation)]
             try:
@@ -253,9 +253,10 @@ class Backend(plan.Backend, t.Protocol):
     """Raises ForeignChange from perform() if another program has changed the object."""
 
     def verify(self, operation: t.Any) -> list[str]:
-        """Reads the node again. Returns what differs from what the operation should have left, each as a part of a sentence.
+        """Reads the node again. Returns the differences from the state that the operation should have set, each as a part of
+        a sentence.
 
-        What other programs have changed since is not included.
+        Changes that other programs have made since are not included.
         """
 
 

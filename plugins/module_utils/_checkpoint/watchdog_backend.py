@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What rolls back at a checkpoint's deadline, without Ansible and without the network.
+"""The watchdog, which rolls back at a checkpoint's deadline, without Ansible and without the network.
 
-A transient timer of systemd, if systemd is process 1 and we are in its network namespace. Otherwise a separate process that
-sleeps, because a timer's service would run in the network namespace of process 1.
+It is a transient timer of systemd, if systemd is process 1 and this run is in its network namespace. Otherwise it is a process
+that sleeps, because a timer's service would run in the network namespace of process 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _program(*arguments: str) -> list[str]:
 
 
 def _start_process(identity: str, seconds: int, libraries: t.Sequence[str]) -> tuple[Watchdog, float]:
-    """Starts it in its own session and without our open files, so that no connection waits for it or ends it."""
+    """Starts the process in its own session and without this run's open files, so that no connection waits for it or ends it."""
     # pylint: disable-next=ansible-bad-function,consider-using-with  # it outlives the run, and AnsibleModule would wait
     child = subprocess.Popen(
         _program("watch", identity, *libraries),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the Cilium agent's options say of node ports, and which BPF programs are the agent's.
+"""The Cilium agent's options about node ports, and the names of the agent's BPF programs.
 
 From cilium's sources: pkg/option/config.go, pkg/kpr, pkg/datapath/loader.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which CNI marks connections that come in by the primary interface: seen in its rules, and not known by its name.
+"""Which CNI marks connections that come in by the primary interface, by its rules on the node and not by its name.
 
 From the sources of amazon-vpc-cni-k8s (pkg/networkutils), cilium (pkg/datapath/iptables) and terway (cmd/terway-cli). Their rules
 are in the table mangle of iptables, Terway's with nftables in a table of its own.
@@ -80,7 +80,7 @@ def find(tables: t.Iterable[Chains]) -> list[Marks]:
 def verdict(
     layout: str, primary: str, found: t.Iterable[Marks], unread: str = "", mark: tuple[int, int] | None = None
 ) -> Verdict:
-    """What the marks that were found mean for a layout. unread: why not all could be read, as a sentence.
+    """The verdict on the marks that were found, for a layout. unread: why not all could be read, as a sentence.
 
     mark: the mark and the mask that the user demands.
     """
@@ -99,7 +99,7 @@ def verdict(
 
 
 def of_image(layout: str, marks_itself: bool) -> Verdict:
-    """What is known for an image, whose nodes have rules only once they run. marks_itself: whether the CNI marks by default."""
+    """The verdict for an image, whose nodes have rules only after they boot. marks_itself: whether the CNI marks by default."""
     if layout not in CNIS:
         return verdict(layout, "", ())
     default = "marks connections" if marks_itself else "does not mark connections"

@@ -5,8 +5,8 @@
 
 """The loop: observe, plan, apply, prove. Only this file knows check mode and the two planes.
 
-A resource is one managed thing (a live table, a file, a boot unit). It observes the node without changing it, plans as
-a pure function of what it observed. Its backends perform the operations of the plan.
+A resource is one managed thing (a live table, a file, a boot unit). It observes the node without changing it, and plans as
+a pure function of its observation. Its backends perform the operations of the plan.
 
 The loop observes all resources before it changes the first, and applies their plans in the order given. If a step fails,
 the loop undoes the steps that were done. At the end it observes and plans again: a plan that is not empty is a failure.
@@ -38,7 +38,7 @@ def converge(
     groundwork, stages: see Parts.
     exclusive: gives a lock that keeps other runs on the node out. It is taken only if there is something to do. All
         resources are then observed again, because another run may have changed the node meanwhile.
-    permit: called with what is about to be done; what it raises ends the run before the first step.
+    permit: called with the steps that are about to be done. An exception that it raises ends the run before the first step.
     checkpoint: armed if the immediate plane changes. The run then applies only the plans that the checkpoint covers, and the
         groundwork before them; the other plans wait for the next run, after this one has been confirmed.
     Raises Refusal from a guard, and Failure if a step failed or the plans are not empty afterwards. After either, the node

@@ -28,7 +28,7 @@ class Invalid(DatapathError):
 
     @property
     def values(self) -> tuple[str, object, str]:
-        """What it was made of, so that another process can raise it again."""
+        """The arguments of the error, so that another process can raise it again."""
         return self.option, self._given, self._allowed
 
     def inside(self, option: str) -> Invalid:
@@ -36,12 +36,12 @@ class Invalid(DatapathError):
         return self.renamed(f"{option}.{self.option}")
 
     def renamed(self, option: str) -> Invalid:
-        """The same error, for a value that the operator knows by another name."""
+        """The same error, for a value that the operator gave under another name."""
         return Invalid(option, self._given, self._allowed)
 
 
 class Refusal(DatapathError):
-    """Another owner manages this object, or this is the wrong node. Says what was seen and what to do. Nothing was changed."""
+    """Another owner manages this object, or this is the wrong node. Names the finding and the next step. Nothing was changed."""
 
 
 class Failure(DatapathError):
@@ -53,7 +53,7 @@ class Uncertain(Failure):
 
 
 class ForeignChange(DatapathError):
-    """An undo found that another program has changed the object since, and left it so. Says what it is now."""
+    """An undo found that another program has changed the object since, and left the object unchanged. Names its current state."""
 
 
 class MissingLibrary(DatapathError):

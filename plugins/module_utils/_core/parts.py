@@ -38,7 +38,7 @@ def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str
     for name, spec in options.items():
         given = params.get(name)
         if spec.get("type") == "list" and isinstance(given, str) and given.lstrip().startswith("["):
-            # The argument spec says what is wrong with it.
+            # The argument spec reports the error.
             with contextlib.suppress(ValueError, RecursionError):
                 params[name] = json.loads(given)
         elif spec.get("type") == "dict" and isinstance(given, dict):
@@ -47,7 +47,7 @@ def loaded(params: dict[str, t.Any], options: Spec, long_lists: t.Collection[str
 
 
 class Effects(t.NamedTuple):
-    """What a module does to the node, as far as the other modules of the same transaction have to know.
+    """The effects of a module on the node that the other modules of the same transaction must know.
 
     brings_nft: nft is installed. units_gone: the units that are removed. rules: policy rules that are added.
     loosens: strict reverse-path filtering is undone or replaced, before the module in question or after it.
@@ -71,7 +71,7 @@ NO_EFFECTS = Effects()
 
 
 class Request:
-    """What a module was asked, and what its parts may use of the run.
+    """The options of a module, and the functions of the run that its parts may use.
 
     params: the options, checked by the argument spec. entries: the module's long lists as they were given, their entries
     unchecked. run: starts a program, as process.run(). warn: takes a sentence for the operator. checked: checks options by
@@ -132,8 +132,8 @@ class Parts(t.NamedTuple):
     report: the module's own results after the run.
     groundwork: those of the resources that other modules build on. They are complete before the others are begun, and are
         removed after these. A checkpoint is armed after them, because a package manager may need longer than its seconds.
-    stages: the resources of each of several modules. A module is observed and planned anew when its turn comes, if another one
-        has changed the node: what the kernel makes of a change shows only then.
+    stages: the resources of each of several modules. If another module has changed the node, a module is observed and planned
+        anew when its turn comes, because the kernel's reaction to a change shows only then.
     effects: see Effects.
     """
 

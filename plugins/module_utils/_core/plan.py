@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the loop works with: resources and their plans, guards and checkpoints, and the outcome of a run."""
+"""The objects of the loop: resources and their plans, guards and checkpoints, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Operation = t.Any  # a named tuple of one backend, such as ``files.Put``: plain 
 class Step(t.NamedTuple):
     """One operation on the node, and the operation that undoes it.
 
-    summary: what is done, as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
+    summary: the operation as the middle of a sentence ("write /etc/kubenode/probe-snat.nft").
     do: performed when the plan is applied; None for a step that only has an undo.
     undo: performed, in reverse order, when a later step fails, or when this step failed but may have been done. So it must
         do no harm if nothing was done. None if nothing has to be undone.
@@ -48,7 +48,7 @@ class Plan(t.NamedTuple):
 
     before, after: the resource in its user's own language (nft text, a file's text), for the diff; both empty if there
         is nothing to show.
-    report: what the module's result says about this plan, in the module's own shape; an empty plan may have one, too.
+    report: the part of the module's result about this plan, in the module's own form; an empty plan may have one, too.
     """
 
     steps: tuple[Step, ...] = ()
@@ -58,7 +58,7 @@ class Plan(t.NamedTuple):
 
 
 class Backend(t.Protocol):
-    """What touches one part of the node: nft, files, systemd. OPERATIONS: the classes of the operations that it performs."""
+    """Reads and changes one part of the node: nft, files, systemd. OPERATIONS: the classes of the operations that it performs."""
 
     @property
     def OPERATIONS(self) -> tuple[type, ...]:

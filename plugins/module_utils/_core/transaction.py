@@ -20,7 +20,7 @@ def execute(
     stages: t.Sequence[t.Sequence[Resource]] = (),
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """Applies and proves the plans. After any exception, an interrupt included, it undoes what was done.
+    """Applies and proves the plans. After any exception, an interrupt included, it undoes the steps that were done.
 
     groundwork, stages: see Parts. checkpoint: armed before the first stage that is not groundwork.
     """
@@ -89,7 +89,7 @@ class _Journal:
         """Undoes the steps, newest first. Returns what could not be undone, as sentences."""
         troubles: list[str] = []
         kept: list[Resource] = []  # whose record could not be undone
-        needed: list[Resource] = []  # whose backup has what could not be restored
+        needed: list[Resource] = []  # whose backup has an object that could not be restored
         for resource, step in reversed(self.done):
             if resource in kept or step.is_backup and resource in needed:
                 why = "it has what could not be restored" if step.is_backup else "its record could not be undone"
@@ -120,7 +120,7 @@ def _prove(resources: t.Sequence[Resource]) -> None:
 
 
 def _undone(journal: _Journal, surveyed: Plans) -> str:
-    """Undoes what was done and observes the node. Returns the error's last sentence: the state that the node is in now."""
+    """Undoes the steps and observes the node. Returns the error's last sentence, which names the node's current state."""
     has_done = bool(journal.done)
     troubles = journal.undo()
     differences = _differences(surveyed)
@@ -129,10 +129,10 @@ def _undone(journal: _Journal, surveyed: Plans) -> str:
         troubles += journal.undo()
         differences = _differences(surveyed)
     if troubles:
-        return f"What was done could not all be undone. Still to undo: {'; '.join(troubles)}"
+        return f"The changes could not all be undone. Still to undo: {'; '.join(troubles)}"
     if differences:
-        return f"What was done was undone, but the node does not read as before. {'; '.join(differences)}"
-    return "What was done was undone." if has_done else "Nothing was changed."
+        return f"All changes were undone, but the node does not read as before. {'; '.join(differences)}"
+    return "All changes were undone." if has_done else "Nothing was changed."
 
 
 def _differences(surveyed: Plans) -> list[str]:
@@ -146,9 +146,9 @@ def _differences(surveyed: Plans) -> list[str]:
 
 
 def _state(plan: Plan) -> tuple[t.Any, ...]:
-    """What a plan tells about the state that it starts from. A step without undo is left out, because it may stay done.
+    """The facts in a plan about the state that it starts from. A step without undo is left out, because it may stay done.
 
-    A backup has the counters of what is to be removed, which packets change. So its step tells by its undo.
+    A backup contains the counters of the rules to be removed, which packets change. So the undo of its step counts, not the step.
     """
     reversible = [step for step in plan.steps if step.undo is not None]
     return plan.before, [(step.summary, step.undo if step.is_backup else step.do) for step in reversible]

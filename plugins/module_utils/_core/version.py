@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Versions as upstream counts them: numbers with dots, without what a distribution adds. The version of this collection."""
+"""Versions as upstream counts them: numbers with dots, without a distribution's additions. The version of this collection."""
 
 from __future__ import annotations
 

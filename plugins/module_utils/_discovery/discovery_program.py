@@ -27,7 +27,7 @@ pod_interfaces = discovery.pod_interfaces
 
 
 class Answer(t.NamedTuple):
-    """What the metadata service answered.
+    """The answer of the metadata service.
 
     enis: the option that was asked for. cards: the node's network interfaces before the question.
     desired: the rules and routes; None if there was no answer, or if it does not describe the primary ENI sufficiently.

@@ -6,7 +6,7 @@
 """When the metadata service is asked for the node's ENIs.
 
 It is asked when a network interface was added or removed, and again while something is missing. An idle node asks nothing.
-The cloud's metadata may be some seconds behind a network interface that was plugged in.
+The cloud's metadata may lack a network interface for some seconds after it was attached.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 """ebtables rules in the running kernel: in nf_tables, in the legacy tables, or in both.
 
 The rules are listed by a tool, because only the tool knows the encodings of its version. In nf_tables a rule is deleted by its
-handle, which the kernel never gives to another rule: whatever other programs insert or delete meanwhile, no other rule is hit.
-The legacy kernel interface only replaces whole tables, so one call of the tool fetches a table, edits it and replaces it, under
-the tool's own lock.
+handle, which the kernel never gives to another rule: whatever other programs insert or delete meanwhile, no other rule is
+deleted. The legacy kernel interface only replaces whole tables, so one call of the tool fetches a table, edits it and
+replaces it, under the tool's own lock.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Ebtables:
             backend.put_back(operation.removed)
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads anew what the operation should have left; see rollback_program.Backend."""
+        """Reads the node again and compares it with the operation's result; see rollback_program.Backend."""
         now = self._backends[operation.backend].read()
         wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
         return [

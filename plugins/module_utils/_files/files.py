@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Files, folders and links on the node: what is there, and the operations that change it.
+"""Files, folders and symbolic links on the node, and the operations that change them.
 
 Each object appears or disappears by one rename: a killed run leaves the old or the new. Before the rename, the object has a
 temporary name beside its path (``.NAME.kubenode``). If a run is killed, the temporary object stays, and the next run removes
-it. A folder that we make contains a marker, so that any later run knows that it may remove the folder with its last file.
+it. A folder that this collection makes contains a marker, so that any later run knows that it may remove the folder with its
+last file.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Target(t.NamedTuple):
 
 
 class Other(t.NamedTuple):
-    """An object that is never ours, by its kind: "folder", "FIFO", "device or the like"."""
+    """An object that is always foreign, by its kind: "folder", "FIFO", "device or the like"."""
 
     kind: str
 
@@ -75,7 +76,7 @@ class RemoveFolder(t.NamedTuple):
 
 
 class Discard(t.NamedTuple):
-    """Remove what a killed run left under the temporary name of ``path``."""
+    """Remove the object that a killed run left under the temporary name of ``path``."""
 
     path: str
 
@@ -131,7 +132,7 @@ class Files:
     OPERATIONS = t.get_args(Operation)
 
     def read(self, path: str) -> Found | None:
-        """What is at a path; None for nothing."""
+        """The object at a path; None for none."""
         with answering(path):
             try:
                 mode = os.lstat(path).st_mode
@@ -146,7 +147,7 @@ class Files:
         return os.path.isdir(path)
 
     def is_ours(self, folder: str) -> bool:
-        """Whether we made the folder. A folder that is reached through a link is foreign."""
+        """Whether this collection made the folder. A folder that is reached through a link is foreign."""
         return not os.path.islink(folder) and os.path.isfile(os.path.join(folder, MARKER))
 
     def entries(self, folder: str) -> set[str]:
@@ -226,7 +227,7 @@ def _kind(mode: int) -> str:
 
 
 def temporary_name(path: str) -> str:
-    """Where an object is built that a rename brings to ``path``."""
+    """The path at which an object is built before a rename moves it to ``path``."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{MARKER}")
 
 

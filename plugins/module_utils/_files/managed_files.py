@@ -17,7 +17,7 @@ from . import files
 # The first line of each file that the collection writes.
 HEADING = "# Managed by the Ansible collection kubenode.datapath; changes made here are overwritten.\n"
 
-# How a run does without files on a read-only file system, by the option that the files follow from.
+# What an operator can do on a read-only file system, by the option that the files follow from.
 _LIVE_ONLY = "set permanent to false, and run this again after each boot"
 WITHOUT_FILES = {"path": _LIVE_ONLY, "permanent": _LIVE_ONLY, "immediate": "set immediate to false"}
 
@@ -32,7 +32,7 @@ class Checker(Backend, t.Protocol):
 class Entry(t.NamedTuple):
     """The desired object at ``path``; None for nothing.
 
-    signature: a file is ours if its text begins with the signature, a link if the signature is its target.
+    signature: a file is this collection's if its text begins with the signature, a link if the signature is its target.
     accept: checks the text before it is written.
     """
 
@@ -48,7 +48,8 @@ class Entry(t.NamedTuple):
 
 
 def text(path: str, desired: str | None, begins: str = "", accept: Checker | None = None) -> Entry:
-    """A file with ``desired`` below our heading. ``begins``: the beginning of the text, which tells it from our other files."""
+    """A file with ``desired`` below the collection's heading. ``begins``: the beginning of the text, which no other file of the
+    collection has."""
     return Entry(path, None if desired is None else files.Content(HEADING + desired), HEADING + begins, accept)
 
 
@@ -58,7 +59,7 @@ def link(path: str, target: str, desired: bool) -> Entry:
 
 
 class Made(t.NamedTuple):
-    """A folder that we made. is_empty: it contains nothing but our marker."""
+    """A folder that this collection made. is_empty: it contains nothing but the marker."""
 
     path: str
     is_empty: bool
@@ -71,7 +72,8 @@ class ObservedFiles(t.NamedTuple):
     folder: "missing", "ours" (we made it) or "theirs" (it is foreign).
     has_others: whether the folder contains anything besides the entries.
     left_over: paths whose temporary name a killed run left.
-    made: if all entries are to be removed, the folders that we made: this one and those above it, the innermost first.
+    made: if all entries are to be removed, the folders that this collection made: this one and those above it, the innermost
+    first.
     read_only_at: where the read-only file system begins that the folder is on; empty if it is writable.
     """
 
@@ -90,7 +92,7 @@ class ManagedFiles:
     includes an attempt to remove the folder, which checks at that moment whether the folder is empty (files.RemoveFolder).
 
     option: the module's option that the entries follow from, for errors. instead: what the operator can do with it.
-    claimed: paths that are ours whatever they contain, by other evidence.
+    claimed: paths of files that are this collection's whatever they contain, by other evidence.
     """
 
     plane = Plane.PERMANENT
@@ -159,7 +161,7 @@ class ManagedFiles:
         return Plan(tuple(steps), *_texts(changes)) if changes else Plan(tuple(steps))
 
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
-        """What is observed after the plan was applied, for a plan that starts from there."""
+        """The state after the plan was applied, for a plan that starts from that state."""
         folder, made = observed.folder, observed.made
         if folder == "missing" and self._keeps_folder:
             folder, made = "ours", (Made(self._folder, False), *made)
@@ -188,7 +190,7 @@ class ManagedFiles:
 
 
 def settling(announced: ManagedFiles, settled: ManagedFiles, observed: ObservedFiles) -> t.Iterator[Step]:
-    """The steps that replace the record of what a run is about to do by the record of what it has done."""
+    """The steps that replace the record of a run's intended changes by the record of its completed changes."""
     for step in settled.plan(announced.reached(observed)).steps:
         yield step._replace(is_record=True)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the node tells of kubelet: its labels, from configuration files and command line, and the services that run it."""
+"""Facts about the node's kubelet: its labels, from configuration files and command line, and the services that run it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The guard of a unit that must come before kubelet: looks for what really started kubelet."""
+"""The guard of a unit that must come before kubelet: finds the service in which kubelet runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class KubeletStarters:
 
     units: names of units of this collection. before: as for kubelet_units.ordering().
 
-    Only a service that is not listed costs a question to systemd, which also knows drop-ins and aliases. A kubelet outside any
-    service is passed over: a container or a login started it, and the boot has no unit to order.
+    Only a service that is not listed costs a query to systemd, which also knows drop-ins and aliases. A kubelet outside any
+    service is ignored: a container or a login started it, and the boot has no unit to order.
     """
 
     def __init__(self, systemd: Units, units: t.Sequence[str], before: t.Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What azure-vnet and azure-cns leave besides ebtables rules, neighbours and routes.
+"""Leftovers of azure-vnet and azure-cns other than ebtables rules, neighbours and routes.
 
 From the sources of Azure/azure-container-networking: network/snat/snat_linux.go, network/network_linux.go,
 network/networkutils/networkutils_linux.go, network/transparent_vlan_endpointclient_linux.go, cni/network/invoker_cns.go,
@@ -36,7 +36,7 @@ FIRST_HOST = 1
 class Shape(t.NamedTuple):
     """A rule that azure-vnet or azure-cns adds. text: as iptables-save prints it, with {value} for any value.
 
-    is_only_theirs: whether no other program is known to add such a rule.
+    is_only_theirs: whether only azure-vnet and azure-cns are known to add such a rule.
     """
 
     family: str
@@ -103,7 +103,7 @@ class Bridge(t.NamedTuple):
 
 
 class Facts(t.NamedTuple):
-    """What was read of the node.
+    """Facts about the node.
 
     rules: of iptables; former: those that earlier runs of ebtables_cleanup removed. unread: tables not read.
     chains: table and name of each chain with one of azure-vnet's names.
@@ -133,7 +133,7 @@ class Facts(t.NamedTuple):
     former: tuple[Rule, ...] = ()
 
     def in_use(self, owner: str) -> str:
-        """Why the objects of an owner may be in use; empty if they are not."""
+        """Why the objects of an owner may be in use; empty if they are not in use."""
         if self.served:
             return f"azure-vnet still serves the pod at {self.served}"
         if self.is_configured:
@@ -296,12 +296,12 @@ def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
         evidence = f"has azure-vnet's name, and {', and '.join(found)}"
         yield Leftover(LINK, "links", NAT_BRIDGE, VNET, _joined(evidence, used), is_certain, f"ip link del {NAT_BRIDGE}")
     near, far = NAT_LINKS
-    if near in facts.links:  # its other end goes with it
+    if near in facts.links:  # the kernel deletes the other end with it
         evidence = f"connects {NAT_BRIDGE} with an Open vSwitch bridge of azure-vnet"
         is_certain, command = not used and far in facts.links, f"ip link del {near}"
         if far not in facts.links:
             evidence += f"; its other end {far} is in another network namespace, or was renamed"
-        if far in facts.switched:  # which keeps its ports in a database of its own
+        if far in facts.switched:  # Open vSwitch keeps its ports in a separate database
             evidence += f", of which {far} is still a port"
             is_certain, command = False, f"ovs-vsctl --if-exists del-port {far} && {command}"
         yield Leftover(LINK, "links", near, VNET, _joined(evidence, used), is_certain, command)

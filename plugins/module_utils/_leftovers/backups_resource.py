@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The backups of ebtables_cleanup. What they keep is evidence for all kinds of leftovers."""
+"""The backups of ebtables_cleanup. Their contents are evidence for all kinds of leftovers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .leftovers_backend import Former
 
 
 class Look(t.NamedTuple):
-    """facts: None if nothing on the node is azure-vnet's. troubles: sentences about what was not read."""
+    """facts: None if nothing on the node is azure-vnet's. troubles: sentences about objects that could not be read."""
 
     facts: Facts | None
     troubles: tuple[str, ...]
@@ -34,14 +34,14 @@ class Backups(t.NamedTuple):
     links: BackupFile
 
     def look(self, run: process.Runner) -> Look:
-        """Reads the node, and what the backups tell of it. Raises Failure if a table cannot be read, and as former() does."""
+        """Reads the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
         troubles: list[str] = []
         seen = leftovers_backend.see(run)
         facts = leftovers_backend.of_azure(run, troubles.append, seen, self.former(), is_strict=True)
         return Look(facts, tuple(troubles))
 
     def former(self) -> Former:
-        """What earlier runs removed. Raises Refusal if a backup is not a valid one of this node."""
+        """The objects that earlier runs removed. Raises Refusal if a backup is invalid or another node's."""
         frames, iptables, links = (one.observe().runs for one in self)
         rules = tuple(
             Rule(one.table, removed.place.chain, removed.rules[number].text)
@@ -55,7 +55,7 @@ class Backups(t.NamedTuple):
 
 
 def backups(backend: Files, path: str) -> Backups:
-    """path: of the files, without what tells them apart."""
+    """path: the common beginning of the paths of the three files."""
     return Backups(
         BackupFile(backend, f"{path}.json"),
         BackupFile(backend, f"{path}-iptables.json", iptables_backup),

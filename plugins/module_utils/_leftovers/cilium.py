@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What Cilium and kube-proxy leave after they have ended.
+"""Leftovers of Cilium and kube-proxy after these have ended.
 
 From the sources of cilium: pkg/datapath/iptables/iptables.go, pkg/defaults, cilium-dbg/cmd/cleanup.go.
 """
@@ -34,7 +34,7 @@ def of_cilium(
     links: t.Iterable[str],
     programs: t.Iterable[tuple[str, str]],
 ) -> list[Leftover]:
-    """What Cilium left, in an order in which the commands can be run. programs: link and name of each BPF program of Cilium."""
+    """Cilium's leftovers, in an order in which the commands can be run. programs: link and name of each BPF program of Cilium."""
 
     def is_within(rule: Rule) -> bool:
         return bool(CHAINS.fullmatch(rule.chain))
@@ -53,7 +53,7 @@ def of_cilium(
 
 
 def of_kube_proxy(chains: t.Mapping[str, t.Sequence[str]]) -> list[Leftover]:
-    """One for each place, which may have thousands of chains. chains: names by place; see cni.kube_proxy_chains()."""
+    """One leftover for each place, which may have thousands of chains. chains: names by place; see cni.kube_proxy_chains()."""
     return [
         Leftover(CHAIN, place, _counted(names), KUBE_PROXY, NO_PROXY, False, "kube-proxy --cleanup")
         for place, names in chains.items()

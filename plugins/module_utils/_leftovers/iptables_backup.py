@@ -25,7 +25,7 @@ SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
 
 
 class Run(t.NamedTuple):
-    """What one run removed. boot: the identity of the boot in which it ran."""
+    """The objects that one run removed. boot: the identity of the boot in which it ran."""
 
     taken: tuple[Taken, ...]
     boot: str

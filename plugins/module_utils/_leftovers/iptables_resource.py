@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""azure-vnet's and azure-cns's rules and chains of iptables: removed if they are certain, and restored."""
+"""Rules and chains of iptables that certainly are azure-vnet's or azure-cns's: removes and restores them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ObservedIptables(t.NamedTuple):
 
 
 class IptablesLeftovers:
-    """Ensures that the node has none that is certain. They are kept in a backup. The plan's report is Findings."""
+    """Ensures that the node has no such rules and chains. Removed ones are kept in a backup. The plan's report is Findings."""
 
     name = NAME
     plane = Plane.IMMEDIATE
@@ -79,7 +79,8 @@ class ObservedIptablesRestoration(t.NamedTuple):
 
 
 class Back(t.NamedTuple):
-    """What a plan restores. differences: what is not restored as it was, and why. left: what stays in the backup."""
+    """The objects that a plan restores. differences: those that are not restored as they were, and why. left: the runs that
+    stay in the backup."""
 
     taken: tuple[Taken, ...] = ()
     differences: tuple[str, ...] = ()
@@ -87,10 +88,10 @@ class Back(t.NamedTuple):
 
 
 class RestoredIptables:
-    """Ensures that the rules of this boot's runs are there again. A boot has ended those of earlier ones.
+    """Ensures that the rules that runs of this boot removed exist again. The boot has removed those of earlier runs.
 
-    A rule stays in the backup if it translates to an address that the node no longer has, or if its chain or the one that it
-    jumps to is gone. The plan's report is Back.
+    A rule stays in the backup if it translates to an address that the node no longer has, or if its chain or the chain that
+    it jumps to is gone. The plan's report is Back.
     """
 
     name = NAME
@@ -131,7 +132,7 @@ def _back(observed: ObservedIptablesRestoration) -> Back:
     left = [run._replace(taken=tuple(_left(run, restored.barred))) for run in reversed(runs)]
     return Back(
         tuple(one for one in taken if one.rules or one.chains),
-        (*["the rules of iptables of a clean-up before this boot, which the boot has ended"] * ended, *restored.differences),
+        (*["the rules of iptables of a clean-up before this boot, which the boot has removed"] * ended, *restored.differences),
         tuple(run for run in left if run.taken),
     )
 
@@ -143,7 +144,7 @@ def _missing(runs: t.Iterable[Run], table: Table, now: iptables.Chains) -> tuple
 
 
 def _obstacle(place: Place, text: str, there: t.Collection[Place], addresses: t.Collection[str]) -> str:
-    """Why a rule is not restored; empty if it is. there: the chains that exist, or are restored."""
+    """Why a rule is not restored; empty if it is restored. there: the chains that exist, or are restored."""
     source, jump = iptables.meaning(text).get("--to-source", ""), place._replace(chain=iptables.target(text))
     missing = [one for one in (place, jump) if one not in there and (one is place or cni.AZURE_CHAIN.fullmatch(one.chain))]
     if missing:
@@ -159,7 +160,7 @@ def _left(run: Run, barred: t.Mapping[Removed, frozenset[int]]) -> t.Iterator[Ta
 
 
 def reported(back: Back) -> list[dict[str, str]]:
-    """What is restored, as the module returns it."""
+    """The restored objects, as the module returns them."""
     return [
         *({"kind": CHAIN, "place": str(one.table), "text": chain} for one in back.taken for chain in one.chains),
         *(

@@ -34,7 +34,7 @@ class Leftover(t.NamedTuple):
 
 
 class Findings(t.NamedTuple):
-    """removed: what is certain. kept: what is not. troubles: sentences about what was not read."""
+    """removed: the certain leftovers. kept: the others. troubles: sentences about objects that could not be read."""
 
     removed: tuple[Leftover, ...] = ()
     kept: tuple[Leftover, ...] = ()
@@ -46,6 +46,6 @@ class Findings(t.NamedTuple):
 
 
 def findings(found: t.Sequence[Leftover], troubles: t.Sequence[str]) -> Findings:
-    """Leftovers of some kinds, told apart."""
+    """Leftovers, divided into certain and other ones."""
     certain, uncertain = (tuple(one for one in found if one.is_certain is wanted) for wanted in (True, False))
     return Findings(certain, uncertain, tuple(troubles))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads from the node what tells leftovers of azure-vnet, azure-cns and Cilium. Read only; loads no kernel module.
+"""Reads the facts by which leftovers of azure-vnet, azure-cns and Cilium are found. Read only; loads no kernel module.
 
 Programs are started only if something on the node is azure-vnet's, or if Cilium has left chains.
 """
@@ -36,7 +36,7 @@ OPEN_VSWITCH = "openvswitch"
 
 
 class Seen(t.NamedTuple):
-    """What the module has read. chains: place and name of each. bridge: azure-vnet's, as its options and configurations name it.
+    """The facts that cni_info has read. chains: place and name of each. bridge: azure-vnet's, by its options and configurations.
 
     configurations: by path, in a runtime's order.
     """
@@ -49,14 +49,14 @@ class Seen(t.NamedTuple):
 
     @property
     def plugins(self) -> list[t.Sequence[str]]:
-        """Types of the plugins in each configuration that a runtime reads."""
+        """Types of the plugins in each configuration that a container runtime reads."""
         return [one.plugins for one in self.configurations.values() if not one.is_inert]
 
 
 class Former(t.NamedTuple):
     """What earlier runs of ebtables_cleanup removed, by their backup. states: texts of state files. rules: of iptables.
 
-    is_there: whether there is a backup. It shows that azure-vnet was here, even if nothing else does any more.
+    is_there: whether there is a backup. It proves that azure-vnet was on the node, even if nothing else does any more.
     """
 
     states: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ NOTHING = Former()
 
 
 def see(run: process.Runner) -> Seen:
-    """Reads what the leftovers are told by. run: starts programs."""
+    """Reads the facts by which leftovers are found. run: starts programs."""
     configurations = cni_backend.configurations()
     links = LinkMessages().links()
     named = {one.content.bridge for one in configurations.values()} - {""}
@@ -90,7 +90,7 @@ def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list
 def of_azure(
     run: process.Runner, warn: t.Callable[[str], None], seen: Seen, former: Former = NOTHING, is_strict: bool = False
 ) -> Facts | None:
-    """What tells leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
+    """The facts about leftovers of azure-vnet and azure-cns; None if nothing on the node is theirs. For run and warn see read().
 
     is_strict: whether a table that cannot be read raises Failure.
     """
@@ -158,7 +158,7 @@ def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tup
 def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, scene: Scene) -> frozenset[str]:
     """Addresses of azure-vnet's bridge, with their lengths, that are the gateway of its IPv6 pods.
 
-    Starts a program only if the bridge has such an address by its form. warn: takes a sentence if the rules were not read.
+    Starts a program only if an address of the bridge has the form of a gateway. warn: gets a sentence if the rules were not read.
     """
     bridge = _bridge(link, scene.links, scene.addresses)
     if bridge is None or not any(map(azure.may_be_gateway, bridge.addresses)):

@@ -32,7 +32,7 @@ class End(t.NamedTuple):
 
 
 class Removed(t.NamedTuple):
-    """A link that was removed, with what the kernel removed with it.
+    """A link that was removed, with the objects that the kernel removed with it.
 
     ends: a bridge alone, or both ends of a veth pair. ports: names of links that were in the bridge and still exist.
     addresses: each with its length and its flags (IFA_F_*). neighbours: permanent ones, address and MAC.
@@ -59,7 +59,8 @@ class Gateway(t.NamedTuple):
 
 
 def removed(scene: Scene, name: str, peer: str, going: t.Collection[str], settings: t.Iterable[tuple[str, int]]) -> Removed:
-    """What to keep of a link. peer: the name of the other end of a veth pair, or empty. going: all links that are removed."""
+    """A link as the backup keeps it. peer: the name of the other end of a veth pair, or empty. going: all links that are
+    removed."""
     by_name = {link.name: link for link in scene.links}
     link = by_name[name]
     names = {one.number: one.name for one in scene.links}
@@ -96,9 +97,9 @@ def _flags(address: link_message.Address) -> int:
 
 
 def creation(one: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE) -> tuple[Message, ...]:
-    """The messages that create a link with all that it had. numbers: indexes by name, also of links to be created.
+    """The messages that create a link with everything that it had. numbers: indexes by name, also of links to be created.
 
-    scene: the node. What a killed run has created already is left out.
+    scene: the node. Objects that a killed run has created already are left out.
     """
     there = {link.name: link for link in scene.links}
     links = [_link(end, numbers) for end in one.ends]
@@ -125,7 +126,7 @@ def creation(one: Removed, numbers: t.Mapping[str, int], scene: Scene = NOWHERE)
 
 
 def deletion(one: Removed, numbers: t.Mapping[str, int]) -> Message:
-    """Removes a link. The kernel removes all that it has with it, so that a killed run leaves all of it or nothing."""
+    """Removes a link. The kernel removes the link's objects with it, so that a killed run leaves all of them or none."""
     return Message(f"remove {one.name}", _link(one.ends[0], numbers).delete(), None)
 
 

@@ -26,7 +26,7 @@ LARGEST_INDEX = 2**31 - 1
 
 
 class Run(t.NamedTuple):
-    """What one run removed. boot: the identity of the boot in which it ran."""
+    """The objects that one run removed. boot: the identity of the boot in which it ran."""
 
     links: tuple[Removed, ...]
     gateways: tuple[Gateway, ...]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""azure-vnet's links and addresses: removed if they are certain, and restored."""
+"""Links and addresses that certainly are azure-vnet's: removes and restores them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ObservedLinks(t.NamedTuple):
 
 
 class LinkLeftovers:
-    """Ensures that the node has none that is certain. They are kept in a backup. The plan's report is Findings."""
+    """Ensures that the node has no such links and addresses. Removed ones are kept in a backup. The plan's report is Findings."""
 
     name = NAME
     plane = Plane.IMMEDIATE
@@ -97,7 +97,8 @@ class ObservedLinksRestoration(t.NamedTuple):
 
 
 class Back(t.NamedTuple):
-    """What a plan restores. differences: what is not restored, and why. left: what stays in the backup."""
+    """The objects that a plan restores. differences: those that are not restored, and why. left: the runs that stay in the
+    backup."""
 
     links: tuple[Removed, ...] = ()
     gateways: tuple[Gateway, ...] = ()
@@ -106,10 +107,11 @@ class Back(t.NamedTuple):
 
 
 class RestoredLinks:
-    """Ensures that the links and addresses of this boot's runs are there again. A boot has ended those of earlier ones.
+    """Ensures that the links and addresses that runs of this boot removed exist again. The boot has removed those of earlier
+    runs.
 
-    Those whose address another link has now, and addresses of a link that is gone, stay in the backup. The plan's report is
-    Back.
+    A link or address stays in the backup if another link has the address now, or if the address's link is gone. The plan's
+    report is Back.
     """
 
     name = NAME
@@ -141,7 +143,7 @@ class RestoredLinks:
 
 def _back(observed: ObservedLinksRestoration) -> Back:
     runs = [run for run in observed.backup.runs if run.boot == observed.boot]
-    ended = ["the links and addresses of a clean-up before this boot, which the boot has ended"]
+    ended = ["the links and addresses of a clean-up before this boot, which the boot has removed"]
     differences = ended * (len(observed.backup.runs) - len(runs))
     existing = {one.name: one for one in observed.scene.links}
     numbers = {name: one.number for name, one in existing.items()}
@@ -157,7 +159,7 @@ def _back(observed: ObservedLinksRestoration) -> Back:
             own = [address.partition("/")[0] for address, _flags in link.addresses]
             held = [address for address in own if holders.get(address, link.name) != link.name]
             if any(one.name == link.name for one in back):
-                continue  # the oldest run tells what it had
+                continue  # the oldest run has its former state
             if all(end.name in existing and links.is_of(link, existing[end.name]) for end in link.ends):
                 # A killed run has not removed it, or not restored all of it.
                 is_whole = all(observed.settings[key] == value for key, value in link.settings)
@@ -196,7 +198,7 @@ def _numbers(scene: Scene, created: t.Iterable[Removed]) -> dict[str, int]:
 
 
 def reported(back: Back) -> list[dict[str, str]]:
-    """What is restored, as the module returns it."""
+    """The restored objects, as the module returns them."""
     return [
         *({"kind": LINK, "place": "links", "text": one.name} for one in back.links),
         *({"kind": ADDRESS, "place": f"link {one.link}", "text": one.address} for one in back.gateways),

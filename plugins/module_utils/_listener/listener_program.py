@@ -288,8 +288,8 @@ class Listener:
     def _advise(self, culprits: t.Collection[str]) -> None:
         if self._contests.pause:
             _log(
-                f"{WARNING}Restored {self._contests.times} times in a row what another program removes. If it does so again,"
-                f" the next restoration comes after {self._contests.pause:g} s at the earliest"
+                f"{WARNING}Restored {self._contests.times} times in a row rules or routes that another program removes."
+                f" If it goes on, the next restoration comes after {self._contests.pause:g} s at the earliest"
             )
         for name in [name for name in ADVICE if name not in self._advised and f"({name}" in " ".join(culprits)]:
             self._advised.add(name)

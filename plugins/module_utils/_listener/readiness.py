@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which part of a policy can be loaded on the node in its current state, and what the rest waits for.
+"""The part of a policy that can be loaded on the node in its current state, and the conditions that the rest waits for.
 
 A run loads everything, or fails with the reason. The listener has no operator who reads an error, so it loads what it can.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""azure-vnet's live pods on a node, and what azure-cns knows of their addresses.
+"""azure-vnet's live pods on a node, and where azure-cns keeps their addresses.
 
 From the sources of Azure/azure-container-networking: network/endpoint.go, cns/configuration, cns/service/main.go.
 """

@@ -120,9 +120,11 @@ def _behind(texts: t.Sequence[str], text: str, start: int) -> int:
 
 
 class Restoration(t.NamedTuple):
-    """How removals are undone.
+    """The undo of removals.
 
-    rules: each restored rule with its chain. removed: what to restore, newest first. differences: what cannot be as it was.
+    rules: each restored rule with its chain. removed: the removals to undo, newest first. differences: a sentence for each
+    rule that
+        cannot be as it was.
     barred: of a removal, the positions of the rules that must not be restored.
     """
 

@@ -41,7 +41,8 @@ class Table(t.NamedTuple):
 
 
 class Taken(t.NamedTuple):
-    """What is removed from a table. rules: by chain, with all rules of the chain. chains: names of chains that are then empty."""
+    """Objects that are removed from a table. rules: by chain, with all rules of the chain. chains: names of chains that are then
+    empty."""
 
     table: Table
     rules: tuple[Removed, ...] = ()
@@ -172,7 +173,8 @@ def target(text: str) -> str:
 
 
 def taken(found: t.Iterable[tuple[str, str]], names: t.Iterable[tuple[Table, str]], listed: t.Iterable[Rule]) -> list[Taken]:
-    """What to remove, by table. found: place and text of each rule; names: of chains; listed: all rules of their tables."""
+    """The objects to remove, by table. found: place and text of each rule; names: of chains; listed: all rules of their
+    tables."""
     wanted = {*found}
     chains_of: dict[Table, list[str]] = {}
     for table, name in names:

@@ -46,7 +46,8 @@ class Iptables:
         return iptables.chains(self._call(table, "save", "-t", table.name))
 
     def perform(self, operation: Operation) -> None:
-        """Raises Failure with the program's answer, or with what it left undone: a restored rule is in no backup any more."""
+        """Raises Failure with the program's answer, or with the part that it left undone: a restored rule is in no backup any
+        more."""
         script = self._script(operation)
         if script:
             self._call(operation.taken.table, "restore", "-w", "--noflush", stdin=script)
@@ -55,13 +56,13 @@ class Iptables:
                 raise Failure(f"iptables-restore reported success, but {'; '.join(undone)}")
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads anew what the operation should have left; see rollback_program.Backend."""
+        """Reads the node again and compares it with the operation's result; see rollback_program.Backend."""
         what = "is still there" if isinstance(operation, Take) else "is not there"
         lines = self._script(operation).splitlines()
         return [f"{line[3:]} in table {operation.taken.table} {what}" for line in lines if line.startswith("-")]
 
     def _script(self, operation: Operation) -> str:
-        """What is left to do; empty if nothing is."""
+        """The rest of the operation as a script; empty if nothing is left to do."""
         now = self.read(operation.taken.table)
         how = iptables.removal if isinstance(operation, Take) else iptables.restoration
         return how(operation.taken, now)

@@ -23,7 +23,7 @@ HARMLESS, KEPT_OFF, COMPETING, HOSTILE = "harmless", "kept_off", "competing", "h
 
 
 class Daemon(t.NamedTuple):
-    """version: None if the node's files do not tell it. remedy: what an operator can do, as a sentence."""
+    """version: None if the node's files do not show it. remedy: the operator's next step, as a sentence."""
 
     name: str
     active: bool

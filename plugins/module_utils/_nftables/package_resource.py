@@ -105,7 +105,7 @@ class InstalledPackage:
         return seen
 
     def _version(self, path: str) -> tuple[Version | None, str]:
-        """nft's version, None if it does not tell one, and a clause about it for messages."""
+        """nft's version, None if it prints none, and a clause about it for messages."""
         try:
             version = of_nft(self._run([path, "--version"], None).stdout)
         except Uncertain:

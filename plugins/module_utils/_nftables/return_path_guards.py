@@ -29,7 +29,7 @@ class MissingLinks:
         self._desired = desired
 
     def inspect(self) -> t.Iterable[str]:
-        # In another root the links are the builder's, not the node's.
+        # In the root of an image, the links are the builder's, not the node's.
         if kernel.is_own_root():
             there = sysctl.Sysctl().links()
             yield from (self._missing(way.name) for way in self._desired.ways if way.name not in there)

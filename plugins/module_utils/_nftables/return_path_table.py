@@ -51,7 +51,8 @@ class ReturnPath(t.NamedTuple):
         the mark's rule. This needs src_valid_mark (net/ipv4/fib_frontend.c, fib_validate_source).
     service_addresses: prefixes whose connections are marked although their addresses are on no interface; the fewest of
         each family that contain the same addresses, sorted.
-    interfaces: the other interfaces with a mark of their own, sorted. All connections that others open by them get it.
+    interfaces: the other interfaces with a mark of their own, sorted. All connections that are opened from outside by one of them
+        get its mark.
     """
 
     name: str
@@ -132,13 +133,13 @@ class ReturnPath(t.NamedTuple):
         )
 
     def _opened(self, mark: int) -> tuple[Rule, ...]:
-        """Packets that enter by another interface. Requests to pods enter by it under the pods' own addresses, too, so that the
-        destination tells nothing. The kernel writes a mark only if it is another."""
+        """Packets that enter by another interface. Requests to pods have the pods' own addresses as destination, so the rule does
+        not test the destination. The kernel writes a mark only if it differs."""
         return ((match("ct direction", "original"), self._marking("ct mark", mark), Verdict("accept")),)
 
     def _replies(self, mark: int) -> tuple[Rule, ...]:
         """All replies on a connection that came in by another interface: of pods here and on other nodes, and of the node
-        itself. No table but the link's own routes to a link-local address."""
+        itself. Except replies to a link-local address, which only the link's own routes reach."""
         return (
             (match("ip6 daddr", "fe80::/10"), Verdict("accept")),
             (match("ct direction", "reply"), self._marking("meta mark", mark)),

@@ -19,7 +19,7 @@ NO = 77  # the boot program's exit status on a node without IPv6; no shell and n
 
 
 class BootCondition(t.NamedTuple):
-    """What a unit checks before it loads its table.
+    """The condition that a unit checks before it loads its table.
 
     kind: "imds" or "address", see ``_probe_snat/ipv6_program.py``. python, program: the paths of the interpreter and of the boot
     program.

@@ -87,7 +87,8 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
             "backup_file": kept.frames.path,
         }
 
-    # The rules of iptables first: they are told by the files that the next moves. The links last: they tell some rules.
+    # The rules of iptables first, because the files that the next resource moves are evidence for them. The links last, because
+    # they are evidence for some rules.
     resources: list[Resource] = [*[rules] * options["iptables"], leftovers, *[links] * options["links"]]
     return Parts(resources, guards, report)
 

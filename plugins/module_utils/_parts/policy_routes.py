@@ -126,7 +126,7 @@ def parts(request: Request) -> Parts:
     placed = boot.resources(kept, starts=request.params["immediate"]) if is_permanent else []
     if is_permanent and kept.is_empty and request.params["immediate"]:
         placed.append(boot.record_gone())
-    # The library that the boot needs comes first, as what needs it follows. It is removed last.
+    # The library comes first, because the boot program needs it, and is removed last.
     resources: list[Resource] = [*([library] if library.is_desired else []), live, record, *placed]
     resources += [] if library.is_desired or not kept.is_empty else [library]
 

@@ -94,7 +94,7 @@ def parts(request: Request) -> Parts:
 
 
 def learned(request: Request) -> tuple[list[Entry], Values]:
-    """The entries in the order in which they are applied, without references, and what the run learned of the node."""
+    """The entries in the order in which they are applied, with their references resolved, and the facts of the node."""
     options = request.params
     entries = profile.entries(options["modules"])
     known = (knowledge_backend.learn if request.is_present else knowledge_backend.mode)(options, request.run)
@@ -112,7 +112,7 @@ def _stages(built: t.Sequence[tuple[Entry, Parts]]) -> t.Iterator[list[Resource]
 
 
 def _built(request: Request, entries: t.Sequence[Entry], is_image: bool) -> t.Iterator[tuple[Entry, Request, Parts]]:
-    """The entries, what they ask for, and their parts on the planes that they select.
+    """The entries, their requests, and their parts on the planes that they select.
 
     Raises Invalid for a wrong option of any entry before another error of another one.
     """
@@ -152,7 +152,7 @@ def _asked(request: Request, entry: Entry, part: types.ModuleType, is_image: boo
 
 
 def _line(entry: Entry, asked: Request, done: Outcome) -> str:
-    """What became of a module's resources, for people."""
+    """The line of the summary about a module's resources."""
     changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
     kept = [name for resource, plan in done.surveyed if not plan.steps for name in resource.name.split(", ")]
     told = [f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names]

@@ -34,7 +34,8 @@ class Part(t.NamedTuple):
     is_pod: bool = False
 
 
-# A command after a prompt, or on a line of its own, where prose may begin with the name of a program.
+# A command after a prompt, or on a separate line, where prose may begin with the name of a program. A pod's command follows
+# the command that runs it, such as kubectl exec.
 _OBJECT = r"(a(?:d(?:d(?:r(?:e(?:s(?:s)?)?)?)?)?)?|l(?:i(?:nk?)?)?|ru(?:le?)?|r(?:o(?:u(?:te?)?)?)?|n(?:e(?:i(?:gh?\w*)?)?)?)"
 _TOOL = (
     rf"(?:ip(?:\s+-\S+)*\s+{_OBJECT}(?:\s+[\w -]*|\s+get\s+[\w .:/-]+)?"
@@ -93,9 +94,9 @@ _BRIDGE_WORDS = re.compile(
 
 
 def parts(name: str, text: str) -> list[Part]:
-    """The parts of a text. name: of the command that printed it, or of its file; it may tell nothing.
+    """The parts of a text. name: of the command that printed it, or of its file; may name no command.
 
-    Where prompts name commands, they divide the text. A text that no name tells is divided by its look.
+    Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines.
     """
     found = _Reader(_named(name)).read(text)
     return [
@@ -152,7 +153,7 @@ class _Reader:
 
 
 def _named(name: str) -> Part:
-    """The part that a name tells: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
+    """The part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
     is_pod = "pod" in re.split(r"[\W_]+", words.lower())
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
@@ -201,7 +202,7 @@ def _told(command: str, is_pod: bool) -> Part:
 
 
 def _looked_at(part: Part) -> list[Part]:
-    """A text that no command tells, divided where its lines begin to look like another command's."""
+    """A text without a command, divided where its lines begin to have the form of another command's output."""
     found: list[Part] = []
     kind, own = UNKNOWN, list[str]()
     for line in part.lines:

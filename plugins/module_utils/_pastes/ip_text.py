@@ -20,11 +20,11 @@ from .commands import KERNELS_TYPES, Part
 
 Entry = dict[str, t.Any]
 Ignore = t.Callable[[str, str], None]  # takes a reason and the line
-FIRST_TABLE = 2_000_000  # numbers for tables that a paste names by words that only its node knows
+FIRST_TABLE = 2_000_000  # numbers for tables whose names in a paste only the node's rt_tables knows
 
 
 class TableNames:
-    """Numbers of routing tables; one that no node knows by name gets a number of its own."""
+    """Numbers of routing tables. A table with a name that is not standard gets a number that is not in use."""
 
     def __init__(self) -> None:
         self.numbers = dict(rt_names.TABLES)
@@ -187,7 +187,7 @@ def _next_hop(words: list[str]) -> Entry:
 
 
 def _checked(given: Entry, ignore: Ignore) -> Entry | None:
-    """The route as the snapshot has it; None if it is not whole."""
+    """The route as the snapshot has it; None if the line is incomplete."""
     entry = {name: value for name, value in given.items() if name not in ("protocol", "nexthops")}
     hops = given.get("nexthops", [])
     if len(hops) == 1:
@@ -273,7 +273,7 @@ def _head(match: re.Match[str]) -> Entry:
 
 
 def _brief(match: re.Match[str]) -> Entry:
-    """A line of ``ip -br addr`` or ``ip -br link``, which do not tell the index."""
+    """A line of ``ip -br addr`` or ``ip -br link``, which do not print the index."""
     name, lower, state, rest = match.groups()
     words = (rest or "").split()
     flags = words.pop()[1:-1].split(",") if words and words[-1][:1] == "<" else _FLAGS.get(state, ["UP", "LOWER_UP"])
@@ -395,7 +395,7 @@ def old_routes(part: Part, ignore: Ignore) -> list[Entry]:
 
 
 def _cut(line: str) -> str:
-    """The line without a remark."""
+    """The line without a comment."""
     return re.split(r"\s+(?://|<-+|#)", line, maxsplit=1)[0].replace("\\", " ")
 
 

@@ -57,7 +57,7 @@ def _recent(found: re.Match[str]) -> str:
 
 
 def _hashlimit(found: re.Match[str]) -> str:
-    """Its name is not printed."""
+    """The options of hashlimit, with a made-up name, which iptables -L does not print."""
     rate = f"-m hashlimit --hashlimit-name listed --hashlimit-{found[1].replace(' ', '')} {found[2]} --hashlimit-burst {found[3]}"
     return f"{rate} --hashlimit-mode {found[4].replace('-', ',')}" if found[4] else rate
 
@@ -154,14 +154,14 @@ _TARGETS: dict[str, Forms] = {
         (r"cpu-fanout", "--queue-cpu-fanout"),
     ),
     "TEE": ((r"@ gw:(\S+)", r"--gateway \1"),),
-    # Their flags and levels decide nothing.
+    # The flags and levels of these decide nothing.
     "LOG": ((r'@ (?:.* )?prefix (".*")', r"--log-prefix \1"), (r"@(?: .*)?", "")),
     "NFLOG": ((r"nflog-.*", ""),),
 }  # fmt: skip
 
 
 def _compiled(forms: Forms, target: str = "") -> list[tuple[re.Pattern[str], Meaning]]:
-    """Each is to be followed by a blank or by nothing."""
+    """The forms as patterns. Each must be followed by a blank or by the end of the line."""
     return [(re.compile(rf"(?:{form.replace('@', target)})(?= |$)"), meaning) for form, meaning in forms]
 
 

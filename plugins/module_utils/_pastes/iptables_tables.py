@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Tables of iptables that pastes show. What they lack is added, so that iptables-restore takes them."""
+"""Tables of iptables from pastes. Missing chains and jumps are added, so that iptables-restore accepts the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 
 from .commands import Ignore
 
-# By table; among those that have a chain, the first is the likeliest.
+# Built-in chains by table. Of the tables that have a chain, the first is the likeliest.
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
     "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
@@ -68,7 +68,7 @@ class Table:
     def __init__(self) -> None:
         self.policies: dict[str, str] = {}
         self._rules: dict[tuple[str, str], None] = {}
-        self.is_whole = False  # whether a paste has its header, as a grep has not
+        self.is_whole = False  # whether a paste has the table's header; the output of a grep has none
 
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
@@ -82,7 +82,7 @@ class Table:
 
 Tables = dict[tuple[str, str], Table]  # by family (ip, ip6) and name; the empty name is for rules of an unknown table
 
-# What only one table takes, or what programs put there.
+# Options that only one table accepts, or that known programs use in one table.
 _EVIDENCE = (
     ("nat", re.compile(r"-j (?:DNAT|SNAT|MASQUERADE|REDIRECT|NETMAP)\b|AWS, (?:CONNMARK|outbound connections)")),
     ("raw", re.compile(r"-j (?:CT|NOTRACK)\b|-m rpfilter\b")),
@@ -125,7 +125,7 @@ def _evidence(rules: t.Iterable[str]) -> set[str]:
 
 
 def _settled(loose: Table) -> dict[str, str]:
-    """The table of each chain that is not built in, where the rules of all chains that it is connected with agree."""
+    """The table of each chain that is not built in, if the rules of all chains connected with it agree on one table."""
     near: dict[str, set[str]] = {}
     own: dict[str, list[str]] = {}
     hints: dict[str, set[str]] = {}
@@ -159,7 +159,7 @@ def _settled(loose: Table) -> dict[str, str]:
 
 
 def _table_of(chain: str, rule: str, of_chain: t.Mapping[str, str]) -> str:
-    """The table of a rule. Where its chain does not tell, the rule does, or else the chains that it is about."""
+    """The table of a rule, by its chain, else by its options, else by the chains that it names."""
     jumped = [*_jumps(rule)]
     if chain not in _ANY_BUILT_IN:
         name = of_chain.get(chain, "")
@@ -215,7 +215,7 @@ def _jumps(rule: str) -> t.Iterator[str]:
 
 
 def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
-    """Adds jumps to chains of known programs, which a grep for something else lost."""
+    """Adds the jumps to chains of known programs that a grep has removed."""
     chains = [*dict.fromkeys(chain for chain, _rule in table.rules)]
     connected = _jumped(table)
     if name == "nat" and "KUBE-MARK-MASQ" in connected and "KUBE-POSTROUTING" not in chains:
@@ -230,7 +230,7 @@ def _connect(table: Table, family: str, name: str, assumed: list[str]) -> None:
         base = next((one for one in BUILT_IN[name] if chain.endswith((f"-{one}", f"_{one}"))), None)
         for place, rule in _known_jumps(name, chain) or (((base, f"-j {chain}"),) if base else ()):
             table.add(place, rule)
-            chains.append(place)  # which may itself have to be connected
+            chains.append(place)  # this chain may have to be connected, too
             assumed.append(f"No rule of the paste jumps to chain {chain}. `-A {place} {rule}` ({family} {name}) is assumed.")
 
 

@@ -48,7 +48,7 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
 
 
 def _is_whole(rule: str) -> bool:
-    """False if the rule ends in the middle. Long options are not looked at: iptables refuses one that lacks its value."""
+    """False if the rule ends in the middle. Long options are not checked: iptables refuses one that lacks its value."""
     try:
         words = shlex.split(rule)
     except ValueError:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What people paste, as the snapshot of a node. What a paste does not tell is assumed, and said to be so."""
+"""Pasted outputs as the snapshot of a node. What a paste does not contain is assumed, and a sentence says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CILIUM = re.compile(r"lxc[\da-f_]\S*|cilium_\S+")
 
 
 class Pasted(t.NamedTuple):
-    """snapshot: in the format of datapath_info; a subset that no paste tells is None.
+    """snapshot: in the format of datapath_info; a subset that is in no paste is None.
 
     assumed, ignored: sentences about what the pastes lack, and about lines that were not understood.
     """
@@ -153,7 +153,8 @@ class _Reader:
                 )
 
     def _merge_links(self, found: list[Entry]) -> None:
-        """``ip link`` and ``ip addr`` tell the same links: what the later one adds is kept."""
+        """Merges the outputs of ``ip link`` and ``ip addr``, which list the same links: values that only the later one has
+        are added."""
         links = self._found.setdefault("links", [])
         by_name = {one["name"]: one for one in links}
         for one in found:
@@ -281,7 +282,7 @@ class _Links:
         self._by_name[name] = one
 
     def add_pod(self, pod: list[Entry], routes: t.Iterable[Entry]) -> None:
-        """The addresses of a pod belong to the other end of one of the node's links."""
+        """Gives the addresses of a pod to the other end of the node's link to it."""
         for one in pod:
             number = str(one.get("lower") or "")[2:]  # after "if"
             addresses = [address["address"].partition("/")[0] for address in one["addresses"]]
@@ -311,7 +312,7 @@ class _Links:
                 one["peer"] = peer
 
     def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
-        """Addresses that other outputs tell: the sources of routes, and the virtual servers of IPVS."""
+        """Adds addresses that other outputs contain: the sources of routes, and the virtual servers of IPVS."""
         known = {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
         for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
             one, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What /proc and /sys tell about the running kernel: modules, settings, addresses. Only reads, and starts no process."""
+"""Facts about the running kernel from /proc and /sys: modules, settings, addresses. Only reads, and starts no process."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ IFA_F_TENTATIVE = 0x40  # include/uapi/linux/if_addr.h: duplicate address detect
 
 
 def boot_identity() -> str:
-    """A text that tells this boot of the node from others.
+    """A text that identifies this boot of the node.
 
     A container that is started again has the same kernel, and its network namespace may get the same number as before. But its
     process 1 starts at another time (proc_pid_stat(5), the 22nd word: in clock ticks since the kernel was booted).

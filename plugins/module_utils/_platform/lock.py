@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""One run at a time on a node: a lock that the kernel releases with its last holder, and whose file goes with the run.
+"""One run at a time on a node: a lock that the kernel releases with its last holder, and whose file the run removes at its end.
 
 The holders are a run and the programs that it starts. A killed run leaves an empty file, which the next run removes.
 """
@@ -30,7 +30,7 @@ ENDINGS = (signal.SIGHUP, signal.SIGTERM)
 
 @contextlib.contextmanager
 def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
-    """Holds the lock. Meanwhile a signal to end raises SystemExit, so that the run can undo what it did.
+    """Holds the lock. Meanwhile a signal to end raises SystemExit, so that the run can undo its steps.
 
     Yields the descriptor of the lock, for the programs that the holder starts (process.sharing).
     Raises Failure if other runs have held the lock for ``patience`` seconds.
@@ -111,7 +111,7 @@ def _name(path: str) -> str:
 
 
 def _end_strays(descriptor: int) -> None:
-    """Kills what a killed run left: its programs died with it, but not the processes that those had started."""
+    """Kills the processes that a killed run left: its programs died with it, but not the processes that they had started."""
     from . import process  # not needed if the lock is free
 
     for pid in _holders(descriptor):

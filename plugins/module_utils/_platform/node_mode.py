@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Tells a running node from an image of one.
+"""Decides whether a host is a running node or an image of one.
 
-In doubt the verdict is "image". An image taken for a node would have its builder's kernel changed; a node taken for an image
-still gets what its next boot loads.
+In doubt the verdict is "image". If an image were treated as a node, the run would change its builder's kernel; a node that is
+treated as an image still gets the files that its next boot loads.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Verdict(t.NamedTuple):
 
 
 class Seen(t.NamedTuple):
-    """What the node answered to ASK.
+    """The node's answer to ASK.
 
     state: what ``systemctl is-system-running`` prints; None if there is no systemctl.
     has_proc: whether there is a /proc, without which systemctl cannot recognise a chroot.

@@ -65,7 +65,7 @@ class Upgrade(t.NamedTuple):
 
 
 class Downgrade(t.NamedTuple):
-    """Restore an older version. No index is sure to have it still, so this only says what is left to do."""
+    """Restore an older version. No index is sure to have that version still, so this only names the operator's next step."""
 
     package: str
     version: str

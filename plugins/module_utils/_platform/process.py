@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""How programs are started: the runner that a module or the boot program gives to its backends.
+"""Starts programs: the runner that a module or the boot program gives to its backends.
 
 No program outlives its deadline. If the run is killed, its program is killed with it. A program that must complete its work,
 such as a package manager, goes on, but ends at the latest by its own alarm. While a run holds the lock, each program that it
@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
 class Completed(t.NamedTuple):
-    """A program that ended: its exit status and what it printed."""
+    """A program that ended: its exit status and its output."""
 
     rc: int
     stdout: str

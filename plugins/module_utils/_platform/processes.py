@@ -59,12 +59,13 @@ def network_namespace(pid: str = "self") -> tuple[int, int]:
 
 
 def in_this_network(names: t.Collection[str]) -> dict[str, str]:
-    """As named(), those alone that may be in our network namespace."""
+    """As named(), but only processes that may be in this process's network namespace."""
     return {pid: name for pid, name in named(names).items() if _may_share_network(pid)}
 
 
 def _may_share_network(pid: str) -> bool:
-    """Whether a process may be in our network namespace. False if it has ended; True if that may not be read."""
+    """Whether a process may be in this process's network namespace. False if it has ended; True if its namespace cannot be
+    read."""
     try:
         return _network_namespace(pid) == network_namespace()
     except PermissionError:
@@ -88,9 +89,9 @@ class SshConnection(t.NamedTuple):
 
 
 def ssh_connection() -> SshConnection | None:
-    """The ssh connection in which we run; None if we do not run in one.
+    """The ssh connection in which this process runs; None if it runs in none.
 
-    sudo removes SSH_CONNECTION from the environment, so the environments of our ancestors are read.
+    sudo removes SSH_CONNECTION from the environment, so the environments of the parent processes are read.
     """
     pid = os.getpid()
     while pid > 1:
@@ -104,7 +105,7 @@ def ssh_connection() -> SshConnection | None:
 
 
 def ssh_peer() -> str:
-    """The client's address of the ssh connection in which we run, or "the node itself"."""
+    """The client's address of the ssh connection in which this process runs, or "the node itself"."""
     connection = ssh_connection()
     return connection.client if connection else "the node itself"
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What the files of sysctl.d(5) set in the kernel, by the rules of the two tools that read them.
+"""The settings that the files of sysctl.d(5) make in the kernel, by the rules of the two tools that read them.
 
 systemd-sysctl runs at boot and, by udev's rule for new links, when a link appears. ``sysctl --system`` of procps is run by
 operators and other playbooks. tests/integration/_platform/test_sysctl.py compares this module with both, on random files.

@@ -32,14 +32,14 @@ HOST_ROUTING_PINS = tuple(
 
 
 class OtherTranslators:
-    """What else on the node translates or answers probes that come in by ``link``. Each is looked at once in a run."""
+    """Other programs on the node that translate or answer probes that come in by ``link``. Each is searched for once in a run."""
 
     def __init__(self, link: str) -> None:
         self.link = link
 
     @functools.cached_property
     def host_routing_signs(self) -> list[str]:
-        """What shows that AKS blocks netfilter rules on this node; empty if nothing does."""
+        """The signs that AKS blocks netfilter rules on this node; empty if there are none."""
         signs = [f"kubelet's node label {HOST_ROUTING_LABEL}"] if kubelet_backend.has_label(HOST_ROUTING_LABEL) else []
         return signs + [f"the pinned LSM program {path}" for path in HOST_ROUTING_PINS if os.path.exists(path)]
 
@@ -50,7 +50,7 @@ class OtherTranslators:
 
     @functools.cached_property
     def cilium(self) -> probe_need.Cilium | None:
-        """Cilium as it shows on the link; None if no agent serves this node, and in another root."""
+        """Cilium on the link; None if no agent serves this node, and in the root of an image."""
         agent = cilium_backend.find() if kernel.is_own_root() else None
         if agent is None:
             return None
@@ -63,7 +63,7 @@ class OtherTranslators:
     def need(self, owner: str | None) -> dict[str, t.Any]:
         """Whether this node needs the table. owner: the unit of the node's image that loads it, or None.
 
-        It does not fail: what cannot be looked at must not keep a table from being removed.
+        It does not fail, because a fact that cannot be read must not prevent the removal of a table.
         """
         if not kernel.is_own_root():
             return probe_need.unknown("this root is not the running system's")._asdict()

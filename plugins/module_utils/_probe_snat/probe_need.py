@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Whether a node needs the probe table, as far as it shows on the node."""
+"""Whether a node needs the probe table, as far as the node shows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cilium(t.NamedTuple):
         )
 
     def doubt(self, link: str) -> str:
-        """What could not be decided, and what to do; empty if nothing is in doubt."""
+        """The question that could not be decided, and the next step; empty if there is no doubt."""
         if self.serves_ipv6_node_ports and not self.programs:
             return (
                 f"By {self.source} Cilium replaces kube-proxy for IPv6, but none of its BPF programs was found on {link}. Once"
@@ -53,7 +53,7 @@ class Cilium(t.NamedTuple):
 
 
 class Seen(t.NamedTuple):
-    """The node as it was seen.
+    """The facts about the node.
 
     link: by which probes come in. addresses: global IPv6 addresses by link. translators: signs of other programs that translate
     probes. cilium: None without an agent. owner: the unit of the node's image that loads the table, or None.
@@ -67,7 +67,7 @@ class Seen(t.NamedTuple):
 
 
 class Need(t.NamedTuple):
-    """verdict: one of the constants above. reasons: sentences, of what was seen and what was not looked at."""
+    """verdict: one of the constants above. reasons: sentences about the findings, and about facts that were not examined."""
 
     verdict: str
     reasons: t.Sequence[str]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a profile's modules may refer to: values that are learned on the node, by name."""
+"""The facts of the node that a profile's modules may refer to, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
     from .._cni.marks import Marks
 
 Values = dict[str, t.Any]
-# Not in the result: the lists may be long, and the result of policy_routes tells what became of them.
+# Not in the result: the lists may be long, and the result of policy_routes contains their changes.
 INTERNAL = ("rules", "routes", "query")
 
 
@@ -25,11 +25,11 @@ def of_mode(is_image: bool, reason: str) -> Values:
 
 
 def asks_for_enis(option: t.Mapping[str, t.Any], is_image: bool) -> bool:
-    """Whether the metadata service must be asked. Raises Invalid if an image lacks what only its nodes can ask for."""
+    """Whether the metadata service must be asked. Raises Invalid if an image lacks an option that only its nodes can find out."""
     if option["interfaces"] is not None:
         return False
     if is_image and not option["primary_interface"]:
-        why = "given for an image, unless interfaces are given: what is set by name is set before a node can ask for it"
+        why = "given for an image, unless interfaces are given: filters and marks need this name before a node can query its ENIs"
         raise Invalid("enis.primary_interface", None, why)
     return not is_image
 
@@ -42,7 +42,7 @@ def named_interfaces(option: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 class SeenMarks(t.NamedTuple):
-    """What the node's rules say of marks, see _cni/marks.py. unread: why not all rules were read, as a sentence."""
+    """The marks in the node's rules, see _cni/marks.py. unread: why not all rules were read, as a sentence."""
 
     found: t.Sequence[Marks] = ()
     unread: str = ""
@@ -57,7 +57,7 @@ def of_enis(
     asked: t.Sequence[t.Mapping[str, t.Any]] | None = None,
     seen: SeenMarks = UNSEEN,
 ) -> Values:
-    """What follows from the node's ENIs. Raises Invalid.
+    """The facts that follow from the node's ENIs. Raises Invalid.
 
     option: the option ``enis``. asked: the interfaces from the metadata service, None if it was not asked. The nodes of an
     image whose ENIs are not given ask at boot; only the primary ENI's network interface is known then, by its name.
@@ -121,7 +121,7 @@ def _of_interfaces(error: Invalid) -> Invalid:
 
 
 def of_ipv6(has_ipv6: bool, reason: str) -> Values:
-    """reason: what was said by what tells it, as a clause."""
+    """reason: the statement of the source that was queried, as a clause."""
     verdict = "The node has IPv6" if has_ipv6 else "The node has no IPv6"
     return {"has_ipv6": has_ipv6, "ipv6_reason": f"{verdict}: {reason}."}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Learns what a profile's modules refer to: from systemd and the namespaces, the metadata service and the interfaces."""
+"""Reads the facts that a profile's modules refer to: from systemd and the namespaces, the metadata service and the interfaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .knowledge import Values
 
 
 def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
-    """What there is to know, by name, from the options mode, enis and ipv6. Raises Invalid, NoMetadata."""
+    """The facts by name, as the options mode, enis and ipv6 ask for them. Raises Invalid, NoMetadata."""
     verdict = node_mode.by_controller(options["mode"], "", ()) or node_mode.by_node(_seen(run), "")
     values = knowledge.of_mode(verdict.is_image, verdict.reason)
     enis, ipv6 = options["enis"], options["ipv6"]
@@ -35,7 +35,7 @@ def learn(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
 
 
 def mode(options: t.Mapping[str, t.Any], run: process.Runner) -> Values:
-    """The part that removing a profile needs."""
+    """The facts that removing a profile needs."""
     return learn({**options, "enis": None, "ipv6": None}, run)
 
 
@@ -49,7 +49,7 @@ def check_interfaces(named: t.Mapping[str, str]) -> None:
 
 
 def _seen(run: process.Runner) -> node_mode.Seen:
-    """What the shell command node_mode.ASK tells, without a shell."""
+    """The answer of the shell command node_mode.ASK, without a shell."""
     systemctl = process.find("systemctl")
     state = run([systemctl, "is-system-running"], None).stdout.strip() if systemctl else None
     namespaces = {kind: (_namespace("self", kind), _namespace("1", kind)) for kind in node_mode.KINDS}

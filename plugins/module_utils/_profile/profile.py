@@ -5,7 +5,7 @@
 
 """A profile: modules with their options, in the order in which it is safe to apply them.
 
-An option may be a reference, ``{"node": NAME}``: what the run learns of the node takes its place.
+An option may be a reference, ``{"node": NAME}``, which the run replaces by a fact of the node.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .._core.errors import Invalid
 COLLECTION = "kubenode.datapath."
 REFERENCE = "node"
 
-# The order in which the modules are applied. What they undo is undone in the reverse order, after that.
-# A network daemon must not remove what is added, and a table needs nft. A filter is loosened before the kernel routes replies
-# differently, and tightened once they are marked.
+# The order in which the modules are applied. Modules that undo their changes follow in the reverse order.
+# Network daemons come first, so that they do not remove the rules that follow; a table needs nft. A filter is loosened before the
+# kernel routes replies differently, and tightened once replies are marked.
 TIGHTENED = "rp_filter strict"
 ORDER = (
     "network_daemons",
@@ -54,7 +54,7 @@ class Entry(t.NamedTuple):
 
     @property
     def undoes(self) -> bool:
-        """Whether the module undoes what it did before."""
+        """Whether the module undoes its earlier changes."""
         return bool(self.options.get("state") == WAYS_BACK.get(self.module, "absent"))
 
     @property
@@ -95,10 +95,10 @@ def entries(given: t.Sequence[object], option: str = "modules") -> list[Entry]:
 
 
 def undoing(found: t.Iterable[Entry]) -> list[Entry]:
-    """The entries that undo all of the profile. What they would refer to is not learned then. Raises Invalid."""
+    """The entries that undo the whole profile, without references. Raises Invalid."""
     for entry in found:
         if entry.module in WITHOUT_A_WAY_BACK:
-            raise Invalid(entry.option, entry.module, "left out if state is absent: what it does cannot be undone")
+            raise Invalid(entry.option, entry.module, "left out if state is absent: its change cannot be undone")
     return [
         entry._replace(
             options={
@@ -111,9 +111,9 @@ def undoing(found: t.Iterable[Entry]) -> list[Entry]:
 
 
 def learned(found: t.Iterable[Entry], known: t.Mapping[str, t.Any]) -> list[Entry]:
-    """The entries with what is ``known`` in place of the references. Raises Invalid.
+    """The entries with the facts in ``known`` in place of the references. Raises Invalid.
 
-    None in place of an option leaves the option out. A truth in place of ``state`` is present or absent.
+    If the fact is None, the option is left out. For ``state``, true means present, and false absent.
     """
     return [entry._replace(options=dict(_options(entry, known))) for entry in found]
 

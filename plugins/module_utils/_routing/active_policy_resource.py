@@ -29,7 +29,7 @@ class ActivePolicyRecord:
 
     stays: True if the listener remains after the run. A listener that the run removes still reads the record until it stops. A
         checkpoint may delay that, and without a record the listener would load what a boot loads.
-    has_listener: tells whether the listener is installed now.
+    has_listener: returns whether the listener is installed now.
     plane: PERMANENT for the resource that removes the record together with the listener. If there is no listener, the resource
         of the immediate plane removes the record.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Tells whether a gateway is a neighbour, and on which link, and whether a source is an address of this node."""
+"""Decides whether a gateway is a neighbour, and on which link, and whether a source is an address of this node."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class ObservedPolicy(t.NamedTuple):
 
 
 class Changes(t.NamedTuple):
-    """What a plan does to one of the two lists.
+    """The changes that a plan makes to one of the two lists.
 
     added, removed: a rule that moves is in both, because it is added at its new place and removed from the old one.
     kept: how many objects of the policy's protocol stay.
-    satisfied: desired objects that an equal foreign object satisfies, or foreign objects that do the same in another way, each
-        with the protocols of the foreign ones.
+    satisfied: desired objects that a foreign object satisfies, because it is equal or does the same in another way, each with the
+        protocols of the foreign objects.
     orders: the orders of the rules that change, one for each place.
     """
 
@@ -62,7 +62,7 @@ class Changes(t.NamedTuple):
 
 
 class Report(t.NamedTuple):
-    """What a plan does to both lists."""
+    """The changes that a plan makes to both lists."""
 
     rules: Changes = Changes()
     routes: Changes = Changes()
@@ -323,8 +323,8 @@ def _owners(items: t.Collection[t.Any], current: t.Iterable[Owned]) -> dict[t.An
 def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequence[Owned]) -> None:
     """Raises Refusal if a foreign object has the key of an object to add, with another meaning.
 
-    The foreign object stays: if it were replaced, its owner might restore it. If ours were added beside it, ours might come
-    second. An object with attributes that cannot be read is foreign, whatever its protocol.
+    The foreign object stays: if it were replaced, its owner might restore it. If the own object were added beside it, the foreign
+    object might come first. An object with attributes that cannot be read is foreign, whatever its protocol.
     """
     keys = {item.key: item for item in added}
     if not keys:
@@ -358,7 +358,7 @@ def _moved(current: t.Sequence[Owned], orders: t.Sequence[Order], protocol: int)
 
 
 def _refuse_misplaced(desired: Policy, current: t.Sequence[Owned]) -> None:
-    """Raises Refusal if a foreign rule that satisfies a desired rule stands before a rule of ours that must come first.
+    """Raises Refusal if a foreign rule that satisfies a desired rule stands before an own rule that must come first.
 
     current: the rules after the run.
     """
@@ -408,8 +408,8 @@ def _with_different(what: t.Callable[[Route], t.Any], routes: t.Iterable[Route])
 def _messages(changes: Changes, current: t.Sequence[Owned], ours: int) -> tuple[list[Change], list[Change]]:
     """The messages that add or change routes, and those that delete routes.
 
-    If a route of ours has the key of a new one, one message changes it, so that the key is never without a route. If there are
-    several at the key, because a program appended one, the kernel changes the first (fib_table_insert).
+    If an own route has the key of a new one, one message changes it, so that the key is never without a route. If the key has
+    several routes, because a program appended one, the kernel changes the first (fib_table_insert).
     """
     if not changes.added:
         return [], [Change(DELETE, route) for route in reversed(changes.removed)]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
-"""Rules of other programs that do the same as ours by tables with other numbers.
+"""Rules of other programs that do the same as own rules by tables with other numbers.
 
 Example: on EKS with Amazon Linux 2023, systemd-networkd looks up the address of an ENI in table 10001, and the layout of
 amazon-vpc-cni in table 2 (awslabs/amazon-eks-ami, nodeadm). Both tables lead to the same gateway.
@@ -20,7 +20,7 @@ Owned = tuple[t.Any, int]  # a rule or a route, and its protocol
 
 
 def served(desired: Policy, missing: t.Iterable[Rule], rules: t.Iterable[Owned], routes: t.Sequence[Owned]) -> dict[Rule, Owned]:
-    """The ``missing`` rules of ``desired`` whose place a foreign rule has, which looks up a table that leads the same way.
+    """The ``missing`` rules of ``desired`` that a foreign rule satisfies, because its table leads to the same gateways.
 
     rules, routes: those of the kernel.
     """

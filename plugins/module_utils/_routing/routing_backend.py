@@ -54,7 +54,7 @@ GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV)
 
 
 class Change(t.NamedTuple):
-    """One message to the kernel. former: with CHANGE, the route of ours that ``item`` replaces."""
+    """One message to the kernel. former: with CHANGE, the own route that ``item`` replaces."""
 
     verb: str
     item: t.Any
@@ -210,7 +210,7 @@ class Netlink:
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
-        """Describes rules of ours that were added again and now stand behind foreign rules that stood behind them before."""
+        """Describes own rules that were added again and now stand behind foreign rules that stood behind them before."""
         pairs = [pair for order in operation.orders for pair in order.overtaken]
         if not pairs:
             return []

@@ -21,12 +21,12 @@ meanwhile:
   by N.
 
 Deleting from the end is not always possible. The message that deletes a rule with few fields (``from all lookup 7``) also fits a
-rule with the same fields and more. If such a rule of ours stands first, the kernel deletes that one instead. So a rule with few
+rule with the same fields and more. If such an own rule stands first, the kernel deletes that one instead. So a rule with few
 fields is deleted only after the rules before it that its message fits, in the same send. Between two of these messages, a packet
 that the deleted rules decided may meet a rule that stands between them and the rule with few fields. This is the only gap, and
 the kernel offers no way around it.
 
-Foreign rules do not move. Rules that we add stand behind them.
+Foreign rules do not move. Own rules that are added stand behind them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NOT_COMPARED = {Rule._fields.index(name) for name in ("invert", "goto", "opaque
 
 
 class Order(t.NamedTuple):
-    """Our rules at one place before and after a change, from the first rule that is added, removed or moved.
+    """The own rules at one place before and after a change, from the first rule that is added, removed or moved.
 
     stay: how many rules at the beginning of ``after`` stay where they are.
-    overtaken: pairs of a rule of ours that is removed or moved, and a foreign rule behind it that decides differently for packets
-        that both select. If our rule is added again, the kernel puts it behind the foreign rule.
+    overtaken: pairs of an own rule that is removed or moved, and a foreign rule behind it that decides differently for packets
+        that both select. If the own rule is added again, the kernel puts it behind the foreign rule.
     """
 
     before: tuple[Rule, ...]
@@ -131,11 +131,11 @@ def _meet(one: fields.Prefix, other: fields.Prefix) -> bool:
 
 
 def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.Mapping[Rule, int]) -> int:
-    """How many of our rules at the beginning of ``desired`` can stay where they are.
+    """How many own rules at the beginning of ``desired`` can stay where they are.
 
-    A rule of ours that ``desired`` lists after a foreign rule must stand behind that rule.
+    An own rule that ``desired`` lists after a foreign rule must stand behind that rule.
 
-    places: the positions of our rules, for a rule with several copies that of the last.
+    places: the positions of the own rules, for a rule with several copies that of the last.
     foreign: the positions of the foreign rules that satisfy desired rules.
     """
     count, last = 0, -1
@@ -151,7 +151,7 @@ def staying(desired: t.Sequence[Rule], places: t.Mapping[Rule, int], foreign: t.
 
 
 def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int) -> dict[Rule, Owned]:
-    """The desired rules of ours that should stand before a foreign rule and cannot, each with that rule and its protocol.
+    """The desired own rules that should stand before a foreign rule and cannot, each with that rule and its protocol.
 
     The foreign rule satisfies a desired rule that is listed later. Only pairs whose order makes a difference to a packet count.
 
@@ -182,7 +182,7 @@ def misplaced(desired: t.Sequence[Rule], held: t.Sequence[Owned], protocol: int)
 
 
 def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
-    """The messages that lead from our ``current`` rules, in the kernel's order, to ``orders``. Rules not in ``orders`` stay.
+    """The messages that lead from the own ``current`` rules, in the kernel's order, to ``orders``. Rules not in ``orders`` stay.
 
     All additions come before the first deletion, so that every packet has a rule at any moment.
     """

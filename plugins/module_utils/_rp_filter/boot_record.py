@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Records what the boot has set, in a run that changes only the permanent plane.
+"""Records the settings that the boot has made, in a run that changes only the permanent plane.
 
-Our files in sysctl.d(5) are the evidence of what the boot has set. Such a run replaces them, so the record takes it over.
+The collection's files in sysctl.d(5) are the evidence of these settings. Such a run replaces the files, so the record keeps the
+evidence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Live(Resource, t.Protocol):
     """The resource for the running kernel, which keeps a record."""
 
     def remember(self, observed: t.Any) -> Plan:
-        """Plans the record alone: it takes over what our files have set."""
+        """Plans the record alone: it takes over the settings that the collection's files have made."""
 
 
 class ObservedBootRecord(t.NamedTuple):
@@ -28,7 +29,7 @@ class ObservedBootRecord(t.NamedTuple):
 
 
 class BootRecord:
-    """Adds to the record of ``live`` what ``files`` have set, so that a later run can undo it."""
+    """Adds to the record of ``live`` the settings that ``files`` have made, so that a later run can undo them."""
 
     plane = Plane.PERMANENT
 

@@ -24,10 +24,10 @@ Interfaces = dict[str, dict[str, dict[str, int]]]
 
 
 class ObservedReversePath(t.NamedTuple):
-    """The settings, the file of our record, and the entries in that file.
+    """The settings, the file of the record, and the entries in that file.
 
-    The record in ``settings`` also contains what our files in sysctl.d(5) have set. is_moving: whether the file that is the
-    evidence of that is about to change.
+    The record in ``settings`` also contains the settings that the collection's files in sysctl.d(5) have made. is_moving: whether
+    the file that is the evidence of these is about to change.
     """
 
     settings: Settings
@@ -40,9 +40,9 @@ class LiveReversePath:
     """Keeps ``setting`` of links as desired, written and recorded. desired None: undoes all that ``holder`` has set.
 
     holder: the path of the file in sysctl.d(5) that sets the same in the permanent plane.
-    configuration: the texts of all such files, by path. What our files have set needs no other write.
-    file: the holder's file, if the same run manages it. It is the only evidence of what it has set, so if it changes, the record
-        takes that over.
+    configuration: the texts of all such files, by path. A setting that the collection's files have made needs no other write.
+    file: the holder's file, if the same run manages it. The file is the only evidence of the settings that it has made, so if it
+        changes, the record takes them over.
     """
 
     plane = Plane.IMMEDIATE
@@ -89,7 +89,7 @@ class LiveReversePath:
         return ObservedReversePath(settings._replace(record=(*record, *matters)), file, record, is_moving)
 
     def _applied(self, links: t.Mapping[str, int], record: Record) -> list[reverse_path_boot.Line]:
-        """The lines of our files that have set something which is not in the record."""
+        """The lines of the collection's files whose settings are not in the record."""
         recorded = {entry.ifindex or entry.name for entry in record}
         unknown = [name for name in (ALL, DEFAULT, *links) if links.get(name, name) not in recorded]
         lines = reverse_path_boot.holding(unknown, self._setting, self._configuration, self._ours)

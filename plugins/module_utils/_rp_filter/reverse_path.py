@@ -10,8 +10,8 @@ The kernel takes the larger of two numbers, ``max(conf/all, conf/LINK)`` (includ
 
 A setting that was never written follows conf/default whenever that is written (net/ipv4/devinet.c, devinet_copy_dflt_conf).
 One write, of any value, pins it until the link goes. An address given to the link pins it as well, but many links of pods and
-clouds never get one. The kernel does not tell which settings are pinned. Hence the record: what we have written during this
-boot, by the link's index.
+clouds never get one. The kernel does not show which settings are pinned. For this reason there is a record of the settings that
+this collection has written during this boot, by the link's index.
 """
 
 from __future__ import annotations
@@ -236,11 +236,11 @@ def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
 
 
 class Entry(t.NamedTuple):
-    """What we have written to one setting during this boot.
+    """The values that this collection has written to one setting during this boot.
 
     ifindex: the link's index; 0 for conf/all and conf/default.
     holder: the set that the entry belongs to, named by the path of its file.
-    before: the value that we replaced.
+    before: the value that was replaced.
     value: the value written last, None for none yet. next: the value about to be written, None when that is done.
     named: whether the holder names the link; False for a setting that was written because conf/all was lowered.
     """
@@ -254,7 +254,7 @@ class Entry(t.NamedTuple):
     named: bool = True
 
     def is_ours(self, found: int) -> bool:
-        """Whether we may have written the value. Any other value was written later by another program."""
+        """Whether this collection may have written the value. Any other value was written later by another program."""
         return found in (self.value, self.next)
 
 
@@ -344,7 +344,7 @@ class Change(t.NamedTuple):
 class Difference(t.NamedTuple):
     """The difference between the settings and the desired state: the writes in their order, and the record after them.
 
-    announced: the record during the writes. If the run is killed then, it tells the next run which values we may have written.
+    announced: the record during the writes. If the run is killed then, the record tells the next run which values may be its own.
     """
 
     changes: tuple[Change, ...]

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What our files have set: systemd-sysctl reads them at boot and, by udev's rule, when a link appears.
+"""The settings that the collection's files have made: systemd-sysctl reads the files at boot and, by udev's rule, when a link
+appears.
 
-It writes each setting by its name, for explicit lines and patterns alike, and thereby pins the setting.
+systemd-sysctl writes each setting by its name, for explicit lines and patterns alike, and thereby pins the setting.
 """
 
 from __future__ import annotations

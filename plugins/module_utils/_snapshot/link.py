@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[int, str]] = {
     "vlan": {1: "id"},
     "vrf": {1: "table"},
 }  # fmt: skip
-# Those of a bridge's port, in IFLA_INFO_SLAVE_DATA.
+# The same settings of a bridge's port, in IFLA_INFO_SLAVE_DATA.
 PORT_SETTINGS = {
     1: "state", 4: "hairpin", 5: "guard", 6: "root_block", 8: "learning", 9: "unicast_flood", 10: "proxy_arp",
     12: "proxy_arp_wifi", 27: "mcast_flood", 28: "mcast_to_unicast", 30: "bcast_flood", 32: "neigh_suppress", 33: "isolated",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads what nft, iptables, ipset and ebtables have loaded, and IPVS. Loads no kernel module, and registers no table."""
+"""Reads the tables and sets of nft, iptables, ipset and ebtables, and IPVS. Loads no kernel module, and registers no table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_INSTALLED = "{} is not installed. Install it and run again."
 
 
 def nftables(run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
-    """The ruleset in nft's JSON, without the first object, which tells the version of nft. Raises Failure."""
+    """The ruleset in nft's JSON, without the first object, which contains the version of nft. Raises Failure."""
     if not kernel.is_ready("nf_tables"):
         return []
     text = _printed(run, "nft", "-j", "list", "ruleset")
@@ -106,7 +106,7 @@ def ipvs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
 
 
 def _printed(run: process.Runner, program: str, *arguments: str) -> str:
-    """What a program prints. Raises Failure if it is not installed or fails."""
+    """The output of a program. Raises Failure if it is not installed or fails."""
     path = process.find(program)
     if path is None:
         raise Failure(NOT_INSTALLED.format(program))

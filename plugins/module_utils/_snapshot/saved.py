@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What iptables-save, ipset save and /proc/net/ip_vs print, divided into tables, sets and virtual servers."""
+"""The outputs of iptables-save and ipset save, and /proc/net/ip_vs, divided into tables, sets and virtual servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DESTINATION = re.compile(r" +-> (\S+) +(\S+) +(\d+) ")
 
 
 def tables(text: str) -> dict[str, str]:
-    """The text of each table, from its name to COMMIT. Remarks around them have dates, and are left out."""
+    """The text of each table, from its name to COMMIT. Comments around the tables contain dates, and are left out."""
     return {found[1]: found[0] for found in _TABLE.finditer(text)}
 
 

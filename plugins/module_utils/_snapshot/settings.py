@@ -55,7 +55,7 @@ LINK = {
         "rpl_seg_enabled", "seg6_enabled", "use_oif_addrs_only",
     ),
 }  # fmt: skip
-# Settings of which the larger one of conf/all and of the link counts (include/linux/inetdevice.h, net/ipv6/ndisc.c, route.c).
+# Settings whose effective value is the larger of conf/all and the link's (include/linux/inetdevice.h, net/ipv6/ndisc.c, route.c).
 LARGER = {
     "ipv4": (
         "accept_local", "arp_accept", "arp_announce", "arp_filter", "arp_ignore", "drop_gratuitous_arp",
@@ -64,7 +64,7 @@ LARGER = {
     ),
     "ipv6": ("disable_policy", "proxy_ndp"),
 }  # fmt: skip
-# Settings of which the smaller one counts (include/linux/inetdevice.h, net/ipv6/exthdrs.c).
+# Settings whose effective value is the smaller of the two (include/linux/inetdevice.h, net/ipv6/exthdrs.c).
 SMALLER = {
     "ipv4": ("accept_source_route", "bc_forwarding", "mc_forwarding"),
     "ipv6": ("accept_source_route", "rpl_seg_enabled", "seg6_enabled"),
@@ -86,7 +86,7 @@ def put(settings: dict[str, t.Any], key: str, value: int) -> None:
 
 
 def effective(family: str, found: By) -> dict[str, dict[str, int]]:
-    """By link, the settings that also depend on others, as they take effect.
+    """By link, the effective values of settings that depend on other settings.
 
     found: settings of a family by link, with ALL; empty if the kernel lacks the family.
     """
@@ -102,7 +102,7 @@ def _of_link(family: str, every: t.Mapping[str, int], own: t.Mapping[str, int]) 
 
 
 def _of_router(every: t.Mapping[str, int], own: t.Mapping[str, int]) -> dict[str, int]:
-    """Packets are forwarded as conf/all says, or force_forwarding of the link by which they come in (ip6_forward).
+    """Packets are forwarded if conf/all, or force_forwarding of the link by which they come in, says so (ip6_forward).
 
     A link that forwards accepts router advertisements only if accept_ra is 2 (include/net/ipv6.h, ipv6_accept_ra).
     """

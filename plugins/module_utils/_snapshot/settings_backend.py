@@ -17,7 +17,7 @@ from .snapshot import Notes
 
 
 def settings(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
-    """Settings of the node, of each link, and what takes effect. A setting that the kernel lacks is left out."""
+    """Settings of the node and of each link, and effective values. A setting that the kernel lacks is left out."""
     names = [model.ALL, model.DEFAULT, *(name for _index, name in socket.if_nameindex())]
     by_family = {family: _of_links(family, names) for family in model.FAMILIES}
     return {
@@ -28,7 +28,7 @@ def settings(_run: process.Runner, _note: Notes) -> dict[str, t.Any]:
 
 
 def _of_links(family: str, names: t.Iterable[str]) -> dict[str, dict[str, int]]:
-    """By link. Without a link that has gone since, and without all if the kernel lacks the family."""
+    """The settings by link, without links that have disappeared since; none if the kernel lacks the family."""
     folders = {name: f"net/{family}/conf/{name}" for name in names}
     read = {name: _read(f"{folder}/{key}" for key in model.LINK[family]) for name, folder in folders.items()}
     return {name: {key.rpartition("/")[2]: value for key, value in found.items()} for name, found in read.items() if found}

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Reads what else decides on a node's packet path: BPF programs, network daemons, CNI, units of this collection, versions."""
+"""Reads other software that affects a node's packet path: BPF programs, network daemons, CNI, this collection's units,
+versions."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
 
 
 def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The CNI configurations in the order of runtimes. Names and types only: the rest may contain secrets."""
+    """The CNI configurations in the order in which runtimes read them. Names and types only: the rest may contain secrets."""
     found = []
     for path, configuration in cni_backend.configurations().items():
         if configuration.plugins:
@@ -64,7 +65,7 @@ def configurations(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
-    """The units of this collection. active and sub are empty if systemd does not tell."""
+    """The units of this collection. active and sub are empty if systemd does not answer."""
     backend = Units(run)
     found = []
     for name in sorted(backend.named(OWN_UNITS)):
@@ -78,7 +79,7 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
-    """The versions as the programs tell them; None for a program that is not installed, or not asked."""
+    """The versions as the programs print them; None for a program that is not installed, or that is not started."""
     found: dict[str, str | None] = {"collection": version.COLLECTION, "kernel": os.uname().release}
     for program, module in PROGRAMS.items():
         path, found[program] = process.find(program), None

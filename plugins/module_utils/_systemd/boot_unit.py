@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""A systemd unit of this collection as a value, what its text says, and how it runs a boot program.
+"""A systemd unit of this collection as a value, the facts in its text, and the command line of its boot program.
 
 Each subject renders the units of its own: ``_nftables/table_unit.py``, ``_listener/policy_unit.py``,
 ``_interfaces/address_unit.py``.

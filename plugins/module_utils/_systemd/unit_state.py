@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The state of a unit in systemd, and what it means for a unit that must be active."""
+"""The state of a unit in systemd, and the verdict on it for a unit that must be active."""
 
 from __future__ import annotations
 

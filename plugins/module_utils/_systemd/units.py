@@ -54,7 +54,7 @@ class Forget(t.NamedTuple):
 
 
 class Rehearse(t.NamedTuple):
-    """Have a unit's own command import and read all that it needs at boot, in a mode that changes nothing."""
+    """Make a unit's own command import and read everything that it needs at boot, in a mode that changes nothing."""
 
     command: tuple[str, ...]
 
@@ -192,7 +192,7 @@ class Units:
         return []
 
     def systemctl(self, *arguments: str, unless: str = "\0") -> str:
-        """What systemctl prints. Raises Failure if it fails without ``unless`` in its error message."""
+        """The output of systemctl. Raises Failure if it fails without ``unless`` in its error message."""
         done = self.run([process.find("systemctl") or "systemctl", *arguments], None)
         if done.rc != 0 and unless not in done.stderr:
             raise Failure(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or done.rc}")

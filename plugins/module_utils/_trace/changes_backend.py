@@ -54,8 +54,8 @@ OUTSIDE = {
 }
 NFT_BACKED = ("iptables", "ip6tables", "ebtables")  # the twin has the tables of both backends in nf_tables
 _SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d+)")
-# Where modules keep records, backups and libraries: in a twin, what they write there goes nowhere. In the twin of the node itself
-# they read what is there, and the network namespaces of its pods.
+# Folders in which modules keep records, backups and libraries. In a twin, nothing that modules write there reaches the node.
+# In the twin of the node itself they can read these folders, and the network namespaces of its pods.
 HIDDEN, OWN = ("/run", "/mnt"), "/var/lib/kubenode"
 COPIED, KEPT = ("/run", "/run/kubenode"), ("/run/netns", "/run/docker/netns")
 BACKUP = "/mnt/kubenode-twin"
@@ -66,7 +66,8 @@ Change = tuple[str, dict[str, t.Any]]
 
 
 def hide(is_own: bool) -> None:
-    """Hides from modules what they could change outside of the twin. is_own: it is the twin of the node on which this runs."""
+    """Hides files that modules could change outside of the twin. is_own: whether it is the twin of the node on which this
+    runs."""
     if is_own:
         isolation_backend.hide(HIDDEN, COPIED, KEPT)
         isolation_backend.protect(OWN)
@@ -79,7 +80,7 @@ def module_calls(given: t.Any) -> list[Change]:
     found = []
     for number, one in enumerate(given or ()):
         option = f"changes[{number}]"
-        if one == {}:  # as the keyword omit leaves an entry
+        if one == {}:  # an entry that the keyword omit has emptied
             continue
         if not isinstance(one, dict) or len(one) != 1:
             raise Invalid(option, one, "a dictionary with the name of a module as its only key, and its options as the value")
@@ -94,9 +95,10 @@ def module_calls(given: t.Any) -> list[Change]:
 
 
 def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[Change]:
-    """The calls, with those of its modules in place of a profile. It learns of the node on which this runs. Raises DatapathError.
+    """The calls, with a profile replaced by the calls of its modules. Its references are resolved on this node. Raises
+    DatapathError.
 
-    The modules that do not change what decides about packets are left out, and all of an image.
+    Modules that do not change the packet path of the running kernel are left out, and so are all modules of an image.
     """
     for name, options in calls:
         if name != PROFILE:
@@ -107,7 +109,7 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
 
 
 def refuse_profiles(calls: t.Iterable[Change]) -> None:
-    """Raises Invalid for a profile. It would learn of the machine on which this runs, which is not the node of the snapshot."""
+    """Raises Invalid for a profile: its references would be resolved on this machine, which is not the node of the snapshot."""
     for name, options in calls:
         if name == PROFILE:
             raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given, which a profile cannot ask")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Remedies of the profiles that may help against what stopped a packet."""
+"""Remedies of the profiles that may help, by the object that stopped a packet."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ TARGET_MAC = 2  # option of an advertisement: target link-layer address
 
 
 class Frame(t.NamedTuple):
-    """A frame with an IP packet. reject: what it says about another packet, such as "a TCP reset"; empty for none."""
+    """A frame with an IP packet. reject: the rejection of another packet that it carries, such as "a TCP reset"; empty for
+    none."""
 
     packet: Packet
     source_mac: bytes
@@ -91,7 +92,7 @@ def _checksum(data: bytes) -> int:
 
 
 def read(data: bytes) -> Frame | Request | None:
-    """What a frame contains; None for anything else, such as a multicast report."""
+    """The packet or the request in a frame; None for other frames, such as a multicast report."""
     if len(data) < ETHERNET.size:
         return None
     destination, source, kind = ETHERNET.unpack_from(data)
@@ -114,7 +115,7 @@ def read(data: bytes) -> Frame | Request | None:
 
 
 def _ip(body: bytes) -> tuple[Packet, bytes] | None:
-    """The packet, and what follows its IP header."""
+    """The packet, and the bytes after its IP header."""
     if len(body) >= 20 and body[0] >> 4 == 4:
         length = (body[0] & 15) * 4
         _version, _tos, _total, _number, _place, _ttl, protocol, _sum, source, destination = IPV4_HEADER.unpack_from(body)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What was seen of a packet: frames, the rules of nf_tables that it met, and the kernel's counters of dropped packets."""
+"""The traces of a packet: frames, the rules of nf_tables that it met, and the kernel's counters of dropped packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_POLICY, OF_RULE = 1, 3
 VERDICT_CODE, VERDICT_CHAIN = 1, 2
 VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 DROPS = ("drop", "policy drop")
-# Counters that tell where a packet ended (net/ipv4/proc.c, net/ipv6/proc.c), as the ends of their names.
+# Counters that show where a packet ended (net/ipv4/proc.c, net/ipv6/proc.c), by the ends of their names.
 TELLING = (
     "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
     "InDelivers",
@@ -71,7 +71,8 @@ class Observation(t.NamedTuple):
 
 
 def of_packet(seen: Observation) -> list[Event]:
-    """The events of the packet that was sent, and not of others, such as multicast reports. Each has its packet's header."""
+    """The events of the packet that was sent, without those of others, such as multicast reports. Each event has a packet's
+    header."""
     sent = seen.sent
     headers = ((one.number, *ends(one.network)) for one in seen.events if one.network)
     # A packet without a source has the one that the node chooses. Its number changes when a bridge hands it to the node, because

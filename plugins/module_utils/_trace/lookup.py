@@ -17,7 +17,7 @@ from .._twin.blueprint import LOOPBACK
 
 
 class Query(t.NamedTuple):
-    """What the kernel looks a route up by. iif: the loopback for a packet that the node itself sends."""
+    """The fields by which the kernel looks up a route. iif: the loopback for a packet that the node itself sends."""
 
     source: bytes
     destination: bytes
@@ -64,7 +64,8 @@ class Tables:
         return Decision(None, None, tuple(searched))
 
     def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
-        """The route of the rule's table for an address; None if it has none, or one that says to look further."""
+        """The route of the rule's table for an address; None if the table has none, or if the lookup continues with the next
+        rule."""
         fitting = [one for one in self._routes.get((family, rule.table), ()) if _contains(one.dst, destination)]
         if not fitting:
             return None

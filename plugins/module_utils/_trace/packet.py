@@ -50,7 +50,7 @@ class Packet(t.NamedTuple):
 
     @property
     def flow(self) -> tuple[t.Any, ...]:
-        """What tells its connection from others."""
+        """The fields that distinguish its connection from others."""
         return self.source, self.destination, self.protocol, self.source_port, self.destination_port
 
     def replied(self, interface: str) -> Packet:

@@ -48,7 +48,7 @@ class Quotes:
         return any(self._chances(event) for event in events if event.table != OWN_TABLE)
 
     def probability(self, events: t.Sequence[Event]) -> float:
-        """How likely the packet's way is, by the rules that match by chance; 0 if one of them is not understood.
+        """The probability of the packet's way, from the rules that match by chance; 0 if one of these rules is not understood.
 
         A rule that the packet passed without a match counts with the rest of its probability.
         """
@@ -110,7 +110,7 @@ class Quotes:
 
 
 def _chance(text: str) -> float:
-    """The probability with which a rule matches; 0 if its text does not tell."""
+    """The probability with which a rule matches; 0 if its text does not contain one."""
     statistic, modulo = _PROBABILITY.search(text), _MODULO.search(text)
     if statistic:
         return float(statistic[1])

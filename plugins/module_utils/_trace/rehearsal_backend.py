@@ -28,7 +28,8 @@ UNTOLD = "What becomes of {what} cannot be rehearsed: {reason}"
 class Trial(t.NamedTuple):
     """A packet that must not be lost by the changes.
 
-    what: what it is, for people. keeps_link: its reply must also leave by the same link as before, as a cloud drops it otherwise.
+    what: its name in messages. keeps_link: its reply must also leave by the same link as before, because a cloud drops it
+    otherwise.
     """
 
     what: str
@@ -37,7 +38,8 @@ class Trial(t.NamedTuple):
 
 
 class Rehearsed(t.NamedTuple):
-    """before, after: as trace_backend.answer() returns the packet, without and with the changes. loss: why it is lost by them."""
+    """before, after: the results of trace_backend.answer() without and with the changes. loss: why the changes lose the
+    packet."""
 
     trial: Trial
     before: t.Mapping[str, t.Any]
@@ -50,7 +52,7 @@ class Rehearsed(t.NamedTuple):
 
 
 def of_connection(connection: SshConnection, snapshot: blueprint.Entry) -> Trial | None:
-    """A new connection like the controller's; None if the snapshot does not tell by which link it comes in."""
+    """A new connection like the controller's; None if the snapshot does not show by which link it comes in."""
     client, server = connection.client, connection.server
     zone = client.partition("%")[2] or server.partition("%")[2]
     ends = [str(ipaddress.ip_address(one.partition("%")[0])) for one in (client, server)]
@@ -111,7 +113,7 @@ def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.A
 
 
 def untold(rehearsed: t.Iterable[Rehearsed]) -> t.Iterator[str]:
-    """Sentences about packets of which the twin proves nothing."""
+    """Sentences about packets whose verdict is unknown, or that are lost without the changes too."""
     for one in rehearsed:
         state = next((found for found in (one.before, one.after) if _is_unknown(found)), None)
         if state:
@@ -130,6 +132,6 @@ def refuse_losses(rehearsed: t.Iterable[Rehearsed]) -> None:
     lost = [f"{one.trial.what} ({one.trial.packet}): {one.loss.rstrip('.')}" for one in rehearsed if one.loss]
     if lost:
         raise Refusal(
-            f"in the node's twin the changes lose what arrives without them. {'. '.join(lost)}. Nothing was changed. Change the"
-            " options, or ask datapath_trace with the same packet and changes for each step of the packet's way"
+            f"in the node's twin the changes lose packets that arrive without them. {'. '.join(lost)}. Nothing was changed."
+            " Change the options, or ask datapath_trace with the same packet and changes for each step of the packet's way"
         )

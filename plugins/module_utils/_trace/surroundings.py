@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What is around a node: who answers on each link, who is at its other end, and by which link a reply comes in."""
+"""The surroundings of a node: the neighbours of each link, the other end of each link, and the link by which a reply comes in."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Surroundings:
         return "" if self.kind(master) in ROUTED_MASTERS else master
 
     def _is_outside(self, link: str) -> bool:
-        """True for an uplink, and for the port by which a bridge has one."""
+        """True for an uplink, and for the port by which a bridge leads to an uplink."""
         bridge = self.bridge(link)
         return link in self._uplinks or bool(bridge and self.entrance(bridge) == link)
 
@@ -129,7 +129,7 @@ class Surroundings:
         return source, self._macs[owner]
 
     def trouble(self, link: str, frame: Frame) -> str:
-        """Why what is at the other end of a link does not take a frame; empty if it does."""
+        """Why the other end of a link does not take a frame; empty if it does."""
         if self.kind(link) in ENDLESS:
             return f"nothing is behind {link}, a link of kind {self.kind(link)}"
         mac, addresses = self._peer_mac(link), self._far_addresses(link)
@@ -142,7 +142,7 @@ class Surroundings:
         return ""
 
     def origin(self, source: bytes, tables: Tables) -> tuple[str, str]:
-        """The link to which a cloud sends what is for an address, and what tells so, as text; empty if nothing does."""
+        """The link to which a cloud sends packets for an address, and the evidence as text; empty if there is no evidence."""
         owner = self.owner(source)
         if owner and owner != LOOPBACK and self.kind(owner) not in ENDLESS and not self.is_pod(owner):
             return owner, f"is an address of {owner}"
@@ -155,7 +155,7 @@ class Surroundings:
         return "", ""
 
     def foreign_source(self, left: Packet, link: str, tables: Tables) -> str:
-        """Why the source of a packet that leaves by an uplink is another uplink's, as text; empty if it is not."""
+        """The evidence that the source of a packet that leaves by an uplink belongs to another uplink; empty if it does not."""
         owner, told = self.origin(left.source, tables)
         is_other = owner not in ("", link) and self.kind(owner) != "bridge" and not self.is_pod(link)
         return told if is_other and owner in self._uplinks and link in self._uplinks else ""

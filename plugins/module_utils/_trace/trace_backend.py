@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Sends a packet and its reply through the twin of a snapshot, and tells what became of them."""
+"""Sends a packet and its reply through the twin of a snapshot, and returns what became of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = 0.999  # the sum of the probabilities of all ways
 
 
 class Question(t.NamedTuple):
-    """What is asked of a snapshot. assume, calls, lines: of the options assume, changes and commands.
+    """A question about a snapshot. assume, calls, lines: from the options assume, changes and commands.
 
     is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
     """
@@ -63,7 +63,7 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
 
 
 def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked) -> list[str]:
-    """What strict reverse-path filtering would do, where the snapshot does not tell whether the node has it."""
+    """The result with strict reverse-path filtering, if the snapshot does not contain the filter's setting."""
     if not found["unknown_filters"] or not is_well(found, asked.wants_reply):
         return []
     strict = {f"net.ipv4.conf.{name}.rp_filter": 1 for name in found["unknown_filters"]}
@@ -79,7 +79,7 @@ def _ends(packet: Packet) -> Ends:
 def _cures(
     asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked
 ) -> list[dict[str, t.Any]]:
-    """The remedies that work: each is tried in a twin of its own."""
+    """The remedies that work. Each is tried in a separate twin."""
     lost = next((one for one in (found, found["reply"]) if one and one["verdict"] in (DROPPED, REJECTED)), None)
     if lost is None:
         return []
@@ -88,7 +88,7 @@ def _cures(
         try:
             trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
             after = _in_a_twin(trial, run, checked)
-        except DatapathError:  # a remedy that cannot be applied is none
+        except DatapathError:  # a remedy that cannot be applied does not work
             continue
         if is_well(after, asked.wants_reply):
             working.append(_shown(cure, after))
@@ -235,7 +235,7 @@ class _Exchange:
         return link, reply
 
     def _own_reply(self, seen: Observation) -> Finding:
-        """What became of the node's own answer to a packet that arrived at the node. There, no program listens in a twin."""
+        """What became of the node's own answer to a packet that arrived at the node, although no program listens in a twin."""
         sent = seen.sent
         if not sent.interface:
             return Finding(DELIVERED, "lo", None, "The node answers itself.", None, ())
@@ -252,7 +252,7 @@ class _Exchange:
         if sent.protocol != TCP:
             return Finding(UNKNOWN, "", None, "The node's answer was not seen: no program answers in a twin.", None, ())
         shown = fields.show(back.destination)
-        # The kernel drops an answer in silence. A packet that the node sends tells why.
+        # The kernel drops an answer without a trace. A packet that the node sends shows why.
         alike = verdict.judge(self._world.send(back._replace(is_reply=False)), self._scene)
         if alike.verdict in (DROPPED, REJECTED):
             return alike._replace(reason=f"The node's answer to {shown} did not leave. {alike.reason}")
@@ -260,7 +260,7 @@ class _Exchange:
         return Finding(DROPPED, "", None, f"The node's answer to {shown} did not leave.", culprit, ())
 
     def _unknown_filters(self, found: t.Mapping[str, t.Any]) -> dict[str, int]:
-        """Links on the path whose reverse-path filter the snapshot does not tell, with the value in the twin."""
+        """Links on the path whose reverse-path filter is not in the snapshot, with the value in the twin."""
         told = (self._asked.snapshot.get("settings") or {}).get("ipv4") or {}
         names = [one["came_in_by"] for one in (found, found["reply"]) if one and one["came_in_by"]]
         if self._asked.packet.family != fields.IPV4 or "rp_filter" in told.get("all", {}):
@@ -289,7 +289,7 @@ def _lacking(snapshot: t.Mapping[str, t.Any]) -> set[tuple[str, str, str]]:
 
 
 def _way(found: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
-    """What tells the way of one packet from that of another."""
+    """The parts of a result that distinguish one packet's way from another's."""
     packet, reply = found["packet"] or {}, found["reply"] or {}
     culprit = (found["culprit"] or {}).get("text")
     return (

@@ -46,9 +46,10 @@ class Step(t.NamedTuple):
 
 
 class Finding(t.NamedTuple):
-    """What became of a packet. interface: by which it left; empty if it did not. frame: as it left; None if it did not.
+    """What became of a packet. interface, frame: the link by which it left and its frame there; empty and None if it did not
+    leave.
 
-    caveat: why the packet may be lost behind the node although it left, a sentence; empty if nothing is seen.
+    caveat: a sentence that says why the packet may be lost after it left the node; empty if there is no such reason.
     """
 
     verdict: str
@@ -75,7 +76,7 @@ class Finding(t.NamedTuple):
 
 
 class Scene(t.NamedTuple):
-    """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction.
+    """The facts that a verdict is based on. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
     lacking: family, table and name of chains whose rules the snapshot lacks. hidden: of chains, with the handles of rules that
     only the twin has.
@@ -134,7 +135,7 @@ def _left(
 
 
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
-    """What sent a frame to one that does not take it: a neighbour, or the route."""
+    """The object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
     destination = left.packet.destination
     mac = scene.surroundings.known_macs.get((link, destination))
     if mac == left.destination_mac:
@@ -147,7 +148,7 @@ def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
 
 def _is_of(packet: Packet, frame: Frame) -> bool:
     """Whether a frame is the packet, perhaps translated, and not an answer to it."""
-    is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not tell a reply from a request
+    is_told = packet.protocol in (TCP, ICMP, ICMPV6)  # other protocols do not distinguish a reply from a request
     same_kind = frame.packet.protocol == packet.protocol and (not is_told or frame.packet.is_reply == packet.is_reply)
     is_answer = (frame.packet.source, frame.packet.destination) == (packet.destination, packet.source)
     return not frame.reject and same_kind and not (is_answer and packet.source != packet.destination)
@@ -185,7 +186,7 @@ def _of_ipvs(one: Event, text: str) -> str:
 
 
 def _routed(query: Query, scene: Scene) -> list[Step]:
-    """The step that tells the route."""
+    """The step that shows the route."""
     decision = scene.tables.decide(query)
     if not decision.route:
         return []
@@ -193,7 +194,7 @@ def _routed(query: Query, scene: Scene) -> list[Step]:
 
 
 def _query(packet: Packet, routed: Event | None) -> Query:
-    """What a packet is routed by: its addresses after translation of the destination, and its mark."""
+    """The fields by which a packet is routed: its addresses after destination NAT, and its mark."""
     source, destination = packet.source, packet.destination
     if routed and routed.network:
         source, destination = ends(routed.network)
@@ -257,7 +258,7 @@ def _stopped(
 
 
 def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
-    """A sentence about chains that the packet went through, and whose rules may decide otherwise than this says."""
+    """A sentence about chains on the packet's path whose rules are unknown, and may decide otherwise than the verdict."""
     jumps = ((one.family, one.table, one.verdict.partition(" ")[2]) for one in events if one.handle)
     chains = [jump[2] for jump in dict.fromkeys(jumps) if jump in scene.lacking]
     return f" But the dump lacks the rules of {', '.join(chains)}, which come before it." if chains else ""
@@ -320,7 +321,7 @@ def _diverted(events: t.Sequence[Event], scene: Scene) -> Diversion | None:
     rule: Event | None = None
     for one in events:
         is_rule = one.family == "bridge" and bool(one.handle)
-        # As the next place sees it, or as the rule tells: no other place may follow.
+        # The MAC address at the next place, or the one in the rule, if no place follows.
         for by, mac in ((rule, one.destination_mac), (one, _sent_to(one, scene) if is_rule else b"")):
             if by and mac and not is_group(mac) and not scene.surroundings.is_mac_known(mac):
                 text = scene.quote(by)
@@ -331,7 +332,7 @@ def _diverted(events: t.Sequence[Event], scene: Scene) -> Diversion | None:
 
 
 def _sent_to(one: Event, scene: Scene) -> bytes:
-    """The MAC address that a rule gives to frames; empty if it does not say one."""
+    """The MAC address that a rule gives to frames; empty if the rule names none."""
     told = re.search(r"--to-dst ((?:[\da-fA-F]{1,2}:){5}[\da-fA-F]{1,2})\b", scene.quote(one))
     return bytes(int(part, 16) for part in told[1].split(":")) if told else b""
 
@@ -465,7 +466,7 @@ def _unexplained(
 
 
 def _with_programs(packet: Packet, found: Finding, scene: Scene) -> Finding:
-    """``unknown`` if a BPF program is on the packet's path: a twin has none."""
+    """The finding, with the verdict ``unknown`` if a BPF program is on the packet's path: a twin has none."""
     on_path = list(scene.programs.get((packet.interface, "ingress"), ()))
     on_path += scene.programs.get((found.interface, "egress"), ()) if found.interface else ()
     if not on_path:

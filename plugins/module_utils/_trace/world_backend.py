@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The other ends of a twin's links: sends packets in, answers for neighbours, and records what comes out and what was told."""
+"""The other ends of a twin's links: sends packets in, answers for neighbours, and records the frames and the kernel's
+messages."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
 PATIENCE = 0.5  # seconds without any sign of the packet
-LIMIT = 5.0  # seconds for a packet with all that it causes
+LIMIT = 5.0  # seconds for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 
@@ -37,7 +38,7 @@ COUNTERS = ("/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6")
 class World:
     """packets: a packet socket in the world. names: links by index, which is the same in the world.
 
-    neighbour: tells the MAC address that answers on a link for an address; None if none does.
+    neighbour: returns the MAC address that answers on a link for an address; None if none does.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class World:
         self._neighbour = neighbour
         self._trace = wire.open_socket(wire.NETFILTER)
         for one in (self._packets, self._trace):
-            with contextlib.suppress(OSError):  # without root the usual size has to do
+            with contextlib.suppress(OSError):  # without root the usual size must suffice
                 one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
             one.setblocking(False)
         self._trace.bind((0, 0))  # a socket without an address is taken for the sender, which gets no copy
@@ -181,7 +182,7 @@ def _counters() -> dict[str, int]:
 
 
 def _is_explained(found: Observation) -> bool:
-    """True if something is seen that ends the way of the packet."""
+    """True if an observation explains how the packet's way ends."""
     return bool(
         found.error
         or found.frames

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""What a snapshot does not tell, and what is assumed instead."""
+"""Assumptions about what a snapshot does not contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POD = "assumed-pod"
 
 
 class Ends(t.NamedTuple):
-    """What of a packet matters here. interface: by which it comes in; empty if the node sends it."""
+    """The addresses and the interface of a packet. interface: by which it comes in; empty if the node sends it."""
 
     destination: str
     interface: str
@@ -30,7 +30,8 @@ FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", 
 
 
 def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.Any], list[str]]:
-    """The snapshot with the settings of ``assume``, a node that forwards, and the way of the packet; and sentences about it.
+    """The snapshot with the settings of ``assume``, with forwarding on, and with routes for the packet; and sentences about
+    these.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
@@ -63,7 +64,8 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
 
 
 def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> list[Entry]:
-    """Every link that is up has a link-local address, from which the kernel asks for neighbours, unless IPv6 is off there."""
+    """Adds the link-local address from which the kernel asks for neighbours to every link that is up, unless IPv6 is off
+    there."""
     found: list[Entry] = []
     for number, one in enumerate(links):
         own = list(one.get("addresses") or ())
@@ -76,7 +78,7 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
 
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
-    """A pod at the destination, and a way back: without any route, a snapshot would tell nothing about the rest of the path."""
+    """Adds a pod at the destination, and a route back: without any route, the twin would not show the rest of the path."""
     destination, family = packet.destination, "ipv6" if ":" in packet.destination else "ipv4"
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface

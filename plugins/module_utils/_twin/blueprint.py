@@ -28,24 +28,24 @@ Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
 USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
-OWN_TABLE = "kubenodeTwin"  # makes the kernel tell which rules a packet meets
+OWN_TABLE = "kubenodeTwin"  # makes the kernel report which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
-SPARE_INDEX = 100000  # of the first link whose index is not known
+SPARE_INDEX = 100000  # given to the first link whose index is not known
 LARGEST_INDEX = 2**31 - 1
 LOCAL_TABLE = 255
 LOCAL_RULE = "priority 0 from all lookup local"
-KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # besides LOCAL_RULE, in a new network namespace
+KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # of a new network namespace, besides LOCAL_RULE
 TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes that are not built: a packet to one host takes none
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
-STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets take another link
+STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
 OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
-# The first would add addresses of the twin's own, and links have the other one themselves.
+# The first would add addresses that the node does not have; the second is a property of each link in the snapshot.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
-# By these, a line would make iptables or ebtables start a program, read a file, or use hardware; options also abbreviated.
+# Words that make iptables or ebtables start a program, read a file, or use hardware; options also in their abbreviations.
 _HARMFUL = re.compile(r"(^|\s)(-j (LED|IDLETIMER)|-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
 _RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
 _SET_LINE = re.compile(r"(create|add) \S+ .*")
@@ -78,7 +78,7 @@ class Blueprint(t.NamedTuple):
 
 
 def draw(snapshot: Entry) -> Blueprint:
-    """The blueprint of a snapshot. Raises Invalid if the snapshot is none."""
+    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot."""
     notes: list[str] = []
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
@@ -177,7 +177,7 @@ def made_mac(first: int, index: int) -> bytes:
 
 
 def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, int]]:
-    """Those of the node, of all links, and of each: a setting of ``all`` changes those of the links."""
+    """Settings of the node, then of ``all``, then of each link, because a setting of ``all`` changes those of the links."""
     for key, value in (given.get("node") or {}).items():
         path = str(key).translate(DOTTED)
         if is_of_network(path) and not path.endswith(OF_THE_MACHINE):
@@ -270,7 +270,7 @@ def _rule(number: int, one: Entry, notes: list[str]) -> tuple[str, str] | None:
 
 
 def _routes(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[route.Route, str]]:
-    """The routes and their protocols. Those that the kernel adds by itself are left to it."""
+    """The routes and their protocols, without those that the kernel adds by itself."""
     for number, one in enumerate(entries(snapshot, "routes")):
         if _is_kernels(one):
             continue
@@ -364,7 +364,7 @@ def _ebtables(snapshot: Entry, notes: list[str]) -> str:
 
 
 def _load_order(one: Entry) -> int:
-    """nft lists a map before the chains that its elements name, and loads objects one after the other."""
+    """The place in the order of loading: nft lists a map before the chains that its elements name, and loads one by one."""
     kind = next(iter(one))
     return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(kind, 1)
 

@@ -24,7 +24,7 @@ from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
-# Links take those of default when they are created. The addresses are the snapshot's, and every error is answered.
+# New links take the values of default. The kernel adds no addresses to them, and limits no ICMP errors.
 FIRST = (
     ("net/ipv6/conf/default/addr_gen_mode", 1),
     ("net/ipv6/conf/default/accept_ra", 0),
@@ -68,7 +68,7 @@ class Twin(t.NamedTuple):
 
 
 def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
-    """Raises Refusal if a twin would make this node's kernel load modules: a node that is only looked at stays as it is."""
+    """Raises Refusal if a twin would make this node's kernel load modules: a trace changes nothing on the node."""
     needed = ["veth", "nf_tables"]
     tables = [*blueprint.entries(snapshot, "iptables"), *blueprint.entries(snapshot, "ebtables")]
     if tables:
@@ -156,7 +156,7 @@ def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
 
 
 def _settings(drawn: Blueprint, notes: list[str]) -> None:
-    """Writes the settings that are different. The links of a new network namespace have the same ones, except the loopback."""
+    """Writes the settings that differ. All links of a new network namespace have the same values, except the loopback."""
     usual: dict[str, str] = {}
     for path, value in drawn.settings:
         *folder, key = path.split("/")
@@ -190,7 +190,7 @@ def _set(path: str, value: int) -> bool:
 
 
 def _ip(run: process.Runner, lines: t.Sequence[str], notes: list[str]) -> list[str]:
-    """Runs the lines, those of IPv6 alone after the others, and returns those that failed."""
+    """Runs the lines, those for IPv6 last, and returns the lines that failed."""
     failed = []
     for family in ("-4", "-6"):
         own = [
@@ -246,7 +246,7 @@ def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[str]) -> None
 
 
 def _distance(route: Route) -> int:
-    """0 for a route to what is on a link, 1 for one by a gateway."""
+    """0 for a route without a gateway, 1 for a route by a gateway."""
     return 0 if route.scope in (LINK, HOST) or not any(hop.via for hop in route.hops) else 1
 
 
@@ -274,7 +274,7 @@ def _closed(program: str, lines: t.Sequence[str]) -> str:
 
 
 def _bad_line(fails: t.Callable[[t.Sequence[str]], bool], lines: t.Sequence[str], said: str) -> int | None:
-    """The place of the first line that is refused: the one that the program names, or the end of the shortest failing part."""
+    """The index of the first refused line: the line that the program names, or the last line of the shortest failing part."""
     named = _BAD_LINE.search(said)
     if named and 0 < int(named[1]) <= len(lines) and lines[int(named[1]) - 1] != "COMMIT":
         return int(named[1]) - 1

@@ -6,7 +6,7 @@
 """Runs a function in a process of its own, in new network, mount and, without root, user namespaces.
 
 The kernel removes the namespaces with their last process, and kills this process and the programs that it starts if the run is
-killed. So nothing of it outlives the run.
+killed. So nothing of a twin outlives the run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = (errors.Invalid, errors.MissingLibrary, errors.Refusal, errors.Failure)
 
 
 class Isolated(t.NamedTuple):
-    """What the function gets of a second network namespace, the world: a packet socket, a netlink socket, and a descriptor."""
+    """Access to a second network namespace, the world, for the function: a packet socket, a netlink socket, and a descriptor."""
 
     packets: socket.socket
     netlink: socket.socket
@@ -42,7 +42,7 @@ class Isolated(t.NamedTuple):
 
 
 def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float) -> dict[str, t.Any]:
-    """Calls ``work`` in the namespaces, and returns its result, which is plain data. Raises DatapathError as it raised it.
+    """Calls ``work`` in the namespaces, and returns its result, which is plain data. Raises the DatapathError that it raised.
 
     seconds: after which the process is killed, and Failure is raised.
     """
@@ -69,7 +69,7 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float) -> dict[
 
 
 def _answer(reading: int, seconds: float) -> dict[str, t.Any] | None:
-    """What the child wrote; None if it wrote nothing in time, or ended without an answer."""
+    """The text that the child wrote; None if it wrote nothing in time, or ended without an answer."""
     poll, parts = select.poll(), list[bytes]()
     poll.register(reading, select.POLLIN)
     while poll.poll(seconds * 1000):
@@ -116,7 +116,7 @@ def _isolated(libc: ctypes.CDLL) -> Isolated:
             _write(f"/proc/self/{name}", text)
     _unshare(libc, CLONE_NEWNET | CLONE_NEWNS, "network and mount namespaces. Run as root outside of a container")
     libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    # The world needs no addresses. Links that are created later take this setting.
+    # The world needs no addresses: links that are created later take this setting.
     _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, EVERY_PROTOCOL)
     world = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -136,9 +136,10 @@ def _write(path: str, text: str) -> None:
 
 
 def hide(folders: t.Iterable[str], copied: t.Iterable[str] = (), kept: t.Iterable[str] = ()) -> None:
-    """Mounts an empty file system, which only this process sees, on each folder: what is written there goes nowhere.
+    """Mounts an empty file system, which only this process sees, on each folder, so that writing there changes no file of the
+    node.
 
-    copied: folders whose files are there again, without the folders in them. kept: folders that stay visible.
+    copied: folders whose files, but not their folders, are copied into it. kept: folders that stay visible.
     """
     contents = {folder: {one.name: one.read_bytes() for one in _files(folder)} for folder in copied}
     opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in kept if os.path.isdir(folder)}
@@ -156,7 +157,7 @@ def hide(folders: t.Iterable[str], copied: t.Iterable[str] = (), kept: t.Iterabl
 
 
 def protect(folder: str) -> None:
-    """What is in the folder can be read and not written, by this process."""
+    """Makes the folder's contents read-only for this process."""
     if os.path.isdir(folder):
         _mount(folder, folder, "", MS_BIND)
         _mount("", folder, "", MS_BIND | MS_REMOUNT | MS_RDONLY)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Messages to the kernel that create the links of a twin. Each link is one end of a veth; the other end is in the world."""
+"""Messages to the kernel that create the links of a twin. A link is a bridge, or one end of a veth whose other end is in the
+world."""
 
 from __future__ import annotations
 

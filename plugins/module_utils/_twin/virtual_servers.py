@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Virtual servers of IPVS as rules of nft that send a packet to the same places.
+"""Virtual servers of IPVS as rules of nft that send a packet to the same destinations.
 
 IPVS translates a packet for a local address after the chains of INPUT, and sends it on without the chains of FORWARD. These rules
 translate it before routing. For each virtual server they choose among the destinations by weight. Who sends a packet looks first
@@ -27,7 +27,7 @@ HASHING = ("sh", "dh", "mh")
 
 
 def ruleset(servers: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[str, list[str]]:
-    """The text for nft, empty if there are no servers, and sentences about what is different."""
+    """The text for nft, empty if there are no servers, and sentences about the differences from IPVS."""
     rules: dict[str, list[str]] = {"ip": [], "ip6": []}
     refused: dict[str, list[str]] = {"ip": [], "ip6": []}
     notes: list[str] = []

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""VRFs by what every kernel has. A kernel that lacks the kind, or has not loaded it, can still look up a table by the interface.
+"""VRFs as rules, for a kernel that lacks VRFs, or has not loaded their module: every kernel can look up a table by the interface.
 
-The rule that VRFs share looks up the table of the VRF that the packet's interface is a port of. In the twin, rules of the same
-priority name each port and its table. A port's own address is local in the VRF's table alone.
+On a node, all VRFs share one rule, which looks up the table of the VRF that the packet's interface is a port of. In the twin,
+a rule of the same priority for each port names its table. A port's own address is local in the VRF's table alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Vrf(t.NamedTuple):
 
 
 def found(links: t.Iterable[Entry], notes: list[str]) -> list[Vrf]:
-    """The VRFs of a snapshot. One whose table is not known is noted, and is not among them."""
+    """The VRFs of a snapshot, without those whose table is not known, for which a note is added."""
     links = list(links)
     vrfs = []
     for one in links:
@@ -49,7 +49,7 @@ def found(links: t.Iterable[Entry], notes: list[str]) -> list[Vrf]:
 
 
 def rules(vrfs: t.Sequence[Vrf], one: Entry) -> list[Entry]:
-    """The rules that stand for a rule where there are no VRFs; the rule itself if it has nothing to do with them."""
+    """The rules that replace a rule about VRFs; the rule itself if it is about none."""
     if one.get("unread"):
         return [one]
     if one.get("l3mdev"):
@@ -62,7 +62,7 @@ def rules(vrfs: t.Sequence[Vrf], one: Entry) -> list[Entry]:
             if not named or named & {link, vrf.name}
             for way in DIRECTIONS
         ]
-    # What comes in by a port comes in by its VRF.
+    # A packet that comes in by a port comes in by its VRF.
     return next(([{**one, "iif": link} for link in vrf.links] for vrf in vrfs if vrf.name == one.get("iif")), [one])
 
 

@@ -27,7 +27,7 @@ VERDICTS = (*ARRIVED, *LOST, UNKNOWN)
 
 
 class NoTrace(Exception):
-    """What was given is no result of datapath_trace. The text is a sentence."""
+    """The given value is not a result of datapath_trace. The text is a sentence."""
 
 
 class Step(t.NamedTuple):
@@ -71,7 +71,7 @@ class Way(t.NamedTuple):
 
     @property
     def blamed(self) -> Culprit | None:
-        """What stopped the packet, or its reply."""
+        """The object that stopped the packet, or its reply."""
         return self.culprit or (self.reply.culprit if self.reply else None)
 
     @property

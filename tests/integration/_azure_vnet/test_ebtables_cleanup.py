@@ -660,7 +660,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
         assert eventually(lambda: azure_vnet.listing(node, counters=True) != counted)
         failed = steps.call()
         assert state(node) == before
-    assert failed["failed"] and CONFLIST in failed["msg"] and failed["msg"].endswith("What was done was undone."), failed["msg"]
+    assert failed["failed"] and CONFLIST in failed["msg"] and failed["msg"].endswith("All changes were undone."), failed["msg"]
     steps.run()
     after = state(node)
     with node.break_program("/usr/sbin/xtables-nft-multi", call=4):  # after three listings

@@ -141,7 +141,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     with node.full("/etc/systemd/system"):
         failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is rolled back
-    assert failed["failed"] and "What was done was undone" in failed["msg"], failed
+    assert failed["failed"] and "All changes were undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
 

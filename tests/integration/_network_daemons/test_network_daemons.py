@@ -312,7 +312,7 @@ def test_a_profile_that_lacks_a_library_or_fails_later_costs_no_foreign_rule(pod
     fails = "/run/systemd/system/kubenode-policy-routes-76.service.d/x.conf"
     site.node.write(fails, "[Service]\nExecStart=\nExecStart=/bin/false\n")
     failed = site.node.module("profile", profile)
-    assert failed["failed"] and "was undone" in failed["msg"], failed
+    assert failed["failed"] and "were undone" in failed["msg"], failed
     assert site.state() == before and not site.node.exists(PATH)
     second = site.networkd()
     assert second != first

@@ -195,7 +195,7 @@ def test_a_unit_that_fails_leaves_the_former_one_in_charge(node: SystemdNode) ->
     node.write(f"{UNIT}.d/operator.conf", "[Service]\nExecStart=\nExecStart=/bin/false\n")
     before = node.snapshot()
     failed = node.module("nftables_probe_snat", TAKE_OVER, timeout=180)
-    assert failed["failed"] and "What was done was undone" in failed["msg"], failed
+    assert failed["failed"] and "All changes were undone" in failed["msg"], failed
     assert eventually(lambda: node.snapshot() == before)
     assert state_of(node, agentbaker.NAME) == "active" and state_of(node, OURS) == "inactive"
     node.remove(f"{UNIT}.d")

@@ -289,7 +289,7 @@ def test_an_nft_that_dies_after_its_work_is_rolled_back(node: NamespaceNode) -> 
     with node.replace_program("/usr/sbin/nft", script):
         error = node.module("nftables_probe_snat", {"priority": -290})
     node.run(["rmdir", "/run/died"])
-    assert error["failed"] and "killed by signal 9" in error["msg"] and "was undone" in error["msg"]
+    assert error["failed"] and "killed by signal 9" in error["msg"] and "were undone" in error["msg"]
     assert node.snapshot() == before
 
 

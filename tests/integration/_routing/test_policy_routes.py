@@ -437,7 +437,7 @@ def test_what_the_kernel_refuses_is_named_and_all_is_undone(node: NamespaceNode)
     bad = {"table": 1003, "to": "10.99.0.0/16", "via": "10.0.1.1", "dev": "eth1", "scope": "link"}
     message = refused(node, check_fails=False, rules=RULES, routes=[*ROUTES, bad])
     assert "add ip route 10.99.0.0/16 via 10.0.1.1 dev eth1 table 1003 scope link was refused by the kernel" in message
-    assert "Nothing was changed" in message or "was undone" in message
+    assert "Nothing was changed" in message or "were undone" in message
     node.ip(["link set eth1 down"])
     message = refused(node, check_fails=False, routes=ROUTES[1:2])
     assert "Network is down" in message and "Set the link up first" in message

@@ -465,7 +465,7 @@ def test_a_write_that_fails_midway_is_undone(node: NamespaceNode) -> None:
     with node.read_only(place):
         error = node.module("rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"})
         assert error["failed"] and f"{place}/rp_filter: Read-only file system" in error["msg"]
-        assert "What was done was undone" in error["msg"]
+        assert "All changes were undone" in error["msg"]
     assert node.snapshot() == before
 
 

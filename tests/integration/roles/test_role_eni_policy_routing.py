@@ -135,7 +135,7 @@ def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
     assert "It arrives with them" in rehearsed.output
     assert aws.is_node_port_answered()
     undone = aws.play(remedy="strict", state="absent", rehearse=True, rehearse_packets=[request], **AWS)
-    assert undone.failed and "the changes lose what arrives without them. packets[0]" in undone.output
+    assert undone.failed and "the changes lose packets that arrive without them. packets[0]" in undone.output
     assert aws.is_node_port_answered()
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster's API: kubectl for what people do with it, and plain HTTP for what is asked often."""
+"""A cluster's API: kubectl for a user's commands, and plain HTTP for frequent queries."""
 
 from __future__ import annotations
 

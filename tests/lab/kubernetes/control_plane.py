@@ -36,7 +36,7 @@ _PORT_NAME = "control0"  # the load balancer's end of the link
 
 
 class ControlPlane(Machine):
-    """``folder`` takes its keys and data, ``logs`` what its programs say, in files named after them."""
+    """``folder`` is for its keys and data, ``logs`` for the output of its programs, in files named after them."""
 
     def __init__(self, namespace: Namespace, folder: Path, logs: Path) -> None:
         super().__init__(namespace.name, namespace.pid)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cloud's load balancer forwards to which node: Services, Nodes and verdicts of probes in, nft and ip(8) text out.
+"""Which packets a cloud's load balancer forwards to which node: Services, Nodes and probe results in, nft and ip(8) text out.
 
 Pure: it reads what the Kubernetes API answers, and touches neither the API nor the network.
 """
@@ -66,7 +66,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is probed: a port of a node. ``http``: by GET /healthz, which is to answer 200; otherwise by a TCP connection."""
+    """A probed port of a node. ``http``: probed by GET /healthz, which must answer 200; otherwise by a TCP connection."""
 
     node: str
     address: str
@@ -102,7 +102,8 @@ class Frontend:
         return f"{self.family.nft} daddr {self.address} {port.protocol} dport {port.port}"
 
     def target(self, port: Port, node: Node) -> Target | None:
-        """What tells whether the node gets this port's packets; None where no probe is sent, as for UDP with policy Cluster."""
+        """The target that decides whether the node gets this port's packets; None without a probe, as for UDP with policy
+        Cluster."""
         if self.health_check_port:
             return Target(node.name, node.addresses[self.family], self.health_check_port, http=True)
         if port.protocol == "tcp":
@@ -165,14 +166,14 @@ def _addresses(node: Mapping[str, Any]) -> dict[Family, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Forwarding:
-    """All front ends and all nodes at one moment. What is ``healthy`` is known by probes, and given to each question."""
+    """All front ends and all nodes at one moment. The callers pass the ``healthy`` targets, which they know by probes."""
 
     cloud: Balancer
     frontends: Sequence[Frontend] = ()
     nodes: Sequence[Node] = ()
 
     def targets(self) -> set[Target]:
-        """What is to be probed. Ports with the same answer share a probe."""
+        """The targets to probe. Ports with the same answer share a probe."""
         found = {
             frontend.target(port, node)
             for frontend in self.frontends
@@ -207,7 +208,7 @@ class Forwarding:
         """The whole nft table, to be loaded in place of the one before.
 
         Connections go to the healthy nodes in turn. One that is answered stays with its node, whatever later probes say.
-        What is for a front end without a healthy node is dropped, as is what is for no port of it.
+        Packets for a front end without a healthy node are dropped, and so are packets for a port that it does not have.
         """
         rules = [
             f"{frontend.match(port)} {self._send(frontend, port, chosen)}"

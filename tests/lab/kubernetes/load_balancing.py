@@ -12,7 +12,7 @@ answer, and writes the address into the Service's status, which is when kube-pro
         assert lab.client.fetch(balancing.address("default/web", IPV6), 80)
         assert not balancing.record("default/web", IPV6, "node1").lost
 
-What it leaves out: Azure's two probes in a row, finalizers, source ranges, session affinity, and all annotations.
+It does not implement Azure's two probes in a row, finalizers, source ranges, session affinity, and annotations.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class LoadBalancing:
             self._wake.clear()
 
     def _look(self) -> None:
-        """Read Services and Nodes, and compute what is current anew."""
+        """Read Services and Nodes, and compute the forwarding from them."""
         services, nodes = self._api.items("/api/v1/services"), self._api.items("/api/v1/nodes")
         before = self._current
         self._current = Forwarding(
@@ -163,7 +163,7 @@ class LoadBalancing:
         self._services = services
 
     def _apply(self) -> None:
-        """Probe what is to be probed, and forward to what answers."""
+        """Probe the targets, and forward to those that answer."""
         targets = self._current.targets()
         self._end({*self._probings} - targets)
         for target in targets - {*self._probings}:
@@ -195,7 +195,7 @@ class LoadBalancing:
                 self._api.request(path, "PATCH", {"status": {"loadBalancer": {"ingress": ingress}}}, MERGE_PATCH)
 
     def _asking(self, target: Target) -> Callable[[], bool]:
-        """What sends a probe of the target, and tells whether it is answered as it should be."""
+        """A function that sends a probe of the target, and returns whether the answer is correct."""
         family = IPV6 if ":" in target.address else IPV4
         source = self._current.cloud.probe_sources.get(family)
         prober = Prober(self._machine, LINK if source and ipaddress.ip_address(source).is_link_local else None, source)

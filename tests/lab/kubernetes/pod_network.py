@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How pods are connected to a node, and nodes to each other's pods."""
+"""The connection of pods to a node, and of nodes to each other's pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUGINS = "/usr/lib/cni"
 
 
 class PodNetwork(abc.ABC):
-    """What a cluster asks when it connects a node. A node has eth0 and its addresses already, as in every Lab."""
+    """The interface by which a cluster connects a node, which has eth0 and its addresses already, as in every Lab."""
 
     @abc.abstractmethod
     def connect(self, node: ClusterNode, lab: Lab) -> None:

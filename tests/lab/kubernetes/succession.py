@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node of a cluster that azure-vnet serves in bridge mode, and then Cilium.
 
-Neither is there. A CNI plugin of the lab stands for both, by the name under which it is called, and the container runtime calls
+Neither runs here. A CNI plugin of the lab stands for both, by the name under which it is called, and the container runtime calls
 it for real pods:
 
 azure-vnet  the pod's link is a port of azure0, as eth0 is; adds the rules, the neighbour and the entry in the state file that

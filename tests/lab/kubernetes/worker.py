@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node needs to be one of a cluster: packages, units, and the files that these read.
+"""The packages, units and files that make a node a worker of a cluster.
 
 Units lie in a folder that a node sees read-only, so that they are there at its first boot as at each other one.
 """

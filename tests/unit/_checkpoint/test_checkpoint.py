@@ -201,7 +201,7 @@ def test_a_change_that_is_undone_by_another_program_each_time_is_given_up() -> N
 def test_an_error_after_the_confirmation_says_what_stays() -> None:
     result = Host([armed(), {"failed": True, "msg": "disk full"}], [CONFIRMED], checkpoint=30).execute()
     assert result["failed"] and result["changed"]
-    assert result["msg"].startswith("disk full. The running kernel was changed and confirmed before")
+    assert result["msg"].startswith("disk full. The change of the running kernel was confirmed and stays")
 
 
 @pytest.mark.parametrize("transport", ["local", "community.docker.docker", "containers.podman.podman", "lab_node"])

@@ -54,7 +54,7 @@ def test_a_backup_goes_only_if_all_is_restored(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(checkpoint_backend, "entries", lambda: [codec.encode(one, rollback_program.KNOWN) for one in entries])
     told = rollback_program.replay(ARMED, "it was not confirmed")
     assert kept.exists() is not is_restored
-    assert told.left == ("write the backup: it may have what could not be restored",) * (not is_restored)
+    assert told.left == ("write the backup: it may have objects that could not be restored",) * (not is_restored)
 
 
 def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

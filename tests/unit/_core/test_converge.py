@@ -306,7 +306,7 @@ class Deaf(Shelf):
 def test_an_undo_that_does_not_read_back_is_said_with_what_differs() -> None:
     shelves: list[Shelf] = [Deaf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     shelves[1].says_no.add(Put("b", "2"))
-    with pytest.raises(Failure, match=r"was undone, but the node does not read as before. first: before: .*'a': 'old'.*now:"):
+    with pytest.raises(Failure, match=r"were undone, but the node does not read as before. first: before: .*'a': 'old'.*now:"):
         converge(shelves, BOTH)
 
 
@@ -359,7 +359,7 @@ def test_what_a_backup_would_keep_is_no_difference() -> None:
     shelves: list[Shelf] = [Counting("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     shelves[0].values["counted"] = "old"
     shelves[1].says_no.add(Put("b", "2"))
-    with pytest.raises(Failure, match=r"What was done was undone\.$"):
+    with pytest.raises(Failure, match=r"All changes were undone\.$"):
         converge(shelves, BOTH)
 
 
@@ -395,7 +395,7 @@ class SaysNoAfterwards(Shelf):
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_step_that_was_done_although_it_was_refused_is_undone_too(before: int) -> None:
     shelves: list[Shelf] = [*two_shelves()[:before], SaysNoAfterwards("last", {"e": "5"})]
-    with pytest.raises(Failure, match="put e, failed: no to e. What was done was undone."):
+    with pytest.raises(Failure, match="put e, failed: no to e. All changes were undone."):
         converge(shelves, BOTH)
     assert {value for shelf in shelves for value in shelf.values.values()} == {"old"}
 
@@ -456,7 +456,7 @@ def test_a_module_is_planned_anew_when_its_turn_comes() -> None:
 def test_groundwork_is_undone_with_what_is_built_on_it() -> None:
     ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
     built.says_no.add(Put("b", "2"))
-    with pytest.raises(Failure, match="no to b. What was done was undone"):
+    with pytest.raises(Failure, match="no to b. All changes were undone"):
         converge([ground, built], BOTH, groundwork=[ground], stages=[[ground], [built]])
     assert ground.performed == [Put("a", "1"), Put("a", "old")]
 

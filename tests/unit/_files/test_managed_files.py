@@ -269,7 +269,7 @@ def test_a_write_that_may_not_have_reached_the_disk_is_rolled_back(tmp_path: Pat
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fails_once_written)
-    with pytest.raises(Failure, match="Input/output error.*What was done was undone"):
+    with pytest.raises(Failure, match="Input/output error.*All changes were undone"):
         hold(path, "text\n")
     assert tree(tmp_path) == {}
 

@@ -197,7 +197,7 @@ def test_an_installation_that_fails_is_rolled_back_with_the_service_held(node: N
     before, current = node.tree(), []
     node.manager.changing = lambda: current.append(HOLD in node.units.loaded)
     node.manager.fails = (packages.Install,)
-    with pytest.raises(Failure, match="install nftables, failed: dpkg: no. What was done was undone"):
+    with pytest.raises(Failure, match="install nftables, failed: dpkg: no. All changes were undone"):
         node.run(node.package())
     assert [type(done) for done in node.manager.performed] == [packages.Install, packages.Remove]
     assert current == [True, True]

@@ -110,7 +110,7 @@ def test_a_unit_that_runs_beside_ours_again_is_drift(image: Image) -> None:
 
 def test_a_run_that_fails_starts_the_unit_again(image: Image) -> None:
     before = image.tree()
-    with pytest.raises(Failure, match="What was done was undone"):
+    with pytest.raises(Failure, match="All changes were undone"):
         image.hold(True, fails=True)
     assert image.tree() == before and image.units.is_active(UNIT)
 
@@ -118,7 +118,7 @@ def test_a_run_that_fails_starts_the_unit_again(image: Image) -> None:
 def test_a_way_back_that_fails_replaces_the_unit_again(image: Image) -> None:
     image.hold(True)
     before = image.tree()
-    with pytest.raises(Failure, match="What was done was undone"):
+    with pytest.raises(Failure, match="All changes were undone"):
         image.hold(False, fails=True)
     assert image.tree() == before and not image.units.is_active(UNIT)
 
