@@ -26,6 +26,7 @@ description:
     V(stopped). A stopped node is one that Ansible stopped because another node of its batch failed (C(max_fail_percentage),
     C(any_errors_fatal)).
   - V(no task ran) means that C(--tags) or C(--skip-tags) selected no task of the node, except tasks tagged C(always).
+  - C(trouble) is the error of a node that failed, and C(action) the module of the task that failed.
   - C(seconds) is the time of a node's tasks, without the time in which tasks of other nodes ran.
   - C(stats) are the statistics that plays and roles set with M(ansible.builtin.set_stats) and C(per_host).
 requirements:

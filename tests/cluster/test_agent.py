@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab import snapshot
 from lab.container import SystemdNode
@@ -25,6 +29,7 @@ PROBES = 5000
 IDLE = 60.0  # seconds
 LABEL = "kubenode.datapath/aks-dual-stack"
 TABLE = "azureSLBProbe"
+FILE = "variables.yaml"  # the ConfigMap's key
 WRITTEN = ("/etc/systemd", "/etc/kubenode")  # folders in which a profile writes
 
 
@@ -99,6 +104,7 @@ def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(
     assert eventually(lambda: has_table(first), SLOW), delivery.logs()
     assert eventually(lambda: 'kubenode_drift_total{module="nftables_probe_snat"} 1.0' in delivery.metrics(first), SLOW)
     assert "Corrected" in delivery.events(first.name)
+    assert "kubenode_runs_total" in delivery.metrics(first, f"[{first.address}]"), "by IPv6 too"
 
     converged = states(cluster)
     delivery.apply(aks_dual_stack_table="{{ lookup('pipe', 'touch /run/evaluated') }}")
@@ -107,13 +113,73 @@ def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(
     assert delivery.ready == len(nodes) - 1 and refused in "".join(delivery.events(node.name) for node in nodes)
     assert states(cluster) == converged and not any(node.exists("/run/evaluated") for node in nodes)
     delivery.apply(aks_dual_stack_table="accept")
-    assert eventually(lambda: "aks_dual_stack_table must be" in delivery.pods(), SLOW), delivery.logs()
+    assert eventually(lambda: "'accept' was given" in delivery.pods(), SLOW), delivery.logs()
+    failed = re.compile(r'kubenode_failures_total\{module="(\w+)"\} 1')
+    assert any(found[1] != "none" for node in nodes for found in failed.finditer(delivery.metrics(node)))
     assert states(cluster) == converged
 
     delivery.apply()
     delivery.wait()
     delivery.delete()
     assert states(cluster) == converged
+
+
+LIES: list[tuple[dict[str, Any], str]] = [
+    ({"data": None}, "The ConfigMap must have the key variables.yaml"),
+    ({"data": {FILE: "<html>502 Bad Gateway</html>"}}, "must be a dictionary of variables; str was given"),
+    ({"data": {FILE: "eni_policy_routing_state: absent"}}, "only variables that begin with aks_dual_stack_"),
+    (
+        {
+            "data": {
+                FILE: yaml.safe_dump({"aks_dual_stack_table": "#jinja2:variable_start_string:'[%'\n[% lookup('pipe', 'id') %]"})
+            }
+        },
+        "#jinja2:variable_start_string",
+    ),
+    ({"data": {FILE: "aks_dual_stack_a: &a [1]\naks_dual_stack_b: [*a, *a]"}}, "an alias is not allowed"),
+    ({"data": {FILE: "#" * 1040000 + "\naks_dual_stack_ipv6: address"}}, ""),  # nothing wrong, but the largest that the API takes
+    ({"data": None, "binaryData": {FILE: base64.b64encode(b"\xff\xfe").decode()}}, "cannot be read"),
+]
+
+
+def is_said_by_all(delivery: Delivery, said: str) -> bool:
+    """By the events of the nodes: of a pod, kubelet tells 25 and then one each five minutes."""
+    return delivery.ready == 0 and all(said in delivery.events(node.name) for node in delivery.cluster.workers)
+
+
+def test_whatever_the_configmap_is_said_to_have_the_nodes_stay_as_they_are(cluster: Cluster, delivery: Delivery) -> None:
+    """An agent sees of the API what kubelet writes, so that a wrong object is as good as an API that lies about the right one."""
+    delivery.apply()
+    delivery.wait()
+    converged = states(cluster)
+    for content, said in LIES:
+        delivery.edit(**content)
+        if said:
+            assert eventually(partial(is_said_by_all, delivery, said), SLOW), (said, delivery.logs())
+        else:
+            delivery.wait()
+        assert states(cluster) == converged, said
+    delivery.edit(data={FILE: "aks_dual_stack_ipv6: address"}, binaryData=None)
+    delivery.wait()
+    assert states(cluster) == converged
+
+
+def test_two_profiles_have_their_own_pods_and_the_deletion_of_one_leaves_the_other(
+    cluster: Cluster, delivery: Delivery, agent: str, tmp_path: Path
+) -> None:
+    node: SystemdNode = cluster.node("node1")
+    delivery.apply()
+    delivery.wait()
+    with contextlib.ExitStack() as afterwards:
+        other = Delivery(cluster, agent, tmp_path, "cilium-migration", interval=10)
+        afterwards.callback(other.delete)
+        other.apply()
+        assert eventually(lambda: "Cilium does not serve" in other.pods(), SLOW), other.logs()
+        assert 'profile="cilium_migration"' in other.metrics(node, port=9465)
+        assert 'profile="aks_dual_stack"' in delivery.metrics(node)
+    assert delivery.ready == len(cluster.workers)
+    node.run(["nft", "delete", "table", "ip6", TABLE])
+    assert eventually(lambda: has_table(node), SLOW), delivery.logs()
 
 
 @pytest.fixture
@@ -170,6 +236,22 @@ def command_of(process: Path) -> bytes:
 def ticks(process: Path) -> int:
     """The processor time of a process and of the children that it has waited for (proc_pid_stat(5))."""
     return sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+
+
+def test_by_an_api_that_is_slow_a_rollout_comes_to_its_end(cluster: Cluster, delivery: Delivery) -> None:
+    node: SystemdNode = cluster.node("node1")
+    delivery.apply()
+    delivery.wait()
+    with cluster.control_plane.slow():
+        cluster.kubectl("label", "node", node.name, f"{LABEL}-")
+        node.run(["nft", "delete", "table", "ip6", TABLE])
+        assert eventually(lambda: has_table(node), SLOW), delivery.logs()
+        assert eventually(lambda: LABEL in cluster.get("node", node.name)["metadata"]["labels"], SLOW), delivery.logs()
+        delivery.apply(aks_dual_stack_priority=-290)
+        delivery.wait()
+    assert "priority -290" in node.run(["nft", "list", "table", "ip6", TABLE]).stdout
+    delivery.apply()
+    delivery.wait()
 
 
 def test_without_an_answer_of_the_api_the_node_is_held_and_survives_its_reboot(

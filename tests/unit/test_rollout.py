@@ -40,6 +40,15 @@ def test_a_state_and_a_line(given: Node, state: str, line: str) -> None:
     assert (given.state, given.line()) == (state, line)
 
 
+def test_the_module_of_a_failure_is_named_unless_it_was_rescued() -> None:
+    failed = node("failed")
+    failed.action = "kubenode.datapath.profile"
+    assert failed.data()["action"] == "kubenode.datapath.profile"
+    failed.add(seconds=1)
+    failed.conclude(failed.end)
+    assert failed.data()["action"] == ""
+
+
 def test_a_failure_that_was_rescued_is_none() -> None:
     rescued = node("failed")
     rescued.add(seconds=1)

@@ -31,14 +31,18 @@ def main() -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
-    metrics, version = Metrics(), _collection()
+    node, metrics, version = Node(told.node), Metrics(), _collection()
     metrics.versions(version, _ansible_core(), told.profile)
     try:
         if told.port:
             metrics.serve(told.address, told.port)
     except OSError as error:  # the node is converged all the same
-        logging.error("No metrics are served: port %d: %s. Set KUBENODE_METRICS_PORT to another", told.port, error.strerror)
-    Agent(told, Node(told.node), metrics, playbook.run, version, ended).work()
+        sentence = (
+            f"{told.profile}: no metrics are served: port {told.port}: {error.strerror}. Set KUBENODE_METRICS_PORT to another"
+        )
+        logging.error("%s", sentence)
+        node.event("Warning", "NoMetrics", sentence)
+    Agent(told, node, metrics, playbook.run, version, ended).work()
     return 0
 
 

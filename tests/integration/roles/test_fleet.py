@@ -153,6 +153,7 @@ def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: s
     assert done.states() == {"node1": "changed", "node2": "failed", "node3": "changed", "node4": last}, done.output
     assert done.status == 2
     assert TABLE_FILE in done.trouble("node2")
+    assert done.report["nodes"]["node2"]["action"] == "kubenode.datapath.profile"
     assert ([fleet.node(4).snapshot()] == untouched) is not goes_on
 
 

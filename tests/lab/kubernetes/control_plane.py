@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ DUAL_STACK = "--feature-gates=IPv6DualStack=true"
 """An alpha feature of 1.20, which each program has to be told of."""
 
 _READY_LIMIT = 240.0  # seconds; it takes five, and on a busy machine more than a minute
+_AWAKE = 0.1  # seconds between two pauses of an API that is slow
 _ETCD = "http://127.0.0.1:2379"
 _PORT_NAME = "control0"  # the load balancer's end of the link
 
@@ -111,6 +113,24 @@ class ControlPlane(Machine):
             yield
         finally:
             api.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def slow(self, seconds: float = 1.0) -> Iterator[None]:
+        """Each answer of the API may take this long."""
+        ended = threading.Event()
+
+        def hesitate() -> None:
+            while not ended.wait(_AWAKE):
+                with self.silent():
+                    time.sleep(seconds)
+
+        hesitating = threading.Thread(target=hesitate)
+        hesitating.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            hesitating.join()
 
     def stop(self) -> None:
         """End all programs at once: nothing of what they keep is used again."""

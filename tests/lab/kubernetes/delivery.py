@@ -16,7 +16,9 @@ from lab import apt, collection
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import agent_image
+from lab.kubernetes.api import MERGE_PATCH
 from lab.kubernetes.cluster import Cluster
+from lab.waiting import eventually
 
 SLOW = 120.0  # seconds; a busy machine takes its time
 TAINT = "kubenode.datapath/not-ready"
@@ -24,13 +26,14 @@ _NAMESPACE = "kubenode-datapath"
 _PODS = (f"--namespace={_NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 _ABSENT = "absent"
 _EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
-_FETCH = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:9463/metrics').read().decode())"
+_FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
 
 
 class Delivery:
     """One profile's overlay, applied to all nodes. ``image`` is loaded on them, as there is no registry.
 
-    As a context manager it deletes its objects at the end, whatever became of the block; the nodes stay as they are.
+    As a context manager it deletes its objects and the namespace at the end, whatever became of the block; the nodes stay as they
+    are.
     ``profile`` is the overlay's name, ``variables`` are the role's that apply() always gives, ``interval`` is the time between
     two looks in minutes, from the next apply() on.
     """
@@ -43,6 +46,7 @@ class Delivery:
         self.daemonset = f"kubenode-agent-{profile}"
         self._variables = variables
         self._folder = folder
+        self._edits = 0
         self._kustomize = folder / "kustomize"
         self._namespace = self._kustomize / "namespace"
         shutil.copytree(collection.CHECKOUT / "deploy/kustomize", self._kustomize)
@@ -56,7 +60,10 @@ class Delivery:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.delete()
+        try:
+            self.delete()
+        finally:
+            self._delete(self._namespace)
 
     def load(self) -> None:
         """Puts the image on all nodes."""
@@ -78,9 +85,17 @@ class Delivery:
         self.wait()
 
     def delete(self) -> None:
-        """Delete all objects; the nodes stay as they are."""
-        for folder in (self._overlay(self.profile), self._namespace):
-            self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder), timeout=SLOW)
+        """``kubectl delete`` of the profile's overlay; returns when its pods are gone. The nodes stay as they are."""
+        self._delete(self._overlay(self.profile))
+        assert eventually(lambda: f"Controlled By:  DaemonSet/{self.daemonset}" not in self.pods(), SLOW), self.pods()
+
+    def edit(self, **content: Any) -> None:
+        """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is told to look."""
+        path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
+        (volume,) = (one for one in self._daemonset()["spec"]["template"]["spec"]["volumes"] if one["name"] == "variables")
+        self.cluster.api.request(f"{path}/{volume['configMap']['name']}", "PATCH", content, MERGE_PATCH)
+        self._edits += 1
+        self.cluster.kubectl("annotate", "pods", *_PODS, "--overwrite", f"lab/edit={self._edits}")
 
     def wait(self) -> None:
         """Until all pods are those of the last apply(), and ready."""
@@ -95,8 +110,7 @@ class Delivery:
     @property
     def ready(self) -> int:
         """How many pods are."""
-        found = self.cluster.api.request(f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{self.daemonset}")
-        count: int = found["status"]["numberReady"]
+        count: int = self._daemonset()["status"]["numberReady"]
         return count
 
     def pods(self) -> str:
@@ -110,8 +124,8 @@ class Delivery:
     def logs(self) -> str:
         return self.cluster.kubectl("logs", *_PODS, "--tail=50")
 
-    def metrics(self, node: SystemdNode) -> str:
-        return node.run(["python3", "-c", _FETCH]).stdout
+    def metrics(self, node: SystemdNode, host: str = "127.0.0.1", port: int = 9463) -> str:
+        return node.run(["python3", "-c", _FETCH, f"http://{host}:{port}/metrics"]).stdout
 
     def _apply(self, overlay: str, variables: dict[str, Any]) -> None:
         own = self._overlay(self.profile)
@@ -127,6 +141,12 @@ class Delivery:
         _write(own / "nodes.yaml", nodes)
         for folder in (self._namespace, self._overlay(overlay)):
             self.cluster.kubectl("apply", "--filename=-", input=self._built(folder))
+
+    def _daemonset(self) -> dict[str, Any]:
+        return self.cluster.api.request(f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{self.daemonset}")
+
+    def _delete(self, folder: Path) -> None:
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder), timeout=SLOW)
 
     def _overlay(self, name: str) -> Path:
         return self._kustomize / "overlays" / name

@@ -326,6 +326,44 @@ def test_metrics_are_served_to_both_families() -> None:
             assert b"kubenode_runs_total" in answer.read()
 
 
+WHOLE = """
+import json, os, pathlib, signal, sys
+from kubenode_agent import __main__ as main, playbook
+
+class Node:
+    def __init__(self, name): self.name = name
+    def event(self, *event): print(*event)
+    def label(self, *label): return True
+    def remove_taint(self, key): return True
+
+def run(profile, given):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return playbook.Outcome("ok")
+
+main.Node, main.playbook.run, main.MANIFEST = Node, run, pathlib.Path(sys.argv[1])
+sys.exit(main.main())
+"""
+
+
+def test_sigterm_lets_the_run_end_and_a_port_that_is_taken_stops_nothing(folder: Path) -> None:
+    manifest = folder / "MANIFEST.json"
+    manifest.write_text('{"collection_info": {"version": "1.0"}}')
+    told = {"KUBENODE_PROFILE": PROFILE, "KUBENODE_NODE": "node1", "KUBENODE_VARIABLES": str(folder), "KUBENODE_RUN": str(folder)}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told |= {"KUBENODE_METRICS_PORT": str(taken.getsockname()[1]), "KUBENODE_METRICS_ADDRESS": "127.0.0.1"}
+        environment = {**os.environ, **told, "PYTHONPATH": str(Path(agent.__file__).parents[1])}
+        command = [sys.executable, "-c", WHOLE, str(manifest)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, (folder / agent.READY).exists()) == (0, True), done.stderr
+    assert "Warning NoMetrics aks_dual_stack: no metrics are served: port " in done.stdout
+
+
+def test_wrong_settings_end_the_agent_with_their_sentence() -> None:
+    environment = {**os.environ, "KUBENODE_PROFILE": "own", "PYTHONPATH": str(Path(agent.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-m", "kubenode_agent"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "KUBENODE_PROFILE must be one of" in done.stderr
+
+
 def test_without_an_api_nothing_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     own = node.Node("node1")
     assert not own.label(PROFILE, "1.0") and not own.remove_taint("a")

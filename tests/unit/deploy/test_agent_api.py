@@ -9,6 +9,7 @@ import contextlib
 import http.server
 import json
 import re
+import socket
 import socketserver
 import ssl
 import subprocess
@@ -33,7 +34,7 @@ PROFILE, LABEL = "aks_dual_stack", "kubenode.datapath/aks-dual-stack"
 TAINT, OTHER = "kubenode.datapath/not-ready", "example.com/other"
 CERTIFICATE = [
     *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=api"),
-    *("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
+    *("-addext", "subjectAltName=IP:127.0.0.1,IP:::1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
 ]
 SOON = 0.05  # seconds
 
@@ -46,8 +47,9 @@ class Api(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, 0), Handler)
         self.authority, self.token_file = folder / "ca.crt", folder / "token"
         key = folder / "key.pem"
         subprocess.run([*CERTIFICATE, "-keyout", key, "-out", self.authority], check=True, capture_output=True)
@@ -65,7 +67,7 @@ class Api(http.server.ThreadingHTTPServer):
 
     def server_bind(self) -> None:  # without a look-up of the host's name, which may take long
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+        self.server_name, self.server_port = "api", int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that does not wait for its answer is no error here."""
@@ -116,6 +118,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             api.events.append(self.body)
             return 201, self.body
         assert self.path == "/api/v1/nodes/node1"
+        kind = "json-patch" if isinstance(self.body, list) else "strategic-merge-patch"
+        if self.command == "PATCH" and self.headers["Content-Type"] != f"application/{kind}+json":
+            return 415, {"kind": "Status", "message": "Unsupported Media Type"}
         status = api.patch(self.body) if self.command == "PATCH" else 200
         return status, api.found()
 
@@ -131,10 +136,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def address() -> str:
+    return "127.0.0.1"
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Iterator[Api]:
     monkeypatch.setattr(subject, "FIRST", SOON)
-    with Api(tmp_path) as server:
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    with Api(tmp_path, address) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_port))
         monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(server.token_file))
         monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(server.authority))
@@ -152,6 +162,7 @@ def until(taken: Callable[[], bool]) -> bool:
     return False
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_label_taint_and_event_are_the_apis(api: Api) -> None:
     api.taints = [{"key": OTHER}, {"key": TAINT, "effect": "NoSchedule"}, {"key": TAINT, "effect": "NoExecute"}]
     own = Node("node1")
