@@ -13,8 +13,10 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._platform.sysctl_files import DOTTED
 from .._snapshot.settings import put
-from .blueprint import LOOPBACK, Entry
+from . import snapshot_form
+from .blueprint import BOTH, LOOPBACK, Entry, is_of_network
 
 _POD = "assumed-pod"
 
@@ -34,6 +36,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
+    snapshot_form.check(snapshot)
     interface = packet.interface
     told: list[str] = []
     found = dict(snapshot)
@@ -48,6 +51,8 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
             told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
     found["settings"] = settings
     links = list(found.get("links") or ())
+    if interface == LOOPBACK:
+        raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
     if interface and not any(one.get("name") == interface for one in links if isinstance(one, dict)):
         if found.get("links"):
             names = ", ".join(str(one.get("name")) for one in links)
@@ -55,6 +60,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
         links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
         told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
     found["links"] = links
+    told += _without_effect(given, {str(one.get("name")) for one in links})
     if ":" in packet.destination:
         found["links"] = _with_link_local(links, settings.get("ipv6") or {}, told)
     if found.get("routes") is None and interface:
@@ -98,8 +104,17 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     )
 
 
+def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[str]:
+    """Sentences about settings of links that the node does not have."""
+    for key, value in given.items():
+        of_family: dict[str, t.Any] = {}
+        put(of_family, key, value)
+        for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
+            yield f"{key} has no effect: the node has no link {link}."
+
+
 def _value(key: object, value: object) -> int:
-    if not str(key).startswith(("net.", "net/")):
+    if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
         raise Invalid(f"assume.{key}", value, "the setting of a network: its name begins with net.")
     try:
         return fields.number(value, 0, fields.UINT32)

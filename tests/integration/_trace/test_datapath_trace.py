@@ -168,12 +168,41 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command without files"),
         ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command without files"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
+        ({"dump": ""}, "dump must be a folder, a dictionary of texts by command, or a text with commands"),
+        ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
+        ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
+        ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),
+        ({"assume": {"net/../kernel/panic": 1}}, "assume.net/../kernel/panic must be the setting of a network"),
+        ({"changes": [{"rp_filter": {"interface": "eth0"}}]}, "it has no option interface. Its options are checkpoint"),
+        ({"packet": {"destination": "10.0.0.1", "source": "10.0.0.2", "destination_port": 1, "interface": "lo"}}, "Leave it out"),
     ],
 )
 def test_wrong_options_are_named(node: NamespaceNode, options: dict[str, Any], told: str) -> None:
     packet = {"destination": "10.0.0.1", "destination_port": 80}
     given = {"packet": packet, **({} if {"dump", "snapshot"} & {*options} else {"snapshot": {"links": [UPLINK]}}), **options}
     assert told in Steps(node, "datapath_trace", given).call()["msg"]
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        '{"ip route": "default via 10.0.0.1 dev eth0"}',
+        "$ ip route\ndefault via 10.0.0.1 dev eth0\n",
+        {"ip route": ["default via 10.0.0.1 dev eth0"], "ip rule": None},
+    ],
+    ids=["as templates give it", "the text itself", "lines"],
+)
+def test_a_report_may_be_a_text_and_numbers_may_be_strings(node: NamespaceNode, dump: Any) -> None:
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": "80", "interface": "eth0", "mark": "0x1"}
+    found = trace(node, packet, dump=dump, assume='{"net.ipv4.conf.eth7.rp_filter": "1"}', reply="yes")
+    assert (found["verdict"], found["reply"]["verdict"], found["interface"]) == ("forwarded", "forwarded", "eth0")
+    assert "net.ipv4.conf.eth7.rp_filter has no effect: the node has no link eth7." in found["assumed"]
+
+
+def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -> None:
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "protocol": "gre", "interface": "eth0"}
+    found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"})
+    assert (found["reply"]["verdict"], found["culprit"]) == ("forwarded", None)
 
 
 def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_links_on_one_line_each() -> None:
             ip__o_addr="1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n"
             "2: eth0    inet 10.0.0.4/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever\n"
             "2: eth0    inet6 fd00::4/64 scope global \\       valid_lft forever\n",
-            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff\n",
+            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 00:0d:3a:00:00:01\n",
         )
     )
     assert [one["address"] for one in links["eth0"]["addresses"]] == ["10.0.0.4/24", "fd00::4/64"]
