@@ -81,7 +81,7 @@ class _Reader:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._counts[kind] <= MOST and line.strip():
-            self.ignored.append(f"Not understood, because it {reason}: {line.strip()[:SHOWN]}")
+            self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
     def _take(self, part: Part) -> None:
         kind = part.kind
@@ -210,6 +210,11 @@ class _Reader:
             }
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
+
+
+def _printable(text: str) -> str:
+    """The beginning of a text, without what a terminal would take for a command."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:SHOWN])
 
 
 class _Links:

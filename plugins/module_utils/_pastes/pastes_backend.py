@@ -40,7 +40,7 @@ def texts(given: t.Any) -> dict[str, str]:
             for name in names
             if name.endswith((".txt", ".log", ".json", ".out")) or "." not in name
         }
-        return {name: _read(path) for name, path in paths.items() if os.path.isfile(path)}
+        return {name: _read(path, os.path.realpath(given)) for name, path in paths.items() if os.path.isfile(path)}
     except OSError as error:
         raise Invalid("dump", given, f"a folder with text files that can be read ({error})") from None
 
@@ -54,8 +54,13 @@ def _text(option: str, given: t.Any) -> str:
     return given or ""
 
 
-def _read(path: str) -> str:
-    """The text of a file. What is no UTF-8 in it is replaced. Raises Invalid, OSError."""
+def _read(path: str, folder: str) -> str:
+    """The text of a file. What is no UTF-8 in it is replaced. Raises Invalid, OSError.
+
+    A link of a report must not show a file of this machine.
+    """
+    if os.path.commonpath([os.path.realpath(path), folder]) != folder:
+        raise Invalid("dump", path, "a folder with files, and not with links to files outside of it")
     if os.path.getsize(path) > LARGEST:
         raise Invalid("dump", path, f"a folder with files of at most {LARGEST} bytes")
     return files.text(path)
