@@ -209,6 +209,7 @@ _ONE_LINE = re.compile(r"\s*\d+:\s+([^\s:@]+)\s+(inet6? .*)")  # of ip -o addr
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
+PORT_SETTINGS = ("hairpin", "isolated")
 _KINDS = (
     "veth",
     "bridge",
@@ -312,6 +313,8 @@ def _detail(entry: Entry, words: list[str]) -> None:
         entry["mac"] = words[1].lower()
     elif first in ("inet", "inet6"):
         _address(entry, words)
+    elif first == "bridge_slave":
+        entry["settings"].update((name, int(words[words.index(name) + 1] == "on")) for name in PORT_SETTINGS if name in words)
     elif first in _KINDS and not entry["kind"]:
         entry["kind"] = first
         if first == "vlan" and "id" in words:

@@ -97,6 +97,11 @@ def nft_json(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
         return []
 
 
+def _without_comments(line: str) -> str:
+    """The rule without what nft prints of extensions of iptables that decide nothing, and with its own word for MASQUERADE."""
+    return re.sub(r'xt target "MASQUERADE"', "masquerade", re.sub(r'\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line))
+
+
 _TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
 
 
@@ -111,7 +116,8 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore)
         if table:
             is_wanted, own = (table[1] or "ip", table[2]) not in without, []
         if depth or table:
-            if re.search(r"\bxt (?:match|target)|# ?xt_|^include\b", text):
+            line = _without_comments(line)
+            if re.search(r"\bxt (?:match|target)|# ?xt_|^\s*include\b", line):
                 ignore("is printed by nft without its contents", line)
             else:
                 own.append(line)

@@ -267,7 +267,7 @@ class _Links:
             has_ports = any(port["master"] == one["name"] for port in self.found)
             if not has_ports and "NO-CARRIER" not in one["flags"]:
                 port = ip_text.blank_link(f"{one['name'][:10]}-port")
-                self.found.append({**port, "kind": "veth", "master": one["name"]})
+                self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
                 self._assumed.append(
                     f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
                 )

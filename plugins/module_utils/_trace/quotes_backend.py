@@ -95,7 +95,7 @@ class Quotes:
         return self._listed(family, table)
 
     def _listed(self, family: str, table: str) -> Chains:
-        done = self._run([process.find("nft") or "nft", "-a", "list", "table", family, table], None)
+        done = self._run([process.find("nft") or "nft", "-a", "-s", "list", "table", family, table], None)
         found: Chains = {}
         chain = ""
         for line in done.stdout.splitlines():

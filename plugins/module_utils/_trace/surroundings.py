@@ -71,6 +71,10 @@ class Surroundings:
         master = str(self.links.get(link, {}).get("master") or "")
         return "" if self.kind(master) in ROUTED_MASTERS else master
 
+    def tells_hairpin(self, port: str) -> bool:
+        """True if it is known whether a bridge sends a frame back by the port that it came in by."""
+        return "hairpin" in (self.links.get(port, {}).get("settings") or {})
+
     def _is_outside(self, link: str) -> bool:
         """True for an uplink, and for the port by which a bridge has one."""
         bridge = self.bridge(link)
@@ -120,8 +124,9 @@ class Surroundings:
     def macs(self, packet: Packet) -> tuple[bytes, bytes]:
         """The source and the destination of the frame by which a packet comes in."""
         link = packet.interface
-        source = self._peer_mac(link) or self.known_macs.get((link, packet.source)) or self.world_mac(link)
         bridge = self.bridge(link)
+        known = (self.known_macs.get((name, packet.source)) for name in (link, bridge))
+        source = self._peer_mac(link) or next(filter(None, known), b"") or self.world_mac(link)
         to_pod = self._far.get(packet.destination, "")
         if bridge in self._macs and to_pod and self.links[to_pod].get("master") == bridge:
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)

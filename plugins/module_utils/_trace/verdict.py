@@ -264,7 +264,7 @@ def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
 
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
-_DROPPING = re.compile(r"(?:counter packets \d+ bytes \d+ )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
+_DROPPING = re.compile(r"(?:counter )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
 _MARKING = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-j MARK .*")
 
 
@@ -457,6 +457,10 @@ def _unexplained(
     down = [name for name in (decision.route.links if decision.route else ()) if not around.is_up(name)]
     if down:
         return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
+    if around.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
+        told = "" if around.tells_hairpin(link) else ". The snapshot does not tell it, so that it is assumed"
+        reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{told}."
+        return f"{reason}{answer}", Culprit("link", f"{link} hairpin off")
     if around.bridge(link):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -493,9 +492,8 @@ def test_a_packet_to_a_virtual_server_meets_input_and_its_reply_forward(
     assert (found["verdict"], (found["reply"] or {}).get("verdict")) == (verdict, reply)
     assert (found["culprit"] or {}).get("text", "").startswith(culprit or "") and bool(found["culprit"]) == bool(culprit)
     assert all("ct status dnat" not in step["text"] for step in found["steps"])
-    policy = re.search(r"-P (\w+)", culprit or "")
     cures = [cure["change"] for cure in found["cures"]]
-    assert cures == ([f"iptables -t filter -P {policy[1]} ACCEPT"] if policy else [])
+    assert cures == ["iptables -P FORWARD ACCEPT"] * (culprit == "ip filter: -P FORWARD DROP")
 
 
 def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_refuses_it(node: NamespaceNode) -> None:
@@ -509,6 +507,34 @@ def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_ref
     found = trace(node, {"source": "127.0.0.1", "destination": "127.0.0.1", "destination_port": 30080}, dump=dump)
     assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.cali77.route_localnet = 0"}
     assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
+
+
+@pytest.mark.parametrize("hairpin", ["on", "off"])
+def test_a_pod_reaches_itself_by_its_service_if_its_port_lets_it(node: NamespaceNode, hairpin: str) -> None:
+    dump = {
+        "ip -d link": "4: cni0: <UP,LOWER_UP> mtu 1450\n    link/ether 66:91:4a:53:80:dc\n    bridge stp_state 0\n"
+        "5: veth01@if3: <UP,LOWER_UP> mtu 1450 master cni0\n    link/ether b2:ee:a1:30:8f:8e\n    veth\n"
+        f"    bridge_slave state forwarding priority 32 cost 2 hairpin {hairpin} guard off\n",
+        "ip route": "10.42.0.0/24 dev cni0 proto kernel scope link src 10.42.0.1\n",
+        "ip neigh": "10.42.0.10 dev cni0 lladdr 0a:58:0a:2a:00:0a REACHABLE\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"
+        "-A PREROUTING -d 10.43.1.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.42.0.10:80\n"
+        "-A POSTROUTING -s 10.42.0.10/32 -d 10.42.0.10/32 -j MASQUERADE\nCOMMIT\n",
+    }
+    packet = {"source": "10.42.0.10", "destination": "10.43.1.1", "destination_port": 80, "interface": "veth01"}
+    found = trace(node, packet, dump=dump)
+    if hairpin == "on":
+        assert (found["verdict"], found["interface"], found["reply"]["verdict"]) == ("delivered", "veth01", "delivered")
+    else:
+        assert found["culprit"] == {"kind": "link", "text": "veth01 hairpin off"}
+        assert [cure["change"] for cure in found["cures"]] == ["bridge link set dev veth01 hairpin on"]
+
+
+def test_behind_a_bridge_whose_ports_are_not_pasted_pods_reach_each_other(node: NamespaceNode) -> None:
+    nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.9/32 -p tcp -j DNAT --to-destination 10.244.1.8:80\nCOMMIT\n"
+    routes = f"{BRIDGED['ip route']}10.244.1.0/24 dev cni0 proto kernel scope link src 10.244.1.1\n"
+    found = trace(node, {**FROM_POD, "destination": "10.96.0.9"}, dump={**BRIDGED, "ip route": routes, "iptables-save": nat})
+    assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("delivered", "delivered", None)
 
 
 NFT_PROXY = """\

@@ -487,6 +487,16 @@ def test_nft_without_the_tables_that_iptables_has() -> None:
     assert "table inet own" in found and "nat" not in found
 
 
+def test_rules_of_iptables_that_nft_prints_keep_what_decides() -> None:
+    text = 'table ip nat {\n chain x {\n  ip daddr 10.96.0.1 xt match "comment" tcp dport 443 counter packets 1 bytes 60 jump y\n'
+    text += '  xt match "statistic" jump y\n  xt match "comment" counter packets 0 bytes 0 xt target "MASQUERADE"\n }\n}\n'
+    found = pastes.read({"nft": text})
+    rules = [" ".join(line.split()) for line in found.snapshot["nftables_text"].splitlines()[2:-2]]
+    first = "ip daddr 10.96.0.1 tcp dport 443 counter packets 1 bytes 60 jump y"
+    assert rules == [first, "counter packets 0 bytes 0 masquerade"]
+    assert len(found.ignored) == 1 and "statistic" in found.ignored[0]
+
+
 def test_settings_of_links_with_dots() -> None:
     settings = read(
         sysctl="net.ipv4.conf.eth0/100.rp_filter = 1\nnet.ipv4.ip_forward=1\n/proc/sys/net/ipv4/conf/all/rp_filter: 2\n"
