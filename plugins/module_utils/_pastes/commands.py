@@ -42,17 +42,22 @@ _TOOL = (
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+)"
 )
-_PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%])\s*"
+_PROMPT = (
+    r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
+)
 _WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(
     rf"(?P<prompt>{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?:chroot\s+/host\s+)?(?:/\S*/)?(?P<tool>{_TOOL})(?:\s*[|>].*)?\s*"
 )
 # A command whose output tells nothing. Its prompt, or the program after a lone sign, shows that the line is no output.
+_TOOLS = (
+    r"kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat|grep"
+    r"|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit|calicoctl"
+    r"|cilium|lsmod|modprobe|ip|bpftool"
+)
 _OTHER = re.compile(
-    r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|/[\w/.-]*\s+[#$]|[~\w.-]*[#$%>](?=\s*"
-    r"(?:sudo\s+)?(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat"
-    r"|grep|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit"
-    r"|calicoctl|cilium|lsmod|modprobe|ip|bpftool)\b))\s*(?P<command>\S.*)"
+    r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
+    rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b))\s*(?P<command>\S.*)"
 )
 _SHELL = re.compile(
     r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
@@ -62,8 +67,10 @@ _OF_THE_NODE = re.compile(
     r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
     r"|node-shell|debug\s+node|/host\b|-control-plane\b|-worker\d*\b|\bk3d-|minikube|-t\s+1\s"
 )
+END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|pre|code|p|br)\b.*)\s*")  # of Markdown and HTML
 _MARKS = "`*: "  # around a command that a text names
+_REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190).*")  # an arrow to a line
 _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
@@ -74,7 +81,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
-    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{"),
+    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain \S+ \((?:policy|\d+ references)"),
@@ -114,7 +121,10 @@ class _Reader:
 
     def read(self, text: str) -> list[Part]:
         for raw in text.splitlines():
-            line = _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " "))
+            line = _REMARK.sub("", _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " ")))
+            if line.endswith(END) and not _FENCE.fullmatch(line):
+                self._lines.append(line[: -len(END)])
+                line = END
             if _FENCE.fullmatch(line):
                 if any(map(str.strip, self._lines)):  # otherwise the command that stands before the fence is in it
                     self._begin(self._start)

@@ -131,12 +131,23 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
             if words[0] == "nexthop":
                 found[-1].setdefault("nexthops", []).append(_next_hop(words[1:]))
             else:
-                entry = _route(words, part, tables)
+                entry = _route(_unredacted(words, line, ignore), part, tables)
                 if entry:
                     found.append(entry)
         except (Invalid, Unfit, IndexError, ValueError, KeyError) as error:
             ignore(f"is not a whole route ({error})", line)
     return [entry for entry in (_checked(one, ignore) for one in found) if entry]
+
+
+_REDACTED = re.compile(r"[\da-fA-F.:]*[xX*][\da-fA-FxX*.:]*")
+
+
+def _unredacted(words: list[str], line: str, ignore: Ignore) -> list[str]:
+    """The words of a route without a gateway or a source that a report hides: its link decides without them."""
+    hidden = [place for place in range(1, len(words)) if words[place - 1] in ("via", "src") and _REDACTED.fullmatch(words[place])]
+    if hidden:
+        ignore("has an address that is hidden, without which it is taken", line)
+    return [word for place, word in enumerate(words) if place not in hidden and place + 1 not in hidden]
 
 
 def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:

@@ -105,12 +105,36 @@ def _without_comments(line: str) -> str:
 _TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
 
 
-def nft_text(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore) -> str:
+_CHAIN = re.compile(r"\s*chain (\S+) \{")
+_HOOK = re.compile(r"(?:.*[-_])?(prerouting|input|forward|output|postrouting)", re.IGNORECASE)
+_TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
+
+
+def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
+    """The lines; chains that were cut out of their table are put into one, and are met at the hook that their names tell."""
+    chains = [found[1] for line in lines if (found := _CHAIN.match(line))]
+    if not chains or any(_TABLE.match(line.strip()) for line in lines):
+        return [*lines]
+    name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
+    assumed.append(f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be ip {name}.")
+    bases = []
+    if not any(" hook " in line for line in lines):
+        for chain, hook in ((chain, _HOOK.fullmatch(chain)) for chain in chains):
+            if hook:
+                base = f"type {name} hook {hook[1].lower()} priority 0; jump {chain};"
+                bases.append(f"chain {hook[1].lower()}-of-{chain} {{ {base} }}")
+                assumed.append(f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}.")
+    first = next(place for place, line in enumerate(lines) if _CHAIN.match(line))
+    last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
+    return [*lines[:first], f"table ip {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
+
+
+def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[str], ignore: Ignore) -> str:
     """The tables of a ruleset. without: family and name of those that other pastes have."""
     found: list[str] = []
     own: list[str] = []
     depth, is_wanted = 0, True
-    for line in part.lines:
+    for line in _within_table(part.lines, assumed):
         text = line.strip()
         table = _TABLE.match(text) if not depth else None
         if table:

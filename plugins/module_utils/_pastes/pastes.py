@@ -167,7 +167,7 @@ class _Reader:
     def pasted(self, interface: str) -> Pasted:
         iptables_tables.settle(self._filters, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
-        ruleset_text = "".join(netfilter_text.nft_text(part, without, self._ignore) for part in self._ruleset_text)
+        ruleset_text = "".join(netfilter_text.nft_text(part, without, self.assumed, self._ignore) for part in self._ruleset_text)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
         for found in self._found.values():

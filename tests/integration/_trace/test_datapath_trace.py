@@ -564,7 +564,11 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     found = trace(node, packet, dump={"nft list ruleset": NFT_PROXY, "ip-route": routes})
     text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
     assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
-    assert any("nft refused a line" in one and "a rule of a version to come" in one for one in found["assumed"])
+    assert any("nft refused" in one and "a line: a rule of a version to come (" in one for one in found["assumed"])
+    broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
+    found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
+    assert found["culprit"] == {"kind": "rule", "text": text}
+    assert any("nft refused" in one and "a table: table ip other (" in one for one in found["assumed"])
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:

@@ -32,6 +32,7 @@ def addresses(text: str) -> list[str]:
         "$ kubectl get svc,endpoints",
         "# cat /etc/sysctl.conf",
         "/ # wget -O- 10.96.0.1",
+        "gke-node ~ # conntrack -L -s 10.1.0.7",
     ],
 )
 def test_the_output_of_another_command_is_no_part_of_the_one_before(other: str) -> None:

@@ -74,7 +74,18 @@ def test_a_name_tells_its_command(name: str, kind: str, family: str, of: str) ->
 
 @pytest.mark.parametrize(
     "prompt",
-    ["$ ", "# ", "[root@node-1 ~]# ", "root@node:/# ", "admin@ip-10-0-0-1:~$ ", "> $ ", "$ sudo ", "core@node ~ $ ", ""],
+    [
+        "$ ",
+        "# ",
+        "[root@node-1 ~]# ",
+        "root@node:/# ",
+        "admin@ip-10-0-0-1:~$ ",
+        "> $ ",
+        "$ sudo ",
+        "core@node ~ $ ",
+        "gke-node ~ # ",
+        "",
+    ],
 )
 def test_prompts_divide_a_text(prompt: str) -> None:
     text = f"{prompt}ip rule\n0:\tfrom all lookup local\n{prompt}ip route show table 100 | grep eth1\n"
@@ -229,6 +240,22 @@ def test_a_route_that_stops_packets_is_read_with_the_loopback_that_ipv6_shows(ki
     snapshot = read(ip_6_route=f"{kind} fd00:1::/64 dev lo proto bird metric 1024 pref medium\n")
     (route,) = snapshot["routes"]
     assert (route["type"], route["to"]) == (kind, "fd00:1::/64") and "dev" not in route
+
+
+def test_a_route_whose_gateway_is_hidden_still_tells_its_link() -> None:
+    found = pastes.read(
+        {"ip route": "default via 10.xx.xx.1 dev eth0 proto dhcp src 10.x.x.9\nfd00::/8 via fe80::xxx dev eth1\n"}
+    )
+    assert [(one["to"], one["dev"], one.get("via")) for one in found.snapshot["routes"]] == [
+        ("default", "eth0", None),
+        ("fd00::/8", "eth1", None),
+    ]
+    assert len(found.ignored) == 2 and "hidden" in found.ignored[0]
+
+
+def test_an_arrow_to_a_line_is_no_part_of_it() -> None:
+    text = f"Chain FORWARD (policy ACCEPT)\n{HEAD}DROP all -- 10.0.0.0/8 0.0.0.0/0    <------- this one!\n"
+    assert "-A FORWARD -s 10.0.0.0/8 -j DROP" in table(pastes.read({"iptables -L -n": text}).snapshot, "filter")
 
 
 def test_links_on_one_line_each() -> None:
@@ -485,6 +512,20 @@ def test_nft_without_the_tables_that_iptables_has() -> None:
     text += "table inet own {\n chain y {\n }\n}\n"
     found = read(nft_list_ruleset=text, iptables_save="*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")["nftables_text"]
     assert "table inet own" in found and "nat" not in found
+
+
+def test_a_chain_of_nft_that_was_cut_out_of_its_table_is_met_where_its_name_tells() -> None:
+    text = 'Here is the chain:\nchain own-forward {\n  oifname "tun0" ct state new drop\n}\nIt drops.\n'
+    found = pastes.read({"report": text})
+    assert found.snapshot["nftables_text"].splitlines() == [
+        "table ip filter {",
+        "chain own-forward {",
+        '  oifname "tun0" ct state new drop',
+        "}",
+        "chain forward-of-own-forward { type filter hook forward priority 0; jump own-forward; }",
+        "}",
+    ]
+    assert len(found.assumed) == 2
 
 
 def test_rules_of_iptables_that_nft_prints_keep_what_decides() -> None:
