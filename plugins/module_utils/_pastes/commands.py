@@ -24,7 +24,7 @@ Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and
 class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
-    table: of routes or of iptables, as the command names it. is_pod: True if it ran in a pod.
+    table: of routes or of iptables, as the command names it, or the setting that it asks for. is_pod: True if it ran in a pod.
     """
 
     kind: str
@@ -204,7 +204,10 @@ def _told(command: str, is_pod: bool) -> Part:
             table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
             return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
         return Part(UNKNOWN, (), family, "", is_pod)
-    simple = {"ipset": IPSET, "ipvsadm": IPVS, "sysctl": SYSCTL, "route": ROUTE_N, "ifconfig": IFCONFIG, "cat": SYSCTL}
+    simple = {"ipset": IPSET, "ipvsadm": IPVS, "route": ROUTE_N, "ifconfig": IFCONFIG}
+    if program in ("sysctl", "cat"):
+        key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
+        return Part(SYSCTL, (), family, key[1] if key else "", is_pod)
     if program == "nft":
         return Part(NFT_JSON if re.search(r"(^|[ -])-?-j(son)?\b", command) else NFT, (), "", "", is_pod)
     return Part(simple.get(program, UNKNOWN), (), family, "", is_pod)

@@ -29,6 +29,10 @@ class TableNames:
     def __init__(self) -> None:
         self.numbers = dict(rt_names.TABLES)
 
+    def name(self, number: str) -> str:
+        """As a paste calls the table."""
+        return next((name for name, own in self.numbers.items() if str(own) == number), number)
+
     def number(self, name: str) -> str:
         if not name.isdigit():
             return str(self.numbers.setdefault(name, FIRST_TABLE + len(self.numbers)))

@@ -195,6 +195,8 @@ def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
         match = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", line.strip(), maxsplit=1)[0])
         if match:
             put(found, match[1], int(match[2]))
+        elif part.table and re.fullmatch(r"-?\d{1,10}", line.strip()):  # of cat, or of sysctl -n
+            put(found, part.table, int(line.strip()))
         elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
             r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
         ):

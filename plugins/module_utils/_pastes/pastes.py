@@ -141,6 +141,20 @@ class _Reader:
             for link, values in found[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
 
+    def _tell_tables(self) -> None:
+        """Sentences about routing tables whose rules or routes no output has."""
+        rules, routes = self._found.get("rules"), self._found.get("routes")
+        filled = {str(one["table"]) for one in routes or ()}
+        known = {"253", "254", "255"}
+        if not rules and filled - known:
+            names = ", ".join(map(self._tables.name, sorted(filled - known)))
+            self.assumed.append(
+                f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
+            )
+        for table in dict.fromkeys(str(one["table"]) for one in rules or () if one.get("table")):
+            if routes and table not in filled | known:
+                self.assumed.append(f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty.")
+
     def _add_martians(self) -> None:
         """Strict filtering, where the kernel's log or its answer shows that there is, and no output has the setting."""
         told = (self._settings or {"ipv4": {}})["ipv4"]
@@ -177,6 +191,7 @@ class _Reader:
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
             self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
+        self._tell_tables()
         told: Entry = {
             **self._found,
             "settings": self._settings,

@@ -29,6 +29,9 @@ class Surroundings:
         self._assumed = assumed
         self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
+        self._without_carrier = {
+            link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
+        }
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
@@ -61,6 +64,12 @@ class Surroundings:
 
     def is_up(self, link: str) -> bool:
         return "UP" in (self.links.get(link, {}).get("flags") or ())
+
+    def trouble_of(self, link: str) -> str:
+        """Why no packet passes a link, as words behind its name; empty if packets do."""
+        if not self.is_up(link):
+            return "is down"
+        return "has no carrier" if link in self._without_carrier else ""
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""

@@ -26,6 +26,7 @@ DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dr
 ARRIVED = (DELIVERED, FORWARDED)
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
+FORWARD = "net/ipv4/ip_forward"
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
 
@@ -412,6 +413,8 @@ def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> tuple[str, Cul
         reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
         return reason, Culprit("address", f"source {source} is link-local")
     path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
+    if packet.family != IPV6 and scene.settings(FORWARD) == 0:  # which sets those of all links
+        path = FORWARD
     if scene.settings(path):
         return f"{shown} is no address to which the node may send the packet.", Culprit("address", shown)
     return f"{shown} is no address of the node, and the node does not forward.", Culprit("sysctl", f"{_dotted(path)} = 0")
@@ -436,8 +439,8 @@ def _unexplained(
 ) -> tuple[str, Culprit | None]:
     around = scene.surroundings
     link = packet.interface
-    if link and not around.is_up(link):
-        return f"{link} is down.", Culprit("link", f"{link} is down")
+    if link and around.trouble_of(link):
+        return f"{link} {around.trouble_of(link)}.", Culprit("link", f"{link} {around.trouble_of(link)}")
     owner = around.owner(packet.source)
     if owner and packet.interface:
         shown = fields.show(packet.source)
@@ -454,9 +457,10 @@ def _unexplained(
     blocked = _blocked(decision)
     if blocked:
         return f"{_sentence_for(blocked)} stops the packet: {blocked.text}.{answer}", blocked
-    down = [name for name in (decision.route.links if decision.route else ()) if not around.is_up(name)]
+    down = [name for name in sorted(decision.route.links if decision.route else ()) if around.trouble_of(name)]
     if down:
-        return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
+        trouble = around.trouble_of(down[0])
+        return f"{down[0]}, by which the packet would leave, {trouble}.{answer}", Culprit("link", f"{down[0]} {trouble}")
     if around.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
         told = "" if around.tells_hairpin(link) else ". The snapshot does not tell it, so that it is assumed"
         reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{told}."

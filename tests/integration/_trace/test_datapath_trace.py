@@ -509,6 +509,26 @@ def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_ref
     assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
 
 
+def test_a_pods_link_without_a_carrier_is_named(node: NamespaceNode) -> None:
+    dump = {
+        "ip link": "2: eth0: <UP,LOWER_UP> mtu 1500\n9: cali1234@if4: <NO-CARRIER,UP> mtu 1500 state LOWERLAYERDOWN\n",
+        "ip route": "default via 10.0.0.1 dev eth0\n10.1.0.5 dev cali1234 scope link linkdown\n",
+    }
+    packet = {"source": "10.0.0.9", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "link", "text": "cali1234 has no carrier"}
+    found = trace(node, {**packet, "source": "10.1.0.5", "destination": "10.0.0.9", "interface": "cali1234"}, dump=dump)
+    assert found["culprit"] == {"kind": "link", "text": "cali1234 has no carrier"}
+
+
+def test_a_node_that_does_not_forward_is_told_by_the_setting_that_an_operator_knows(node: NamespaceNode) -> None:
+    text = "# cat /proc/sys/net/ipv4/ip_forward\n0\n# ip r\ndefault via 10.0.0.1 dev eth0\n10.1.0.5 dev cali1234 scope link\n"
+    packet = {"source": "10.0.0.9", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=text)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.ip_forward = 0"}
+    assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.ip_forward=1"]
+
+
 @pytest.mark.parametrize("hairpin", ["on", "off"])
 def test_a_pod_reaches_itself_by_its_service_if_its_port_lets_it(node: NamespaceNode, hairpin: str) -> None:
     dump = {

@@ -286,6 +286,24 @@ def test_martians_show_that_packets_are_filtered_by_their_way_back(evidence: str
     assert "eth0" not in told.snapshot["settings"]["ipv4"]
 
 
+def test_a_setting_that_a_command_names_is_read_from_its_number() -> None:
+    text = "# cat /proc/sys/net/ipv4/conf/eth0/rp_filter\n1\n# sysctl -n net.ipv4.ip_forward\n0\n"
+    text += "# sysctl net.ipv4.conf.all.rp_filter\nnet.ipv4.conf.all.rp_filter = 2\n"
+    settings = read(report=text)["settings"]
+    assert settings["ipv4"] == {"eth0": {"rp_filter": 1}, "all": {"rp_filter": 2}}
+    assert settings["node"] == {"net.ipv4.ip_forward": 0}
+
+
+def test_routing_tables_that_are_half_told_are_named() -> None:
+    main, other = "default via 10.0.0.1 dev eth0\n", "default via 10.1.0.1 dev eth1\n"
+    found = pastes.read({"ip-route": main, "ip-route-show-table-52": other})
+    assert any("No output has the rules." in one and "table 52" in one for one in found.assumed)
+    found = pastes.read({"ip-route": main, "ip-rule": "512: from 10.0.0.9 lookup eth1_rt\n32766: from all lookup main\n"})
+    assert "No output has the routes of table eth1_rt. It is assumed to be empty." in found.assumed
+    found = pastes.read({"ip-route": main, "ip-rule": "32766: from all lookup main\n32767: from all lookup default\n"})
+    assert not [one for one in found.assumed if "No output" in one]
+
+
 def test_settings_of_one_family_tell_nothing_about_the_other() -> None:
     assert {*read(sysctl="net.ipv4.conf.all.rp_filter = 1\n")["settings"]} == {"node", "ipv4", "effective"}
 
