@@ -73,7 +73,7 @@ def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runne
 
 
 def _ends(packet: Packet) -> Ends:
-    return Ends(fields.show(packet.destination), packet.interface)
+    return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
 def _cures(

@@ -509,6 +509,16 @@ def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_ref
     assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
 
 
+@pytest.mark.parametrize("source", [None, "192.0.2.4"])
+def test_a_node_whose_addresses_are_not_pasted_has_one(node: NamespaceNode, source: str | None) -> None:
+    nat = "-A OUTPUT -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 172.18.0.2:6443\n"
+    dump = {"iptables-save -t nat": nat, "ip route": "default via 172.18.0.1 dev eth0\n"}
+    found = trace(node, {"source": source, "destination": "10.96.0.1", "destination_port": 443}, dump=dump)
+    assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("forwarded", "delivered", None)
+    assert found["packet"]["source"] == (source or "198.18.0.1")
+    assert any("The address from which the node sends is not known." in one for one in found["assumed"])
+
+
 def test_a_pods_link_without_a_carrier_is_named(node: NamespaceNode) -> None:
     dump = {
         "ip link": "2: eth0: <UP,LOWER_UP> mtu 1500\n9: cali1234@if4: <NO-CARRIER,UP> mtu 1500 state LOWERLAYERDOWN\n",
