@@ -214,7 +214,9 @@ class _Exchange:
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
-        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden)
+        self._scene = Scene(
+            self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden, self._quotes.element
+        )
 
     def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""

@@ -13,7 +13,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
-from .._routing.rule import LOOKUP
+from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
@@ -79,7 +79,7 @@ class Scene(t.NamedTuple):
     """What a verdict is told by. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
     lacking: family, table and name of chains whose rules the snapshot lacks. hidden: of chains, with the handles of rules that
-    only the twin has.
+    only the twin has. element: that of a map in an event's table, by the name of the map and the key.
     """
 
     surroundings: Surroundings
@@ -89,6 +89,7 @@ class Scene(t.NamedTuple):
     programs: t.Mapping[tuple[str, str], list[str]] = {}
     lacking: t.Collection[tuple[str, str, str]] = ()
     hidden: t.Collection[tuple[str, str, str, int]] = ()
+    element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
 
 
 def judge(seen: Observation, scene: Scene) -> Finding:
@@ -211,28 +212,9 @@ def _stopped(
     verdict = REJECTED if rejected else DROPPED
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
-    if drop and drop.table == IPVS_TABLE:
-        text = _of_ipvs(drop, quoted(drop, scene))
-        return (
-            verdict,
-            f"IPVS has no destination for the virtual server {text.partition(': ')[2]}.{answer}",
-            Culprit("rule", text),
-        )
     if drop:
-        text = quoted(drop, scene)
-        verb = "rejects" if rejected else "drops"
-        reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
-        by = _marker(drop, text, events, scene)
-        if by:
-            reason = f"{reason} It has the mark because of: {scene.quote(by)}."
-        else:
-            by = _map_of(drop, text, events, scene)
-            reason = f"{reason} The map that sends it there: {scene.quote(by)}." if by else reason
-        return (
-            verdict,
-            f"{reason}{_unseen(events, scene)}{answer}",
-            culprit_of(by, scene.quote(by)) if by else culprit_of(drop, text),
-        )
+        reason, culprit = _by_rule(drop, "rejects" if rejected else "drops", seen.sent, events, scene)
+        return verdict, f"{reason}{answer}", culprit
     diverted = _diverted(events, scene)
     if diverted:
         return DROPPED, *diverted
@@ -255,6 +237,24 @@ def _stopped(
     if route and route.type in OWN and any(name.endswith("InDelivers") for name in seen.counters):
         return DELIVERED, "The packet arrives at the node itself.", None
     return (verdict, *_unexplained(seen.sent, query, scene, events, answer))
+
+
+def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> tuple[str, Culprit]:
+    """Why a rule drops a packet, and the rule that decided so, which may be an earlier one."""
+    text = quoted(drop, scene)
+    if drop.table == IPVS_TABLE:
+        server = _of_ipvs(drop, text)
+        return f"IPVS has no destination for the virtual server {server.partition(': ')[2]}.", Culprit("rule", server)
+    reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
+    marker, sender = _marker(drop, text, events, scene), _map_of(drop, text, events, scene)
+    if marker:
+        reason += f" It has the mark because of: {scene.quote(marker)}."
+    elif sender:
+        reason += f" The map that sends it there: {scene.quote(sender)}."
+    by = marker or sender or drop
+    element = _element(by, packet, scene)
+    reason += f" The element is {element}." if element else ""
+    return f"{reason}{_unseen(events, scene)}", culprit_of(by, text if by is drop else scene.quote(by))
 
 
 def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
@@ -297,6 +297,24 @@ def _map_of(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> 
     before = reversed(events[: events.index(drop)])
     jump = next((one for one in before if one.handle and one.verdict in (f"jump {drop.chain}", f"goto {drop.chain}")), None)
     return jump if jump and "vmap" in scene.quote(jump) else None
+
+
+_VMAP = re.compile(r"(.*) vmap @(\S+)")
+
+
+def _element(one: Event, packet: Packet, scene: Scene) -> str:
+    """The element by which the map of a rule decided about a packet, such as a Service's; empty if there is none."""
+    found = _VMAP.fullmatch(scene.quote(one))
+    if not found or not one.network:
+        return ""
+    source, destination = (fields.show(end) for end in ends(one.network))
+    values = {"meta l4proto": protocol_name(packet.protocol)}
+    for name, value in (("saddr", source), ("daddr", destination)):
+        values.update({f"ip {name}": value, f"ip6 {name}": value})
+    for name, port in (("sport", packet.source_port), ("dport", packet.destination_port)):
+        values.update((f"{header} {name}", str(port)) for header in ("th", "tcp", "udp", "sctp"))
+    keys = [values.get(part, "") for part in found[1].split(" . ")]
+    return scene.element(one, found[2], " . ".join(keys)) if all(keys) else ""
 
 
 def quoted(drop: Event, scene: Scene) -> str:
@@ -374,7 +392,10 @@ def _blocked(decision: Decision) -> Culprit | None:
 
 
 def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
-    back = Query(query.destination, query.source, LOOPBACK, query.mark if _valid_mark(query.iif, scene) else 0)
+    # The kernel looks up the way of an answer that comes in where the packet would leave (net/ipv4/route.c, __mkroute_input).
+    ahead = scene.tables.decide(query).route
+    leaves_by = sorted(ahead.links)[0] if ahead and ahead.links and ahead.type not in OWN else LOOPBACK
+    back = Query(query.destination, query.source, leaves_by, query.mark if _valid_mark(query.iif, scene) else 0)
     decision = scene.tables.decide(back)
     own = f"net/ipv4/conf/{query.iif}/rp_filter"
     every = scene.settings("net/ipv4/conf/all/rp_filter") or 0

@@ -348,6 +348,23 @@ def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: Namespa
     assert (direct["verdict"], direct["interface"]) == ("forwarded", "ens6") and "belongs to" not in direct["reason"]
 
 
+def test_the_way_back_is_told_by_the_rule_for_the_link_by_which_an_answer_comes_in(node: NamespaceNode) -> None:
+    """As Terway's rules, which name the pod's link."""
+    dump = {
+        "ip rule": "0: from all lookup local\n512: from all to 10.0.1.20 lookup main\n"
+        "2048: from 10.0.1.20 iif cali1 lookup 1003\n32766: from all lookup main\n",
+        "ip route show table all": "default via 10.0.1.1 dev eth1 table 1003 onlink\ndefault via 10.0.0.1 dev eth0\n"
+        "10.0.1.20 dev cali1 scope link\n",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 1\n",
+    }
+    packet = {"source": "10.0.9.9", "destination": "10.0.1.20", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.all.rp_filter = 1"}
+    assert "to 10.0.9.9 is dev eth1 (2048: from 10.0.1.20 iif cali1 lookup 1003)" in found["reason"]
+    found = trace(node, {**packet, "interface": "eth1"}, dump=dump)
+    assert (found["verdict"], found["reply"]["interface"], found["culprit"]) == ("delivered", "eth1", None)
+
+
 BRIDGED = {
     "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n inet 10.0.0.5/24 scope global eth0\n"
     "3: cni0: <UP,LOWER_UP> mtu 1450\n inet 10.244.1.1/24 scope global cni0\n",
@@ -594,6 +611,7 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     found = trace(node, packet, dump={"nft list ruleset": NFT_PROXY, "ip-route": routes})
     text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
     assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
+    assert 'The element is 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain.' in found["reason"]
     assert any("nft refused" in one and "a line: a rule of a version to come (" in one for one in found["assumed"])
     broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
     found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
