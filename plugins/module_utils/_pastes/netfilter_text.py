@@ -13,7 +13,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._snapshot.settings import put
+from .._snapshot.settings import decides, put
 from .commands import Ignore, Part
 from .iptables_tables import Table, Tables
 from .iptables_text import CHAIN, HEADER, RULE
@@ -185,20 +185,21 @@ def _endpoint(place: str) -> dict[str, t.Any]:
     return {"address": fields.show(fields.address(address.strip("[]"))[1]), "port": fields.number(port, 0, 65535)}
 
 
+_KEY = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]*\w)")
 _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10})\s*")
 
 
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
-    """Of the node and of each link, as the snapshot has them."""
+    """Of the node and of each link, as the snapshot has them. Those that decide nothing about packets are left out."""
     found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
-        match = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", line.strip(), maxsplit=1)[0])
+        text = line.strip()
+        match, key = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
-            put(found, match[1], int(match[2]))
-        elif part.table and re.fullmatch(r"-?\d{1,10}", line.strip()):  # of cat, or of sysctl -n
-            put(found, part.table, int(line.strip()))
-        elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
-            r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line
-        ):
+            if decides(match[1]):
+                put(found, match[1], int(match[2]))
+        elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n
+            put(found, part.table, int(text))
+        elif key and decides(key[1]) and not re.search(r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line):
             ignore("is no setting", line)
     return found

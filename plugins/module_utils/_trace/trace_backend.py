@@ -121,6 +121,7 @@ class _Exchange:
         self._packet = asked.packet._replace(interface=self._around.entrance(asked.packet.interface))
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
+        self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
         for one in blueprint.entries(asked.snapshot, "bpf"):
             place = str(one.get("link")), str(one.get("direction") or "ingress")
@@ -179,11 +180,12 @@ class _Exchange:
     def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding] | None:
         """What the chains of INPUT stop, which a packet to a virtual server of IPVS goes through first."""
         family = "ip6" if packet.family == fields.IPV6 else "ip"
-        if fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
+        if self._reaches_ipvs or fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
             return None
         with build_backend.dormant(self._run, family, virtual_servers.TABLE):
             seen, finding = self._judged(packet, macs)
         is_stopped = finding.verdict in (DROPPED, REJECTED) and finding.culprit is not None and finding.culprit.kind == "rule"
+        self._reaches_ipvs = not is_stopped
         if not is_stopped:
             self._world.forget()
         return (seen, finding) if is_stopped else None
@@ -210,6 +212,7 @@ class _Exchange:
 
     def _look(self) -> None:
         """Reads the rules and routes of the twin, which packets do not change."""
+        self._reaches_ipvs = False
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
