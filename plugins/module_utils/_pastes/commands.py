@@ -137,6 +137,8 @@ class _Reader:
         command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))
         other = None if command else _OTHER.fullmatch(line)
         prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
+        if prompt.strip() == "#" and sum(one.count("{") - one.count("}") for one in self._lines) > 0:
+            return False  # a remark in a ruleset of nft
         if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
             self._is_in_pod = False
         if command:

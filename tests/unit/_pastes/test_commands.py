@@ -61,6 +61,12 @@ def test_words_that_begin_with_a_programs_name_are_no_command(words: str) -> Non
     assert [kind for kind, _is_pod in kinds(text)] == [commands.IPTABLES_LIST]
 
 
+def test_a_remark_in_a_ruleset_is_no_command() -> None:
+    text = "# nft list ruleset\ntable ip x {\n chain y {\n  # ip rule\n  # cat file\n  tcp dport 22 accept\n }\n}\n"
+    text += "# ip rule\n0: from all\n"
+    assert [kind for kind, _is_pod in kinds(text)] == [commands.NFT, commands.RULE]
+
+
 def test_a_command_in_a_pod_does_not_make_the_next_one_a_pods() -> None:
     text = f"$ kubectl exec -it web -- ip a\n{OF_POD}$ ip a\n{OF_NODE}"
     assert kinds(text) == [(commands.LINK, True), (commands.LINK, False)] and addresses(text) == ["10.0.0.4/24"]
