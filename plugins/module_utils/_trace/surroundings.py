@@ -59,6 +59,12 @@ class Surroundings:
             for address in (link.get("peer") or {}).get("addresses") or ()
         }
 
+    def learn(self, packet: Packet) -> None:
+        """The source of a packet that comes in by a pod's link is an address of the pod, unless others of it are known."""
+        is_known = self._far_addresses(packet.interface) or packet.source in self._own or packet.source == packet.destination
+        if self.is_pod(packet.interface) and not is_known:
+            self._far.setdefault(packet.source, packet.interface)
+
     def kind(self, link: str) -> str:
         return str(self.links.get(link, {}).get("kind") or "")
 
@@ -89,6 +95,10 @@ class Surroundings:
         bridge = self.bridge(link)
         return link in self._uplinks or bool(bridge and self.entrance(bridge) == link)
 
+    def _leads_outside(self, bridge: str) -> bool:
+        """True for a bridge with a port behind which there is no pod."""
+        return bool(bridge) and self.entrance(bridge) != bridge and not self.is_pod(self.entrance(bridge))
+
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""
         return self._own.get(address, "")
@@ -109,6 +119,8 @@ class Surroundings:
         if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
         far = self._far.get(address)
+        if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
+            return None  # the port that leads outside answers, which is asked as well
         if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
             if not self.is_pod(link):
                 self._assume(f"{fields.show(address)} is assumed to answer on {link}: the neighbours do not tell.")

@@ -119,6 +119,7 @@ class _Exchange:
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
         self._packet = asked.packet._replace(interface=self._around.entrance(asked.packet.interface))
+        self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed

@@ -383,6 +383,23 @@ def test_the_rules_that_a_packet_from_behind_a_bridge_meets_are_named(node: Name
     assert masquerade in [step["text"] for step in found["steps"]]
 
 
+def test_a_packet_from_a_pod_leaves_a_bridge_by_its_uplink_or_is_dropped_there(node: NamespaceNode) -> None:
+    dump = {
+        "ip a": "2: eth0: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether 00:0d:3a:30:47:42\n"
+        "3: azure0: <UP,LOWER_UP> mtu 1500\n    link/ether 00:0d:3a:30:47:42\n    inet 10.240.0.34/16 scope global azure0\n"
+        "7: azv1@if6: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether be:ef:00:00:00:07\n",
+        "ip r": "default via 10.240.0.1 dev azure0\n10.240.0.0/16 dev azure0 proto kernel scope link src 10.240.0.34\n",
+    }
+    packet = {"source": "10.240.0.45", "destination": "192.0.2.1", "protocol": "udp", "destination_port": 53, "interface": "azv1"}
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["interface"], found["culprit"]) == ("forwarded", "eth0", None)
+    assert (found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "azv1")
+    rule = "-p IPv4 -o eth0 --ip-proto udp --ip-dport 53 -j DROP"
+    rules = f"Bridge table: filter\n\nBridge chain: OUTPUT, entries: 1, policy: ACCEPT\n{rule}\n"
+    found = trace(node, packet, dump={**dump, "ebtables -L": rules})
+    assert found["culprit"] == {"kind": "rule", "text": f"bridge filter: -A OUTPUT {rule}"}
+
+
 # What was asked in public, with texts of ours in the form in which it was pasted. Paste, packet, culprit and words of the reason.
 REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "https://github.com/rancher-archives/rke/issues/485": (
