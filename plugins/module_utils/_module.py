@@ -157,6 +157,9 @@ def require_root() -> None:
 
 def checked(options: Spec, given: dict[str, t.Any]) -> dict[str, t.Any]:
     result = ArgumentSpecValidator(options).validate(given)
+    if result.unsupported_parameters:
+        names = sorted(".".join(one) if isinstance(one, tuple) else str(one) for one in result.unsupported_parameters)
+        raise Failure(f"it has no option {', '.join(names)}. Its options are {', '.join(sorted(options))}. Nothing was changed")
     if result.error_messages:
         raise Failure(f"{'; '.join(result.error_messages)}. Nothing was changed")
     return dict(result.validated_parameters)

@@ -28,6 +28,7 @@ notes:
   - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) says where this
     makes a difference.
+  - Outputs from a pod are left out of a twin, except for the pod's links.
   - The packet passes the kernel of the machine on which the module runs. A node with another kernel may act differently.
   - The time of day and hardware offload have no effect in a twin. A rule that matches by chance may match another packet.
 extends_documentation_fragment:
@@ -69,7 +70,8 @@ options:
     type: dict
   dump:
     description:
-      - A folder with outputs of commands, on the machine on which the module runs, or a dictionary of such outputs.
+      - A folder with outputs of commands, on the machine on which the module runs, a dictionary of such outputs, or a text that
+        has the commands and their outputs.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
       - A text may contain several commands with their prompts, or one output that the module recognises by itself.
@@ -162,7 +164,8 @@ reason:
   type: str
 culprit:
   description:
-    - The object that stopped the packet, or its reply; null if both arrive.
+    - The object that stopped the packet, or its reply; null if both arrive. Where a rule drops all packets with a mark, or all of
+      a chain to which a map of nft sends them, it is the rule that set the mark, or that has the map.
     - C(kind) is V(rule), V(route), V(sysctl), V(neighbor), V(link), V(address), V(bpf) or V(missing). C(text) is the object as
       its own tool prints it.
   returned: success

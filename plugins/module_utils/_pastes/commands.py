@@ -24,7 +24,7 @@ Ignore = t.Callable[[str, str], None]  # takes why a line is not understood, and
 class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
-    table: of routes or of iptables, as the command names it. is_pod: True if it ran in a pod.
+    table: of routes or of iptables, as the command names it, or the setting that it asks for. is_pod: True if it ran in a pod.
     """
 
     kind: str
@@ -43,17 +43,22 @@ _TOOL = (
     r"|ipset\s+(?:-|list|save|l\b|s\b).*|ipvsadm(?:\s+-.*)?|nft\s+(?:-\S+\s+)*list\b.*|sysctl\s+(?:-|net[./]).*"
     r"|route(?:\s+-\S+)*|ifconfig(?:\s+[\w.@:-]+)?|cat\s+/proc/sys/\S+)"
 )
-_PROMPT = r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%])\s*"
+_PROMPT = (
+    r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
+)
 _WRAPPED = r"(?:(?P<pod>(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*?)\s(?:--\s+)?)?"
 _COMMAND = re.compile(
     rf"(?P<prompt>{_PROMPT})?(?:sudo\s+(?:-\S+\s+)*)?{_WRAPPED}(?:chroot\s+/host\s+)?(?:/\S*/)?(?P<tool>{_TOOL})(?:\s*[|>].*)?\s*"
 )
 # A command whose output tells nothing. Its prompt, or the program after a lone sign, shows that the line is no output.
+_TOOLS = (
+    r"kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat|grep"
+    r"|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit|calicoctl"
+    r"|cilium|lsmod|modprobe|ip|bpftool"
+)
 _OTHER = re.compile(
-    r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|/[\w/.-]*\s+[#$]|[~\w.-]*[#$%>](?=\s*"
-    r"(?:sudo\s+)?(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat"
-    r"|grep|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit"
-    r"|calicoctl|cilium|lsmod|modprobe|ip|bpftool)\b))\s*(?P<command>\S.*)"
+    r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
+    rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b))\s*(?P<command>\S.*)"
 )
 _SHELL = re.compile(
     r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
@@ -63,8 +68,10 @@ _OF_THE_NODE = re.compile(
     r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
     r"|node-shell|debug\s+node|/host\b|-control-plane\b|-worker\d*\b|\bk3d-|minikube|-t\s+1\s"
 )
+END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|pre|code|p|br)\b.*)\s*")  # of Markdown and HTML
 _MARKS = "`*: "  # around a command that a text names
+_REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190).*")  # an arrow to a line
 _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
@@ -75,7 +82,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (LINK, r"\s*\d+:\s+[^\s:]+(?:@\S+)?:\s+<|[^\s:]+:\s+<[A-Z]+(?:,[A-Z\d_-]+)*>"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
-    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{"),
+    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain \S+ \((?:policy|\d+ references)"),
@@ -115,7 +122,10 @@ class _Reader:
 
     def read(self, text: str) -> list[Part]:
         for raw in text.splitlines():
-            line = _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " "))
+            line = _REMARK.sub("", _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " ")))
+            if line.endswith(END) and not _FENCE.fullmatch(line):
+                self._lines.append(line[: -len(END)])
+                line = END
             if _FENCE.fullmatch(line):
                 if any(map(str.strip, self._lines)):  # otherwise the command that stands before the fence is in it
                     self._begin(self._start)
@@ -128,6 +138,8 @@ class _Reader:
         command = _COMMAND.fullmatch(line) or _COMMAND.fullmatch(line.strip(_MARKS))
         other = None if command else _OTHER.fullmatch(line)
         prompt = ((command or other) or {"prompt": ""})["prompt"] or ""
+        if prompt.strip() == "#" and sum(one.count("{") - one.count("}") for one in self._lines) > 0:
+            return False  # a remark in a ruleset of nft
         if line == "exit" or (prompt.strip() and prompt.strip() == self._nodes_prompt):
             self._is_in_pod = False
         if command:
@@ -195,7 +207,10 @@ def _told(command: str, is_pod: bool) -> Part:
             table = re.search(r"\btable[ -](\S+)|\bt (\d+)$", command)
             return Part(kind, (), family, (table[1] or table[2]) if table and kind == ROUTE else "", is_pod)
         return Part(UNKNOWN, (), family, "", is_pod)
-    simple = {"ipset": IPSET, "ipvsadm": IPVS, "sysctl": SYSCTL, "route": ROUTE_N, "ifconfig": IFCONFIG, "cat": SYSCTL}
+    simple = {"ipset": IPSET, "ipvsadm": IPVS, "route": ROUTE_N, "ifconfig": IFCONFIG}
+    if program in ("sysctl", "cat"):
+        key = re.search(r"(?:/proc/sys/|\s)(net[./][\w./@-]+)$", command.strip())
+        return Part(SYSCTL, (), family, key[1] if key else "", is_pod)
     if program == "nft":
         return Part(NFT_JSON if re.search(r"(^|[ -])-?-j(son)?\b", command) else NFT, (), "", "", is_pod)
     return Part(simple.get(program, UNKNOWN), (), family, "", is_pod)

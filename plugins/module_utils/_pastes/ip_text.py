@@ -29,6 +29,10 @@ class TableNames:
     def __init__(self) -> None:
         self.numbers = dict(rt_names.TABLES)
 
+    def name(self, number: str) -> str:
+        """As a paste calls the table."""
+        return next((name for name, own in self.numbers.items() if str(own) == number), number)
+
     def number(self, name: str) -> str:
         if not name.isdigit():
             return str(self.numbers.setdefault(name, FIRST_TABLE + len(self.numbers)))
@@ -131,12 +135,23 @@ def routes(part: Part, tables: TableNames, ignore: Ignore) -> list[Entry]:
             if words[0] == "nexthop":
                 found[-1].setdefault("nexthops", []).append(_next_hop(words[1:]))
             else:
-                entry = _route(words, part, tables)
+                entry = _route(_unredacted(words, line, ignore), part, tables)
                 if entry:
                     found.append(entry)
         except (Invalid, Unfit, IndexError, ValueError, KeyError) as error:
             ignore(f"is not a whole route ({error})", line)
     return [entry for entry in (_checked(one, ignore) for one in found) if entry]
+
+
+_REDACTED = re.compile(r"[\da-fA-F.:]*[xX*][\da-fA-FxX*.:]*")
+
+
+def _unredacted(words: list[str], line: str, ignore: Ignore) -> list[str]:
+    """The words of a route without a gateway or a source that a report hides: its link decides without them."""
+    hidden = [place for place in range(1, len(words)) if words[place - 1] in ("via", "src") and _REDACTED.fullmatch(words[place])]
+    if hidden:
+        ignore("has an address that is hidden, without which it is taken", line)
+    return [word for place, word in enumerate(words) if place not in hidden and place + 1 not in hidden]
 
 
 def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
@@ -209,6 +224,7 @@ _ONE_LINE = re.compile(r"\s*\d+:\s+([^\s:@]+)\s+(inet6? .*)")  # of ip -o addr
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
+PORT_SETTINGS = ("hairpin", "isolated")
 _KINDS = (
     "veth",
     "bridge",
@@ -312,6 +328,8 @@ def _detail(entry: Entry, words: list[str]) -> None:
         entry["mac"] = words[1].lower()
     elif first in ("inet", "inet6"):
         _address(entry, words)
+    elif first == "bridge_slave":
+        entry["settings"].update((name, int(words[words.index(name) + 1] == "on")) for name in PORT_SETTINGS if name in words)
     elif first in _KINDS and not entry["kind"]:
         entry["kind"] = first
         if first == "vlan" and "id" in words:

@@ -13,7 +13,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._snapshot.settings import put
+from .._snapshot.settings import decides, put
 from .commands import Ignore, Part
 from .iptables_tables import Table, Tables
 from .iptables_text import CHAIN, HEADER, RULE
@@ -97,21 +97,51 @@ def nft_json(part: Part, ignore: Ignore) -> list[dict[str, t.Any]]:
         return []
 
 
+def _without_comments(line: str) -> str:
+    """The rule without what nft prints of extensions of iptables that decide nothing, and with its own word for MASQUERADE."""
+    return re.sub(r'xt target "MASQUERADE"', "masquerade", re.sub(r'\s*xt (?:match "comment"|target "(?:LOG|NFLOG)")', "", line))
+
+
 _TABLE = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
 
 
-def nft_text(part: Part, without: t.Collection[tuple[str, str]], ignore: Ignore) -> str:
+_CHAIN = re.compile(r"\s*chain (\S+) \{")
+_HOOK = re.compile(r"(?:.*[-_])?(prerouting|input|forward|output|postrouting)", re.IGNORECASE)
+_TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
+
+
+def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
+    """The lines; chains that were cut out of their table are put into one, and are met at the hook that their names tell."""
+    chains = [found[1] for line in lines if (found := _CHAIN.match(line))]
+    if not chains or any(_TABLE.match(line.strip()) for line in lines):
+        return [*lines]
+    name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
+    assumed.append(f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be ip {name}.")
+    bases = []
+    if not any(" hook " in line for line in lines):
+        for chain, hook in ((chain, _HOOK.fullmatch(chain)) for chain in chains):
+            if hook:
+                base = f"type {name} hook {hook[1].lower()} priority 0; jump {chain};"
+                bases.append(f"chain {hook[1].lower()}-of-{chain} {{ {base} }}")
+                assumed.append(f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}.")
+    first = next(place for place, line in enumerate(lines) if _CHAIN.match(line))
+    last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
+    return [*lines[:first], f"table ip {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
+
+
+def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[str], ignore: Ignore) -> str:
     """The tables of a ruleset. without: family and name of those that other pastes have."""
     found: list[str] = []
     own: list[str] = []
     depth, is_wanted = 0, True
-    for line in part.lines:
+    for line in _within_table(part.lines, assumed):
         text = line.strip()
         table = _TABLE.match(text) if not depth else None
         if table:
             is_wanted, own = (table[1] or "ip", table[2]) not in without, []
         if depth or table:
-            if re.search(r"\bxt (?:match|target)|# ?xt_|^include\b", text):
+            line = _without_comments(line)
+            if re.search(r"\bxt (?:match|target)|# ?xt_|^\s*include\b", line):
                 ignore("is printed by nft without its contents", line)
             else:
                 own.append(line)
@@ -155,18 +185,21 @@ def _endpoint(place: str) -> dict[str, t.Any]:
     return {"address": fields.show(fields.address(address.strip("[]"))[1]), "port": fields.number(port, 0, 65535)}
 
 
+_KEY = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]*\w)")
 _SETTING = re.compile(r"(?:/proc/sys/)?(net[./][\w./:@-]+?)\s*[=:]\s*(-?\d{1,10})\s*")
 
 
 def settings(part: Part, ignore: Ignore) -> dict[str, t.Any]:
-    """Of the node and of each link, as the snapshot has them."""
+    """Of the node and of each link, as the snapshot has them. Those that decide nothing about packets are left out."""
     found: dict[str, t.Any] = {"node": {}, "ipv4": {}, "ipv6": {}}
     for line in part.lines:
-        match = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", line.strip(), maxsplit=1)[0])
+        text = line.strip()
+        match, key = _SETTING.fullmatch(re.split(r"\s+(?://|<-+|#)", text, maxsplit=1)[0]), _KEY.match(text)
         if match:
-            put(found, match[1], int(match[2]))
-        elif line.strip().startswith(("net.", "net/", "/proc/sys/net/")) and not re.search(
-            r"[=:]\s*(\S+(\s+\S+)+|\S*[a-z-]\S*|)\s*$", line
-        ):
+            if decides(match[1]):
+                put(found, match[1], int(match[2]))
+        elif part.table and re.fullmatch(r"-?\d{1,10}", text):  # of cat, or of sysctl -n
+            put(found, part.table, int(text))
+        elif key and decides(key[1]) and not re.search(r"[=:]\s*(\S+\s+\S+|\S*[a-z]\S*|)\s*$", line):
             ignore("is no setting", line)
     return found

@@ -81,7 +81,7 @@ class _Reader:
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._counts[kind] <= MOST and line.strip():
-            self.ignored.append(f"Not understood, because it {reason}: {line.strip()[:SHOWN]}")
+            self.ignored.append(f"Not understood, because it {_printable(reason)}: {_printable(line.strip())}")
 
     def _take(self, part: Part) -> None:
         kind = part.kind
@@ -141,6 +141,20 @@ class _Reader:
             for link, values in found[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
 
+    def _tell_tables(self) -> None:
+        """Sentences about routing tables whose rules or routes no output has."""
+        rules, routes = self._found.get("rules"), self._found.get("routes")
+        filled = {str(one["table"]) for one in routes or ()}
+        known = {"253", "254", "255"}
+        if not rules and filled - known:
+            names = ", ".join(map(self._tables.name, sorted(filled - known)))
+            self.assumed.append(
+                f"No output has the rules. They are assumed to be the kernel's own, which do not lead to table {names}."
+            )
+        for table in dict.fromkeys(str(one["table"]) for one in rules or () if one.get("table")):
+            if routes and table not in filled | known:
+                self.assumed.append(f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty.")
+
     def _add_martians(self) -> None:
         """Strict filtering, where the kernel's log or its answer shows that there is, and no output has the setting."""
         told = (self._settings or {"ipv4": {}})["ipv4"]
@@ -168,7 +182,7 @@ class _Reader:
     def pasted(self, interface: str) -> Pasted:
         iptables_tables.settle(self._filters, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
-        ruleset_text = "".join(netfilter_text.nft_text(part, without, self._ignore) for part in self._ruleset_text)
+        ruleset_text = "".join(netfilter_text.nft_text(part, without, self.assumed, self._ignore) for part in self._ruleset_text)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
         for found in self._found.values():
@@ -178,6 +192,7 @@ class _Reader:
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
             self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
+        self._tell_tables()
         told: Entry = {
             **self._found,
             "settings": self._settings,
@@ -211,6 +226,11 @@ class _Reader:
             }
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
+
+
+def _printable(text: str) -> str:
+    """The beginning of a text, without what a terminal would take for a command."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:SHOWN])
 
 
 class _Links:
@@ -263,7 +283,7 @@ class _Links:
             has_ports = any(port["master"] == one["name"] for port in self.found)
             if not has_ports and "NO-CARRIER" not in one["flags"]:
                 port = ip_text.blank_link(f"{one['name'][:10]}-port")
-                self.found.append({**port, "kind": "veth", "master": one["name"]})
+                self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
                 self._assumed.append(
                     f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."
                 )

@@ -85,6 +85,14 @@ def put(settings: dict[str, t.Any], key: str, value: int) -> None:
         settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
+def decides(key: str) -> bool:
+    """Whether a setting is one of those of a snapshot. key: as sysctl(8) takes it."""
+    found = _OF_LINK.fullmatch(key)
+    if found:
+        return found[3] in LINK[found[1]]
+    return (key if key.startswith("net/") else key.translate(DOTTED)) in NODE
+
+
 def effective(family: str, found: By) -> dict[str, dict[str, int]]:
     """By link, the effective values of settings that depend on other settings.
 

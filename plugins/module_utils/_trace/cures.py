@@ -39,9 +39,11 @@ def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: s
         table, rule = text[len("bridge ") :].split(": ", 1)
         found.append(_call("ebtables_cleanup", {"addresses": [packet.report()["destination"]]}))
         found.append(_command(f"ebtables -t {table.split()[0]} {rule.replace('-A ', '-D ', 1)}"))
-    policy = re.fullmatch(r"(ip6?) (\w+): -P (\S+) DROP", text)
+    policy = re.fullmatch(r"(ip6?) filter: -P FORWARD DROP", text)  # INPUT's protects the node
     if culprit["kind"] == "rule" and policy:
-        found.append(_command(f"{policy[1]}tables -t {policy[2]} -P {policy[3]} ACCEPT"))
+        found.append(_command(f"{policy[1]}tables -P FORWARD ACCEPT"))
+    if culprit["kind"] == "link" and text.endswith(" hairpin off"):
+        found.append(_command(f"bridge link set dev {text.split()[0]} hairpin on"))
     if culprit["kind"] == "neighbor":
         address, _dev, link, *_rest = text.split()
         found.append(_command(f"ip neigh del {address} dev {link}"))

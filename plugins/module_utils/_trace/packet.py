@@ -25,6 +25,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "interface": {"type": "str"},
     "mark": {"type": "str"},
 }
+MULTICAST = 224  # the first byte of an address that is not one node's (RFC 5771, RFC 1112)
 SOURCE_PORT = 40000  # of the range from which the kernel chooses ports (net.ipv4.ip_local_port_range)
 
 
@@ -102,7 +103,7 @@ def from_options(given: t.Mapping[str, t.Any]) -> Packet:
     ports = {name: _port(given, name, protocol) for name in ("source_port", "destination_port")}
     if protocol in PORTS and not ports["destination_port"]:
         raise Invalid("packet.destination_port", given.get("destination_port"), _PORT)
-    source_port = ports["source_port"] or SOURCE_PORT
+    source_port = ports["source_port"] or (SOURCE_PORT if protocol in (*PORTS, ICMP, ICMPV6) else 0)
     mark = _parsed(given, "mark", lambda value: fields.number(value, 0, UINT32)) if given.get("mark") else 0
     return Packet(source, destination, protocol, source_port, ports["destination_port"], interface, mark)
 
@@ -131,7 +132,10 @@ def _port(given: t.Mapping[str, t.Any], name: str, protocol: int) -> int:
 
 
 def _address(given: t.Mapping[str, t.Any], name: str) -> tuple[int, bytes]:
-    return _parsed(given, name, fields.node)
+    family, packed = _parsed(given, name, fields.node)
+    if family == IPV4 and packed[0] >= MULTICAST:
+        raise Invalid(f"packet.{name}", given[name], "an IP address of one node")
+    return family, packed
 
 
 def _parsed(given: t.Mapping[str, t.Any], name: str, parse: t.Callable[[t.Any], t.Any]) -> t.Any:

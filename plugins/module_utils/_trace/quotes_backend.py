@@ -19,6 +19,7 @@ from .kernel_events import Event
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 _HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
+_ELEMENT = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
@@ -42,6 +43,13 @@ class Quotes:
     def text(self, event: Event) -> str:
         """The rule's text. For the end of a chain, the line of nft that has its policy; empty in a table of iptables."""
         return self._of_table(event).get(event.chain, {}).get(event.handle, "")
+
+    def element(self, event: Event, name: str, key: str) -> str:
+        """The element of a map in the event's table; empty if it has none."""
+        words = ["get", "element", event.family, event.table, name, f"{{ {key} }}"]
+        done = self._run([process.find("nft") or "nft", *words], None)
+        found = _ELEMENT.search(done.stdout) if not done.rc else None
+        return found[1] if found else ""
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """True if a chain that a packet met has a rule that matches by chance."""
@@ -95,7 +103,7 @@ class Quotes:
         return self._listed(family, table)
 
     def _listed(self, family: str, table: str) -> Chains:
-        done = self._run([process.find("nft") or "nft", "-a", "list", "table", family, table], None)
+        done = self._run([process.find("nft") or "nft", "-a", "-s", "list", "table", family, table], None)
         found: Chains = {}
         chain = ""
         for line in done.stdout.splitlines():

@@ -29,6 +29,9 @@ class Surroundings:
         self._assumed = assumed
         self.links = {str(one["name"]): one for one in blueprint.entries(snapshot, "links")}
         self._macs = {link.name: link.mac for link in built.links}
+        self._without_carrier = {
+            link.name for link in built.links if link.kind != "bridge" and link.is_up and not link.has_carrier
+        }
         self._indexes = {link.name: link.number for link in built.links}
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
@@ -56,11 +59,23 @@ class Surroundings:
             for address in (link.get("peer") or {}).get("addresses") or ()
         }
 
+    def learn(self, packet: Packet) -> None:
+        """The source of a packet that comes in by a pod's link is an address of the pod, unless others of it are known."""
+        is_known = self._far_addresses(packet.interface) or packet.source in self._own or packet.source == packet.destination
+        if self.is_pod(packet.interface) and not is_known:
+            self._far.setdefault(packet.source, packet.interface)
+
     def kind(self, link: str) -> str:
         return str(self.links.get(link, {}).get("kind") or "")
 
     def is_up(self, link: str) -> bool:
         return "UP" in (self.links.get(link, {}).get("flags") or ())
+
+    def trouble_of(self, link: str) -> str:
+        """Why no packet passes a link, as words behind its name; empty if packets do."""
+        if not self.is_up(link):
+            return "is down"
+        return "has no carrier" if link in self._without_carrier else ""
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""
@@ -71,10 +86,18 @@ class Surroundings:
         master = str(self.links.get(link, {}).get("master") or "")
         return "" if self.kind(master) in ROUTED_MASTERS else master
 
+    def tells_hairpin(self, port: str) -> bool:
+        """True if it is known whether a bridge sends a frame back by the port that it came in by."""
+        return "hairpin" in (self.links.get(port, {}).get("settings") or {})
+
     def _is_outside(self, link: str) -> bool:
         """True for an uplink, and for the port by which a bridge leads to an uplink."""
         bridge = self.bridge(link)
         return link in self._uplinks or bool(bridge and self.entrance(bridge) == link)
+
+    def _leads_outside(self, bridge: str) -> bool:
+        """True for a bridge with a port behind which there is no pod."""
+        return bool(bridge) and self.entrance(bridge) != bridge and not self.is_pod(self.entrance(bridge))
 
     def owner(self, address: bytes) -> str:
         """The link that has an address; empty if none has."""
@@ -96,6 +119,8 @@ class Surroundings:
         if any((name, address) in self._unsolved for name in (link, self.bridge(link))) or self.kind(link) in ENDLESS:
             return None
         far = self._far.get(address)
+        if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
+            return None  # the port that leads outside answers, which is asked as well
         if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
             if not self.is_pod(link):
                 self._assume(f"{fields.show(address)} is assumed to answer on {link}: the neighbours do not tell.")
@@ -120,8 +145,9 @@ class Surroundings:
     def macs(self, packet: Packet) -> tuple[bytes, bytes]:
         """The source and the destination of the frame by which a packet comes in."""
         link = packet.interface
-        source = self._peer_mac(link) or self.known_macs.get((link, packet.source)) or self.world_mac(link)
         bridge = self.bridge(link)
+        known = (self.known_macs.get((name, packet.source)) for name in (link, bridge))
+        source = self._peer_mac(link) or next(filter(None, known), b"") or self.world_mac(link)
         to_pod = self._far.get(packet.destination, "")
         if bridge in self._macs and to_pod and self.links[to_pod].get("master") == bridge:
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)

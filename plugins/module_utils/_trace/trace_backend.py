@@ -73,7 +73,7 @@ def _if_strict(asked: Question, found: t.Mapping[str, t.Any], run: process.Runne
 
 
 def _ends(packet: Packet) -> Ends:
-    return Ends(fields.show(packet.destination), packet.interface)
+    return Ends(fields.show(packet.destination), packet.interface, fields.show(packet.source) if packet.source else "")
 
 
 def _cures(
@@ -119,8 +119,10 @@ class _Exchange:
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
         self._packet = asked.packet._replace(interface=self._around.entrance(asked.packet.interface))
+        self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
+        self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
         for one in blueprint.entries(asked.snapshot, "bpf"):
             place = str(one.get("link")), str(one.get("direction") or "ingress")
@@ -179,11 +181,12 @@ class _Exchange:
     def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding] | None:
         """What the chains of INPUT stop, which a packet to a virtual server of IPVS goes through first."""
         family = "ip6" if packet.family == fields.IPV6 else "ip"
-        if fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
+        if self._reaches_ipvs or fields.show(packet.destination) not in self._drawn.servers.get(family, ()):
             return None
         with build_backend.dormant(self._run, family, virtual_servers.TABLE):
             seen, finding = self._judged(packet, macs)
         is_stopped = finding.verdict in (DROPPED, REJECTED) and finding.culprit is not None and finding.culprit.kind == "rule"
+        self._reaches_ipvs = not is_stopped
         if not is_stopped:
             self._world.forget()
         return (seen, finding) if is_stopped else None
@@ -210,11 +213,14 @@ class _Exchange:
 
     def _look(self) -> None:
         """Reads the rules and routes of the twin, which packets do not change."""
+        self._reaches_ipvs = False
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
-        self._scene = Scene(self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden)
+        self._scene = Scene(
+            self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden, self._quotes.element
+        )
 
     def _reply(self, seen: Observation, finding: Finding) -> tuple[str, Finding] | None:
         """The link by which the reply came in, and what became of it; None if there is none."""

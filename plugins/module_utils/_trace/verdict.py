@@ -13,7 +13,7 @@ import typing as t
 from .._core import fields
 from .._core.fields import IPV6
 from .._routing.route import BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, UNREACHABLE, Route
-from .._routing.rule import LOOKUP
+from .._routing.rule import LOOKUP, protocol_name
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
 from .frame import Frame, is_group
@@ -26,6 +26,7 @@ DELIVERED, FORWARDED, DROPPED, REJECTED, UNKNOWN = "delivered", "forwarded", "dr
 ARRIVED = (DELIVERED, FORWARDED)
 OWN, STOPPING = (LOCAL, BROADCAST), (BLACKHOLE, UNREACHABLE, PROHIBIT)  # types of routes
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
+FORWARD = "net/ipv4/ip_forward"
 Settings = t.Callable[[str], "int | None"]  # the value of a setting in the twin, by its path below /proc/sys
 
 
@@ -79,7 +80,7 @@ class Scene(t.NamedTuple):
     """The facts that a verdict is based on. quote: the text of an event's rule. programs: BPF programs by link and direction.
 
     lacking: family, table and name of chains whose rules the snapshot lacks. hidden: of chains, with the handles of rules that
-    only the twin has.
+    only the twin has. element: that of a map in an event's table, by the name of the map and the key.
     """
 
     surroundings: Surroundings
@@ -89,6 +90,7 @@ class Scene(t.NamedTuple):
     programs: t.Mapping[tuple[str, str], list[str]] = {}
     lacking: t.Collection[tuple[str, str, str]] = ()
     hidden: t.Collection[tuple[str, str, str, int]] = ()
+    element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
 
 
 def judge(seen: Observation, scene: Scene) -> Finding:
@@ -211,28 +213,9 @@ def _stopped(
     verdict = REJECTED if rejected else DROPPED
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
-    if drop and drop.table == IPVS_TABLE:
-        text = _of_ipvs(drop, quoted(drop, scene))
-        return (
-            verdict,
-            f"IPVS has no destination for the virtual server {text.partition(': ')[2]}.{answer}",
-            Culprit("rule", text),
-        )
     if drop:
-        text = quoted(drop, scene)
-        verb = "rejects" if rejected else "drops"
-        reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
-        by = _marker(drop, text, events, scene)
-        if by:
-            reason = f"{reason} It has the mark because of: {scene.quote(by)}."
-        else:
-            by = _map_of(drop, text, events, scene)
-            reason = f"{reason} The map that sends it there: {scene.quote(by)}." if by else reason
-        return (
-            verdict,
-            f"{reason}{_unseen(events, scene)}{answer}",
-            culprit_of(by, scene.quote(by)) if by else culprit_of(drop, text),
-        )
+        reason, culprit = _by_rule(drop, "rejects" if rejected else "drops", seen.sent, events, scene)
+        return verdict, f"{reason}{answer}", culprit
     diverted = _diverted(events, scene)
     if diverted:
         return DROPPED, *diverted
@@ -257,6 +240,24 @@ def _stopped(
     return (verdict, *_unexplained(seen.sent, query, scene, events, answer))
 
 
+def _by_rule(drop: Event, verb: str, packet: Packet, events: t.Sequence[Event], scene: Scene) -> tuple[str, Culprit]:
+    """Why a rule drops a packet, and the rule that decided so, which may be an earlier one."""
+    text = quoted(drop, scene)
+    if drop.table == IPVS_TABLE:
+        server = _of_ipvs(drop, text)
+        return f"IPVS has no destination for the virtual server {server.partition(': ')[2]}.", Culprit("rule", server)
+    reason = f"{drop.family} {drop.table} {drop.chain} {verb} the packet: {text}."
+    marker, sender = _marker(drop, text, events, scene), _map_of(drop, text, events, scene)
+    if marker:
+        reason += f" It has the mark because of: {scene.quote(marker)}."
+    elif sender:
+        reason += f" The map that sends it there: {scene.quote(sender)}."
+    by = marker or sender or drop
+    element = _element(by, packet, scene)
+    reason += f" The element is {element}." if element else ""
+    return f"{reason}{_unseen(events, scene)}", culprit_of(by, text if by is drop else scene.quote(by))
+
+
 def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
     """A sentence about chains on the packet's path whose rules are unknown, and may decide otherwise than the verdict."""
     jumps = ((one.family, one.table, one.verdict.partition(" ")[2]) for one in events if one.handle)
@@ -265,7 +266,7 @@ def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
 
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
-_DROPPING = re.compile(r"(?:counter packets \d+ bytes \d+ )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
+_DROPPING = re.compile(r"(?:counter )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
 _MARKING = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-j MARK .*")
 
 
@@ -297,6 +298,24 @@ def _map_of(drop: Event, text: str, events: t.Sequence[Event], scene: Scene) -> 
     before = reversed(events[: events.index(drop)])
     jump = next((one for one in before if one.handle and one.verdict in (f"jump {drop.chain}", f"goto {drop.chain}")), None)
     return jump if jump and "vmap" in scene.quote(jump) else None
+
+
+_VMAP = re.compile(r"(.*) vmap @(\S+)")
+
+
+def _element(one: Event, packet: Packet, scene: Scene) -> str:
+    """The element by which the map of a rule decided about a packet, such as a Service's; empty if there is none."""
+    found = _VMAP.fullmatch(scene.quote(one))
+    if not found or not one.network:
+        return ""
+    source, destination = (fields.show(end) for end in ends(one.network))
+    values = {"meta l4proto": protocol_name(packet.protocol)}
+    for name, value in (("saddr", source), ("daddr", destination)):
+        values.update({f"ip {name}": value, f"ip6 {name}": value})
+    for name, port in (("sport", packet.source_port), ("dport", packet.destination_port)):
+        values.update((f"{header} {name}", str(port)) for header in ("th", "tcp", "udp", "sctp"))
+    keys = [values.get(part, "") for part in found[1].split(" . ")]
+    return scene.element(one, found[2], " . ".join(keys)) if all(keys) else ""
 
 
 def quoted(drop: Event, scene: Scene) -> str:
@@ -374,7 +393,10 @@ def _blocked(decision: Decision) -> Culprit | None:
 
 
 def _reverse_path(query: Query, scene: Scene) -> tuple[str, Culprit]:
-    back = Query(query.destination, query.source, LOOPBACK, query.mark if _valid_mark(query.iif, scene) else 0)
+    # The kernel looks up the way of an answer that comes in where the packet would leave (net/ipv4/route.c, __mkroute_input).
+    ahead = scene.tables.decide(query).route
+    leaves_by = sorted(ahead.links)[0] if ahead and ahead.links and ahead.type not in OWN else LOOPBACK
+    back = Query(query.destination, query.source, leaves_by, query.mark if _valid_mark(query.iif, scene) else 0)
     decision = scene.tables.decide(back)
     own = f"net/ipv4/conf/{query.iif}/rp_filter"
     every = scene.settings("net/ipv4/conf/all/rp_filter") or 0
@@ -413,6 +435,8 @@ def _not_forwarded(query: Query, packet: Packet, scene: Scene) -> tuple[str, Cul
         reason = f"A router does not forward a packet whose source is link-local (RFC 4291, section 2.5.6): {source}."
         return reason, Culprit("address", f"source {source} is link-local")
     path = "net/ipv6/conf/all/forwarding" if packet.family == IPV6 else f"net/ipv4/conf/{query.iif}/forwarding"
+    if packet.family != IPV6 and scene.settings(FORWARD) == 0:  # which sets those of all links
+        path = FORWARD
     if scene.settings(path):
         return f"{shown} is no address to which the node may send the packet.", Culprit("address", shown)
     return f"{shown} is no address of the node, and the node does not forward.", Culprit("sysctl", f"{_dotted(path)} = 0")
@@ -437,8 +461,8 @@ def _unexplained(
 ) -> tuple[str, Culprit | None]:
     around = scene.surroundings
     link = packet.interface
-    if link and not around.is_up(link):
-        return f"{link} is down.", Culprit("link", f"{link} is down")
+    if link and around.trouble_of(link):
+        return f"{link} {around.trouble_of(link)}.", Culprit("link", f"{link} {around.trouble_of(link)}")
     owner = around.owner(packet.source)
     if owner and packet.interface:
         shown = fields.show(packet.source)
@@ -455,9 +479,14 @@ def _unexplained(
     blocked = _blocked(decision)
     if blocked:
         return f"{_sentence_for(blocked)} stops the packet: {blocked.text}.{answer}", blocked
-    down = [name for name in (decision.route.links if decision.route else ()) if not around.is_up(name)]
+    down = [name for name in sorted(decision.route.links if decision.route else ()) if around.trouble_of(name)]
     if down:
-        return f"{down[0]}, by which the packet would leave, is down.{answer}", Culprit("link", f"{down[0]} is down")
+        trouble = around.trouble_of(down[0])
+        return f"{down[0]}, by which the packet would leave, {trouble}.{answer}", Culprit("link", f"{down[0]} {trouble}")
+    if around.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
+        told = "" if around.tells_hairpin(link) else ". The snapshot does not tell it, so that it is assumed"
+        reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{told}."
+        return f"{reason}{answer}", Culprit("link", f"{link} hairpin off")
     if around.bridge(link):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:

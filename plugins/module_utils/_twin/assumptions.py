@@ -13,17 +13,23 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._platform.sysctl_files import DOTTED
 from .._snapshot.settings import put
-from .blueprint import LOOPBACK, Entry
+from . import snapshot_form
+from .blueprint import BOTH, LOOPBACK, Entry, is_of_network
 
 _POD = "assumed-pod"
+BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # nobody's addresses (RFC 2544, RFC 5180)
 
 
 class Ends(t.NamedTuple):
-    """The addresses and the interface of a packet. interface: by which it comes in; empty if the node sends it."""
+    """The addresses and the interface of a packet. interface: by which it comes in; empty if the node sends it. source: empty if
+    the node chooses it.
+    """
 
     destination: str
     interface: str
+    source: str = ""
 
 
 FORWARDING = (("net.ipv4.ip_forward", "ipv4"), ("net.ipv6.conf.all.forwarding", "ipv6"))
@@ -35,6 +41,7 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
 
     assume: settings as sysctl names them, with their values. Raises Invalid.
     """
+    snapshot_form.check(snapshot)
     interface = packet.interface
     told: list[str] = []
     found = dict(snapshot)
@@ -49,6 +56,8 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
             told.append(f"{key} is not known. It is assumed to be 1, because a Kubernetes node forwards.")
     found["settings"] = settings
     links = list(found.get("links") or ())
+    if interface == LOOPBACK:
+        raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
     if interface and not any(one.get("name") == interface for one in links if isinstance(one, dict)):
         if found.get("links"):
             names = ", ".join(str(one.get("name")) for one in links)
@@ -56,6 +65,9 @@ def complete(snapshot: Entry, assume: Entry, packet: Ends) -> tuple[dict[str, t.
         links.append({"name": interface, "kind": "", "flags": ["UP", "LOWER_UP"], "addresses": []})
         told.append(f"{interface} is not known. It is assumed to be a network interface that is up.")
     found["links"] = links
+    told += _without_effect(given, {str(one.get("name")) for one in links})
+    if not interface:
+        _assume_address(found, packet, told)
     if ":" in packet.destination:
         found["links"] = _with_link_local(links, settings.get("ipv6") or {}, told)
     if found.get("routes") is None and interface:
@@ -75,6 +87,28 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
             told.append(f"The link-local address of {one.get('name')} is not known. It is assumed to be fe80::ff:{number + 1:x}.")
         found.append({**one, "addresses": own})
     return found
+
+
+def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
+    """The address from which the node sends, if the snapshot has none: on the link by which most packets leave."""
+    is_ipv6 = ":" in packet.destination
+    own = [
+        str(address.get("address")).partition("/")[0]
+        for one in found["links"]
+        for address in one.get("addresses") or ()
+        if one.get("name") != LOOPBACK
+    ]
+    known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
+    if known or packet.source.startswith(("127.", "::1", "fe80:")):
+        return
+    address = packet.source or BENCHMARK["ipv6" if is_ipv6 else "ipv4"]
+    ways = [route.get("dev") for route in found.get("routes") or () if route.get("to") == "default"]
+    uplink = next((one for one in found["links"] if one.get("name") in ways), None)
+    if uplink:
+        added = {"address": f"{address}/{128 if is_ipv6 else 32}", "peer": "", "scope": "global", "flags": []}
+        changed = {**uplink, "addresses": [*(uplink.get("addresses") or ()), added]}
+        found["links"] = [changed if one is uplink else one for one in found["links"]]
+        told.append(f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink['name']}.")
 
 
 def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
@@ -100,8 +134,17 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     )
 
 
+def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.Iterator[str]:
+    """Sentences about settings of links that the node does not have."""
+    for key, value in given.items():
+        of_family: dict[str, t.Any] = {}
+        put(of_family, key, value)
+        for link in {name for family in ("ipv4", "ipv6") for name in of_family.get(family, {})} - {*BOTH, LOOPBACK, *links}:
+            yield f"{key} has no effect: the node has no link {link}."
+
+
 def _value(key: object, value: object) -> int:
-    if not str(key).startswith(("net.", "net/")):
+    if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
         raise Invalid(f"assume.{key}", value, "the setting of a network: its name begins with net.")
     try:
         return fields.number(value, 0, fields.UINT32)

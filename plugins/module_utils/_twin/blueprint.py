@@ -26,6 +26,7 @@ from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
 LOOPBACK = "lo"
+PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
 USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 OWN_TABLE = "kubenodeTwin"  # makes the kernel report which rules a packet meets
@@ -92,7 +93,12 @@ def draw(snapshot: Entry) -> Blueprint:
         links,
         names,
         list(_settings(snapshot.get("settings") or {}, {*names.values()})),
-        [*_addresses(snapshot, vrfs.ports(separate), notes), *_rules(snapshot, separate, notes), *_neighbours(snapshot)],
+        [
+            *_bridge_ports(snapshot),
+            *_addresses(snapshot, vrfs.ports(separate), notes),
+            *_rules(snapshot, separate, notes),
+            *_neighbours(snapshot),
+        ],
         desired,
         list(_restores(snapshot, notes)),
         objects,
@@ -195,6 +201,15 @@ def is_of_network(path: str) -> bool:
     """True for the path of a setting of a network namespace, below /proc/sys: one that does not climb out of its folder."""
     parts = path.split("/")
     return parts[0] == "net" and len(parts) > 2 and not {"", ".", ".."} & {*parts}
+
+
+def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
+    """Lines for ports that pass frames on in another way than usual."""
+    for link in entries(snapshot, "links"):
+        settings = link.get("settings") or {}
+        words = [f"{name} on" for name in PORT_SETTINGS if settings.get(name)]
+        if link.get("master") and words:
+            yield f"link set dev {link['name']} type bridge_slave {' '.join(words)}"
 
 
 def _addresses(snapshot: Entry, ports: t.Container[str], notes: list[str]) -> t.Iterator[str]:

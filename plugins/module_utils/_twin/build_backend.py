@@ -294,11 +294,22 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> N
         if not refused:
             break
         place, said = refused
-        is_rule = place is not None and not {"{", "}"} & {*re.sub(r"\{[^{}]*\}", "", lines[place])}
-        if place is None or not is_rule or sum("nft refused" in note for note in notes) == MOST_BAD_LINES:
+        if place is None or sum("nft refused" in note for note in notes) == MOST_BAD_LINES:
             raise Failure(f"nft does not load the ruleset of the snapshot: {said[:300]}")
-        first = said.partition("Error: ")[2].splitlines()
-        notes.append(f"nft refused a line, which is not in the twin: {lines.pop(place).strip()} ({first[0] if first else said}).")
+        reason = (said.partition("Error: ")[2].splitlines() or [said])[0]
+        if {"{", "}"} & {*re.sub(r"\{[^{}]*\}", "", lines[place])}:  # without it, the blocks around it would not fit
+            first, last = _table_around(lines, place)
+            shown, lines = f"a table: {lines[first].strip(' {')}", [*lines[:first], *lines[last + 1 :]]
+        else:
+            shown = f"a line: {lines.pop(place).strip()}"
+        notes.append(f"nft refused what is not in the twin, {shown} ({reason}).")
+
+
+def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:
+    """The places of the first and the last line of the table in which a line is, or that begins behind it."""
+    starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("table ")]
+    first = max((number for number in starts if number <= place), default=place)
+    return first, min((number for number in starts if number > place), default=len(lines)) - 1
 
 
 def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | None:

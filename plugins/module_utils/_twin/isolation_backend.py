@@ -94,14 +94,17 @@ def _child(work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, writing
             answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
         except DatapathError as error:
             answer = {"kind": type(error).__name__, "error": [str(error)]}
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            reason = f"{type(error).__name__}: {error}"
+            answer = {"kind": "Failure", "error": [f"the twin failed ({reason}). This is an error of the collection: report it"]}
         data = json.dumps(answer).encode()
         while data:
             data = data[os.write(writing, data) :]
         os._exit(0)
     except BaseException:
-        import traceback
-
-        traceback.print_exc()
         os._exit(1)
 
 

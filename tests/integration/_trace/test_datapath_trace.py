@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -168,12 +167,41 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command without files"),
         ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command without files"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
+        ({"dump": ""}, "dump must be a folder, a dictionary of texts by command, or a text with commands"),
+        ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
+        ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
+        ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),
+        ({"assume": {"net/../kernel/panic": 1}}, "assume.net/../kernel/panic must be the setting of a network"),
+        ({"changes": [{"rp_filter": {"interface": "eth0"}}]}, "it has no option interface. Its options are checkpoint"),
+        ({"packet": {"destination": "10.0.0.1", "source": "10.0.0.2", "destination_port": 1, "interface": "lo"}}, "Leave it out"),
     ],
 )
 def test_wrong_options_are_named(node: NamespaceNode, options: dict[str, Any], told: str) -> None:
     packet = {"destination": "10.0.0.1", "destination_port": 80}
     given = {"packet": packet, **({} if {"dump", "snapshot"} & {*options} else {"snapshot": {"links": [UPLINK]}}), **options}
     assert told in Steps(node, "datapath_trace", given).call()["msg"]
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        '{"ip route": "default via 10.0.0.1 dev eth0"}',
+        "$ ip route\ndefault via 10.0.0.1 dev eth0\n",
+        {"ip route": ["default via 10.0.0.1 dev eth0"], "ip rule": None},
+    ],
+    ids=["as templates give it", "the text itself", "lines"],
+)
+def test_a_report_may_be_a_text_and_numbers_may_be_strings(node: NamespaceNode, dump: Any) -> None:
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": "80", "interface": "eth0", "mark": "0x1"}
+    found = trace(node, packet, dump=dump, assume='{"net.ipv4.conf.eth7.rp_filter": "1"}', reply="yes")
+    assert (found["verdict"], found["reply"]["verdict"], found["interface"]) == ("forwarded", "forwarded", "eth0")
+    assert "net.ipv4.conf.eth7.rp_filter has no effect: the node has no link eth7." in found["assumed"]
+
+
+def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -> None:
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "protocol": "gre", "interface": "eth0"}
+    found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"})
+    assert (found["reply"]["verdict"], found["culprit"]) == ("forwarded", None)
 
 
 def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:
@@ -320,6 +348,23 @@ def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: Namespa
     assert (direct["verdict"], direct["interface"]) == ("forwarded", "ens6") and "belongs to" not in direct["reason"]
 
 
+def test_the_way_back_is_told_by_the_rule_for_the_link_by_which_an_answer_comes_in(node: NamespaceNode) -> None:
+    """As Terway's rules, which name the pod's link."""
+    dump = {
+        "ip rule": "0: from all lookup local\n512: from all to 10.0.1.20 lookup main\n"
+        "2048: from 10.0.1.20 iif cali1 lookup 1003\n32766: from all lookup main\n",
+        "ip route show table all": "default via 10.0.1.1 dev eth1 table 1003 onlink\ndefault via 10.0.0.1 dev eth0\n"
+        "10.0.1.20 dev cali1 scope link\n",
+        "sysctl": "net.ipv4.conf.all.rp_filter = 1\n",
+    }
+    packet = {"source": "10.0.9.9", "destination": "10.0.1.20", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.all.rp_filter = 1"}
+    assert "to 10.0.9.9 is dev eth1 (2048: from 10.0.1.20 iif cali1 lookup 1003)" in found["reason"]
+    found = trace(node, {**packet, "interface": "eth1"}, dump=dump)
+    assert (found["verdict"], found["reply"]["interface"], found["culprit"]) == ("delivered", "eth1", None)
+
+
 BRIDGED = {
     "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n inet 10.0.0.5/24 scope global eth0\n"
     "3: cni0: <UP,LOWER_UP> mtu 1450\n inet 10.244.1.1/24 scope global cni0\n",
@@ -336,6 +381,23 @@ def test_the_rules_that_a_packet_from_behind_a_bridge_meets_are_named(node: Name
     masquerade = "-A POSTROUTING -s 10.244.1.0/24 -j MASQUERADE"
     found = trace(node, FROM_POD, dump={**BRIDGED, "iptables-save": f"*nat\n:POSTROUTING ACCEPT [0:0]\n{masquerade}\nCOMMIT\n"})
     assert masquerade in [step["text"] for step in found["steps"]]
+
+
+def test_a_packet_from_a_pod_leaves_a_bridge_by_its_uplink_or_is_dropped_there(node: NamespaceNode) -> None:
+    dump = {
+        "ip a": "2: eth0: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether 00:0d:3a:30:47:42\n"
+        "3: azure0: <UP,LOWER_UP> mtu 1500\n    link/ether 00:0d:3a:30:47:42\n    inet 10.240.0.34/16 scope global azure0\n"
+        "7: azv1@if6: <UP,LOWER_UP> mtu 1500 master azure0\n    link/ether be:ef:00:00:00:07\n",
+        "ip r": "default via 10.240.0.1 dev azure0\n10.240.0.0/16 dev azure0 proto kernel scope link src 10.240.0.34\n",
+    }
+    packet = {"source": "10.240.0.45", "destination": "192.0.2.1", "protocol": "udp", "destination_port": 53, "interface": "azv1"}
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["interface"], found["culprit"]) == ("forwarded", "eth0", None)
+    assert (found["reply"]["verdict"], found["reply"]["interface"]) == ("delivered", "azv1")
+    rule = "-p IPv4 -o eth0 --ip-proto udp --ip-dport 53 -j DROP"
+    rules = f"Bridge table: filter\n\nBridge chain: OUTPUT, entries: 1, policy: ACCEPT\n{rule}\n"
+    found = trace(node, packet, dump={**dump, "ebtables -L": rules})
+    assert found["culprit"] == {"kind": "rule", "text": f"bridge filter: -A OUTPUT {rule}"}
 
 
 # What was asked in public, with texts of ours in the form in which it was pasted. Paste, packet, culprit and words of the reason.
@@ -464,9 +526,8 @@ def test_a_packet_to_a_virtual_server_meets_input_and_its_reply_forward(
     assert (found["verdict"], (found["reply"] or {}).get("verdict")) == (verdict, reply)
     assert (found["culprit"] or {}).get("text", "").startswith(culprit or "") and bool(found["culprit"]) == bool(culprit)
     assert all("ct status dnat" not in step["text"] for step in found["steps"])
-    policy = re.search(r"-P (\w+)", culprit or "")
     cures = [cure["change"] for cure in found["cures"]]
-    assert cures == ([f"iptables -t filter -P {policy[1]} ACCEPT"] if policy else [])
+    assert cures == ["iptables -P FORWARD ACCEPT"] * (culprit == "ip filter: -P FORWARD DROP")
 
 
 def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_refuses_it(node: NamespaceNode) -> None:
@@ -480,6 +541,64 @@ def test_a_translated_packet_from_the_loopback_does_not_leave_by_a_link_that_ref
     found = trace(node, {"source": "127.0.0.1", "destination": "127.0.0.1", "destination_port": 30080}, dump=dump)
     assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.conf.cali77.route_localnet = 0"}
     assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.conf.cali77.route_localnet=1"]
+
+
+@pytest.mark.parametrize("source", [None, "192.0.2.4"])
+def test_a_node_whose_addresses_are_not_pasted_has_one(node: NamespaceNode, source: str | None) -> None:
+    nat = "-A OUTPUT -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 172.18.0.2:6443\n"
+    dump = {"iptables-save -t nat": nat, "ip route": "default via 172.18.0.1 dev eth0\n"}
+    found = trace(node, {"source": source, "destination": "10.96.0.1", "destination_port": 443}, dump=dump)
+    assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("forwarded", "delivered", None)
+    assert found["packet"]["source"] == (source or "198.18.0.1")
+    assert any("The address from which the node sends is not known." in one for one in found["assumed"])
+
+
+def test_a_pods_link_without_a_carrier_is_named(node: NamespaceNode) -> None:
+    dump = {
+        "ip link": "2: eth0: <UP,LOWER_UP> mtu 1500\n9: cali1234@if4: <NO-CARRIER,UP> mtu 1500 state LOWERLAYERDOWN\n",
+        "ip route": "default via 10.0.0.1 dev eth0\n10.1.0.5 dev cali1234 scope link linkdown\n",
+    }
+    packet = {"source": "10.0.0.9", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert found["culprit"] == {"kind": "link", "text": "cali1234 has no carrier"}
+    found = trace(node, {**packet, "source": "10.1.0.5", "destination": "10.0.0.9", "interface": "cali1234"}, dump=dump)
+    assert found["culprit"] == {"kind": "link", "text": "cali1234 has no carrier"}
+
+
+def test_a_node_that_does_not_forward_is_told_by_the_setting_that_an_operator_knows(node: NamespaceNode) -> None:
+    text = "# cat /proc/sys/net/ipv4/ip_forward\n0\n# ip r\ndefault via 10.0.0.1 dev eth0\n10.1.0.5 dev cali1234 scope link\n"
+    packet = {"source": "10.0.0.9", "destination": "10.1.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump=text)
+    assert found["culprit"] == {"kind": "sysctl", "text": "net.ipv4.ip_forward = 0"}
+    assert [cure["change"] for cure in found["cures"]] == ["sysctl -w net.ipv4.ip_forward=1"]
+
+
+@pytest.mark.parametrize("hairpin", ["on", "off"])
+def test_a_pod_reaches_itself_by_its_service_if_its_port_lets_it(node: NamespaceNode, hairpin: str) -> None:
+    dump = {
+        "ip -d link": "4: cni0: <UP,LOWER_UP> mtu 1450\n    link/ether 66:91:4a:53:80:dc\n    bridge stp_state 0\n"
+        "5: veth01@if3: <UP,LOWER_UP> mtu 1450 master cni0\n    link/ether b2:ee:a1:30:8f:8e\n    veth\n"
+        f"    bridge_slave state forwarding priority 32 cost 2 hairpin {hairpin} guard off\n",
+        "ip route": "10.42.0.0/24 dev cni0 proto kernel scope link src 10.42.0.1\n",
+        "ip neigh": "10.42.0.10 dev cni0 lladdr 0a:58:0a:2a:00:0a REACHABLE\n",
+        "iptables-save": "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"
+        "-A PREROUTING -d 10.43.1.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.42.0.10:80\n"
+        "-A POSTROUTING -s 10.42.0.10/32 -d 10.42.0.10/32 -j MASQUERADE\nCOMMIT\n",
+    }
+    packet = {"source": "10.42.0.10", "destination": "10.43.1.1", "destination_port": 80, "interface": "veth01"}
+    found = trace(node, packet, dump=dump)
+    if hairpin == "on":
+        assert (found["verdict"], found["interface"], found["reply"]["verdict"]) == ("delivered", "veth01", "delivered")
+    else:
+        assert found["culprit"] == {"kind": "link", "text": "veth01 hairpin off"}
+        assert [cure["change"] for cure in found["cures"]] == ["bridge link set dev veth01 hairpin on"]
+
+
+def test_behind_a_bridge_whose_ports_are_not_pasted_pods_reach_each_other(node: NamespaceNode) -> None:
+    nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.9/32 -p tcp -j DNAT --to-destination 10.244.1.8:80\nCOMMIT\n"
+    routes = f"{BRIDGED['ip route']}10.244.1.0/24 dev cni0 proto kernel scope link src 10.244.1.1\n"
+    found = trace(node, {**FROM_POD, "destination": "10.96.0.9"}, dump={**BRIDGED, "ip route": routes, "iptables-save": nat})
+    assert (found["verdict"], found["reply"]["verdict"], found["culprit"]) == ("delivered", "delivered", None)
 
 
 NFT_PROXY = """\
@@ -509,7 +628,12 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     found = trace(node, packet, dump={"nft list ruleset": NFT_PROXY, "ip-route": routes})
     text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
     assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
-    assert any("nft refused a line" in one and "a rule of a version to come" in one for one in found["assumed"])
+    assert 'The element is 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain.' in found["reason"]
+    assert any("nft refused" in one and "a line: a rule of a version to come (" in one for one in found["assumed"])
+    broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
+    found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
+    assert found["culprit"] == {"kind": "rule", "text": text}
+    assert any("nft refused" in one and "a table: table ip other (" in one for one in found["assumed"])
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:

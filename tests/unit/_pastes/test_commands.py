@@ -32,6 +32,7 @@ def addresses(text: str) -> list[str]:
         "$ kubectl get svc,endpoints",
         "# cat /etc/sysctl.conf",
         "/ # wget -O- 10.96.0.1",
+        "gke-node ~ # conntrack -L -s 10.1.0.7",
     ],
 )
 def test_the_output_of_another_command_is_no_part_of_the_one_before(other: str) -> None:
@@ -58,6 +59,12 @@ def test_a_fence_ends_an_output_and_the_words_around_it_are_none(text: str) -> N
 def test_words_that_begin_with_a_programs_name_are_no_command(words: str) -> None:
     text = f"{words}\nChain FORWARD (policy DROP)\ntarget     prot opt source               destination\n"
     assert [kind for kind, _is_pod in kinds(text)] == [commands.IPTABLES_LIST]
+
+
+def test_a_remark_in_a_ruleset_is_no_command() -> None:
+    text = "# nft list ruleset\ntable ip x {\n chain y {\n  # ip rule\n  # cat file\n  tcp dport 22 accept\n }\n}\n"
+    text += "# ip rule\n0: from all\n"
+    assert [kind for kind, _is_pod in kinds(text)] == [commands.NFT, commands.RULE]
 
 
 def test_a_command_in_a_pod_does_not_make_the_next_one_a_pods() -> None:

@@ -74,7 +74,18 @@ def test_a_name_tells_its_command(name: str, kind: str, family: str, of: str) ->
 
 @pytest.mark.parametrize(
     "prompt",
-    ["$ ", "# ", "[root@node-1 ~]# ", "root@node:/# ", "admin@ip-10-0-0-1:~$ ", "> $ ", "$ sudo ", "core@node ~ $ ", ""],
+    [
+        "$ ",
+        "# ",
+        "[root@node-1 ~]# ",
+        "root@node:/# ",
+        "admin@ip-10-0-0-1:~$ ",
+        "> $ ",
+        "$ sudo ",
+        "core@node ~ $ ",
+        "gke-node ~ # ",
+        "",
+    ],
 )
 def test_prompts_divide_a_text(prompt: str) -> None:
     text = f"{prompt}ip rule\n0:\tfrom all lookup local\n{prompt}ip route show table 100 | grep eth1\n"
@@ -215,8 +226,8 @@ def test_links_of_ip_ifconfig_and_route() -> None:
 
 def test_settings_that_are_no_number_are_no_damaged_lines() -> None:
     told = "net.ipv4.tcp_rmem = 4096 131072 33554432\nnet.ipv4.tcp_fastopen_key = 00000000-00000000-00000000-00000000\n"
-    assert pastes.read({"sysctl-a": f"{told}net.ipv4.ip_forward = 1\nnet.ipv4.ip_forw\n"}).ignored == [
-        "Not understood, because it is no setting: net.ipv4.ip_forw"
+    assert pastes.read({"sysctl-a": f"{told}net.ipv4.ip_forward = 1\nnet.ipv4.conf.eth0.rp_filter\n"}).ignored == [
+        "Not understood, because it is no setting: net.ipv4.conf.eth0.rp_filter"
     ]
 
 
@@ -247,13 +258,29 @@ def test_a_route_that_stops_packets_is_read_with_the_loopback_that_ipv6_shows(ki
     assert (route["type"], route["to"]) == (kind, "fd00:1::/64") and "dev" not in route
 
 
+def test_a_route_whose_gateway_is_hidden_still_tells_its_link() -> None:
+    found = pastes.read(
+        {"ip route": "default via 10.xx.xx.1 dev eth0 proto dhcp src 10.x.x.9\nfd00::/8 via fe80::xxx dev eth1\n"}
+    )
+    assert [(one["to"], one["dev"], one.get("via")) for one in found.snapshot["routes"]] == [
+        ("default", "eth0", None),
+        ("fd00::/8", "eth1", None),
+    ]
+    assert len(found.ignored) == 2 and "hidden" in found.ignored[0]
+
+
+def test_an_arrow_to_a_line_is_no_part_of_it() -> None:
+    text = f"Chain FORWARD (policy ACCEPT)\n{HEAD}DROP all -- 10.0.0.0/8 0.0.0.0/0    <------- this one!\n"
+    assert "-A FORWARD -s 10.0.0.0/8 -j DROP" in table(pastes.read({"iptables -L -n": text}).snapshot, "filter")
+
+
 def test_links_on_one_line_each() -> None:
     links = by_name(
         read(
             ip__o_addr="1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n"
             "2: eth0    inet 10.0.0.4/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever\n"
             "2: eth0    inet6 fd00::4/64 scope global \\       valid_lft forever\n",
-            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 state UP \\    link/ether 00:0d:3a:00:00:01 brd ff:ff:ff:ff:ff:ff\n",
+            ip__o_link="2: eth0: <UP,LOWER_UP> mtu 1500 qdisc mq state UP \\    link/ether 00:0d:3a:00:00:01\n",
         )
     )
     assert [one["address"] for one in links["eth0"]["addresses"]] == ["10.0.0.4/24", "fd00::4/64"]
@@ -273,6 +300,32 @@ def test_martians_show_that_packets_are_filtered_by_their_way_back(evidence: str
     assert any("net.ipv4.conf.eth0.rp_filter is not in the paste. It is assumed to be 1" in one for one in found.assumed)
     told = pastes.read({"report": evidence, "sysctl": "net.ipv4.conf.all.rp_filter = 0\n"})
     assert "eth0" not in told.snapshot["settings"]["ipv4"]
+
+
+def test_a_setting_that_a_command_names_is_read_from_its_number() -> None:
+    text = "# cat /proc/sys/net/ipv4/conf/eth0/rp_filter\n1\n# sysctl -n net.ipv4.ip_forward\n0\n"
+    text += "# sysctl net.ipv4.conf.all.rp_filter\nnet.ipv4.conf.all.rp_filter = 2\n"
+    settings = read(report=text)["settings"]
+    assert settings["ipv4"] == {"eth0": {"rp_filter": 1}, "all": {"rp_filter": 2}}
+    assert settings["node"] == {"net.ipv4.ip_forward": 0}
+
+
+def test_settings_that_decide_nothing_about_packets_are_left_out() -> None:
+    text = "net.core.somaxconn = 4096\nnet.ipv4.ip_forward = 1\nnet.ipv4.tcp_fastopen_key = 00000000-00000000\n"
+    text += "net.ipv4.neigh.default.gc_thresh1 = 128\nnet.ipv4.conf.all.rp_filter = 2\nnet.ipv4.conf.eth0.tag = 0\n"
+    found = pastes.read({"sysctl -a": text})
+    assert found.snapshot["settings"]["node"] == {"net.ipv4.ip_forward": 1} and found.ignored == []
+    assert found.snapshot["settings"]["ipv4"] == {"all": {"rp_filter": 2}}
+
+
+def test_routing_tables_that_are_half_told_are_named() -> None:
+    main, other = "default via 10.0.0.1 dev eth0\n", "default via 10.1.0.1 dev eth1\n"
+    found = pastes.read({"ip-route": main, "ip-route-show-table-52": other})
+    assert any("No output has the rules." in one and "table 52" in one for one in found.assumed)
+    found = pastes.read({"ip-route": main, "ip-rule": "512: from 10.0.0.9 lookup eth1_rt\n32766: from all lookup main\n"})
+    assert "No output has the routes of table eth1_rt. It is assumed to be empty." in found.assumed
+    found = pastes.read({"ip-route": main, "ip-rule": "32766: from all lookup main\n32767: from all lookup default\n"})
+    assert not [one for one in found.assumed if "No output" in one]
 
 
 def test_settings_of_one_family_tell_nothing_about_the_other() -> None:
@@ -501,6 +554,30 @@ def test_nft_without_the_tables_that_iptables_has() -> None:
     text += "table inet own {\n chain y {\n }\n}\n"
     found = read(nft_list_ruleset=text, iptables_save="*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")["nftables_text"]
     assert "table inet own" in found and "nat" not in found
+
+
+def test_a_chain_of_nft_that_was_cut_out_of_its_table_is_met_where_its_name_tells() -> None:
+    text = 'Here is the chain:\nchain own-forward {\n  oifname "tun0" ct state new drop\n}\nIt drops.\n'
+    found = pastes.read({"report": text})
+    assert found.snapshot["nftables_text"].splitlines() == [
+        "table ip filter {",
+        "chain own-forward {",
+        '  oifname "tun0" ct state new drop',
+        "}",
+        "chain forward-of-own-forward { type filter hook forward priority 0; jump own-forward; }",
+        "}",
+    ]
+    assert len(found.assumed) == 2
+
+
+def test_rules_of_iptables_that_nft_prints_keep_what_decides() -> None:
+    text = 'table ip nat {\n chain x {\n  ip daddr 10.96.0.1 xt match "comment" tcp dport 443 counter packets 1 bytes 60 jump y\n'
+    text += '  xt match "statistic" jump y\n  xt match "comment" counter packets 0 bytes 0 xt target "MASQUERADE"\n }\n}\n'
+    found = pastes.read({"nft": text})
+    rules = [" ".join(line.split()) for line in found.snapshot["nftables_text"].splitlines()[2:-2]]
+    first = "ip daddr 10.96.0.1 tcp dport 443 counter packets 1 bytes 60 jump y"
+    assert rules == [first, "counter packets 0 bytes 0 masquerade"]
+    assert len(found.ignored) == 1 and "statistic" in found.ignored[0]
 
 
 def test_settings_of_links_with_dots() -> None:

@@ -50,6 +50,8 @@ def test_a_packet_has_defaults_and_its_reply_the_other_ends() -> None:
         ({"interface": "a/b"}, "packet.interface"),
         ({"mark": "x"}, "packet.mark"),
         ({"destination": "0.0.0.0"}, "packet.destination"),
+        ({"destination": "224.0.0.1"}, "packet.destination"),
+        ({"source": "255.255.255.255"}, "packet.source"),
     ],
 )
 def test_a_wrong_packet_is_named(options: dict[str, Any], option: str) -> None:

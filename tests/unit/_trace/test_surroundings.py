@@ -47,3 +47,11 @@ def test_packets_for_a_bridge_come_in_by_the_port_without_a_pod(kind: str, ports
     }
     surroundings = around(link("azure0", 4, "bridge"), *(members[name] for name in ports), uplink="azure0")
     assert [surroundings.entrance(name) for name in ("azure0", "eth0", "veth1", "none")] == ["eth0", "eth0", "veth1", "none"]
+
+
+def test_a_pod_whose_addresses_are_not_known_does_not_answer_where_a_port_leads_outside() -> None:
+    members = (link("eth0", 2, "", master="azure0"), link("veth1", 3, master="azure0"))
+    outside = around(link("azure0", 4, "bridge"), *members, uplink="azure0")
+    assert answers(outside, "eth0", "10.240.0.1") and not answers(outside, "veth1", "10.240.0.1")
+    inside = around(link("cni0", 4, "bridge"), link("veth1", 3, master="cni0"))
+    assert answers(inside, "veth1", "10.244.0.5")

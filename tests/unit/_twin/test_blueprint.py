@@ -147,6 +147,12 @@ def test_chains_are_loaded_before_the_maps_whose_elements_name_them() -> None:
     assert [next(iter(one)) for one in loaded] == ["table", "chain", "counter", "map", "set", "element", "rule"]
 
 
+def test_ports_of_a_bridge_pass_frames_on_as_on_the_node() -> None:
+    settings = {"hairpin": 1, "isolated": 0, "learning": 1}
+    links = [{"name": "cni0", "kind": "bridge"}, {"name": "veth1", "kind": "veth", "master": "cni0", "settings": settings}]
+    assert "link set dev veth1 type bridge_slave hairpin on" in blueprint.draw({"links": links}).commands
+
+
 def test_a_table_is_not_tied_to_the_process_that_loads_it() -> None:
     text = "table inet firewalld {\n\tflags owner,persist\n\n\tset s {\n\t\tflags interval\n\t}\n}\n"
     objects = [

@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A part of a snapshot that has not the form of datapath_info's is named before anything is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
+
+LINK = {"name": "eth0", "mtu": 1500, "flags": ["UP"], "addresses": [{"address": "10.0.0.4/24"}], "peer": None, "settings": {}}
+GOOD: dict[str, Any] = {
+    "links": [LINK, {"name": "veth1", "mtu": "1500", "peer": {"addresses": ["10.1.0.5"]}, "settings": {"vlan_filtering": True}}],
+    "settings": {"node": {"net.ipv4.ip_forward": 1}, "ipv4": {"all": {"rp_filter": "2"}}, "ipv6": {}},
+    "routes": [{"to": "default", "nexthops": [{"dev": "eth0"}]}],
+    "nftables": None,
+}
+
+
+def test_what_datapath_info_returns_is_accepted() -> None:
+    snapshot_form.check(GOOD)
+    snapshot_form.check({})
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "option"),
+    [
+        ({"links": "eth0"}, "snapshot.links"),
+        ({"links": [{**LINK, "mtu": "large"}]}, "snapshot.links[0].mtu"),
+        ({"links": [LINK, {**LINK, "flags": "UP"}]}, "snapshot.links[1].flags"),
+        ({"links": [{**LINK, "addresses": ["10.0.0.4/24"]}]}, "snapshot.links[0].addresses"),
+        ({"links": [{**LINK, "peer": "eth0"}]}, "snapshot.links[0].peer"),
+        ({"links": [{**LINK, "peer": {"addresses": "10.1.0.5"}}]}, "snapshot.links[0].peer.addresses"),
+        ({"links": [{**LINK, "settings": {"id": "x"}}]}, "snapshot.links[0].settings.id"),
+        ({"settings": [1]}, "snapshot.settings"),
+        ({"settings": {"ipv4": {"eth0": 1}}}, "snapshot.settings.ipv4.eth0"),
+        ({"settings": {"node": {"net.ipv4.ip_forward": "on"}}}, "snapshot.settings.node.net.ipv4.ip_forward"),
+        ({"nftables": [{}]}, "snapshot.nftables[0]"),
+        ({"ipvs": [{"destinations": {"address": "10.1.0.5"}}]}, "snapshot.ipvs[0].destinations"),
+        ({"ebtables": [{"rules": "-j DROP"}]}, "snapshot.ebtables[0].rules"),
+        ({"unread": ["nftables"]}, "snapshot.unread"),
+    ],
+)
+def test_a_part_of_another_form_is_named(snapshot: dict[str, Any], option: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        snapshot_form.check(snapshot)
+    assert caught.value.option == option
