@@ -21,8 +21,11 @@ BASE = "localhost/lab/debian:trixie"
 CONTEXT = collection.CHECKOUT / "deploy/image"
 
 
-def build(version: str) -> str:
-    """Builds the image with the collection of this checkout; answers its name. ``version`` is the tag."""
+def build(version: str, *options: str) -> str:
+    """Builds the image with the collection of this checkout; answers its name.
+
+    version: the tag. options: of podman build.
+    """
     root = images.root(SUITE, ("ca-certificates",))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -40,9 +43,15 @@ def build(version: str) -> str:
             f"--build-arg=BASE={BASE}",
             f"--build-arg=VERSION={artifact.name.removesuffix('.tar.gz').rpartition('-')[2]}",
             "--timestamp=0",
+            *options,
             "--squash-all",  # a file of the base that a layer removes would be a device, which a node of the lab may not make
         )
     return f"{NAME}:{version}"
+
+
+def layers(image: str) -> str:
+    """The digests of its contents."""
+    return _run(["podman", "image", "inspect", "--format={{.RootFS.Layers}}", image])
 
 
 def save(image: str, path: Path) -> None:
