@@ -19,7 +19,7 @@ from . import snapshot_form
 from .blueprint import BOTH, LOOPBACK, Entry, is_of_network
 
 _POD = "assumed-pod"
-BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # nobody's addresses (RFC 2544, RFC 5180)
+BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
 
 
 class Ends(t.NamedTuple):
