@@ -219,7 +219,7 @@ def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: 
     delivery.apply()
     delivery.wait()
     delivery.interval = usual
-    (process, _other) = [path for path in Path("/proc").glob("[0-9]*") if b"kubenode_agent" in command_of(path)]
+    (process, _other) = [path for path in Path("/proc").glob("[0-9]*") if command_of(path)[1:3] == [b"-m", b"kubenode_agent"]]
     before = ticks(process)
     time.sleep(IDLE)
     used = (ticks(process) - before) / os.sysconf("SC_CLK_TCK") / IDLE
@@ -227,10 +227,10 @@ def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: 
     assert used < 0.01 and int(status["VmRSS"].split()[0]) < 150 * 1024, (used, status["VmRSS"])
 
 
-def command_of(process: Path) -> bytes:
+def command_of(process: Path) -> list[bytes]:
     with contextlib.suppress(OSError):
-        return (process / "cmdline").read_bytes()
-    return b""
+        return (process / "cmdline").read_bytes().split(b"\0")
+    return []
 
 
 def ticks(process: Path) -> int:
