@@ -83,9 +83,11 @@ class Podman:
             start_new_session=True,  # Ctrl-C is for the lab; the holder tidies up after it
         )  # fmt: skip
         assert self._holder.stdout is not None
-        said = self._holder.stdout.readline()
-        if said != "ready\n":
-            raise LabError(f"podman's place could not be made: {said}{self._holder.stdout.read()}")
+        said = ""  # also of another lab that cannot be removed
+        while (line := self._holder.stdout.readline()) != "ready\n":
+            if not line:
+                raise LabError(f"podman's place could not be made: {said}")
+            said += line
 
     def run(self, *arguments: str, stdin: int = subprocess.DEVNULL, timeout: float = 120) -> str:
         """One podman command on the lab's own containers; answers its stdout. ``timeout`` in seconds.

@@ -126,6 +126,23 @@ def test_a_killed_lab_leaves_nothing_and_disturbs_no_other(podman: Podman, kille
     assert bystander.wait_until_booted() == "running"
 
 
+def test_a_lab_that_cannot_be_removed_does_not_hold_up_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a failed removal printed was taken for the end of a lab that had just begun, which then waited for ever."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    left = tmp_path / "kubenode-datapath/containers/0-left"
+    foreign = left / "foreign"
+    foreign.mkdir(parents=True)
+    (left / "lock").touch()
+    subprocess.run(["mount", "-t", "tmpfs", "none", foreign], check=True)
+    try:
+        Podman().close()
+        assert foreign.exists()
+    finally:
+        subprocess.run(["umount", foreign], check=True)
+    Podman().close()
+    assert not left.exists()
+
+
 def test_the_machine_s_own_podman_knows_nothing_of_it(podman: Podman) -> None:
     node = SystemdNode("unknown", podman, podman.image("bookworm"))
     listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=False)
