@@ -85,7 +85,7 @@ def test_a_signal_to_end_is_an_exception_while_the_lock_is_held(tmp_path: Path, 
 def test_the_lock_is_shared_with_what_its_holder_starts_and_gone_with_the_last_of_them(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with exclusive(path) as descriptor:
-        inherited = os.dup(descriptor)  # as a program that was started meanwhile has it
+        inherited = os.dup(descriptor)  # as a program started meanwhile inherits the lock
         os.link(path, tmp_path / "kept")  # a run that is killed does not remove it
     os.rename(tmp_path / "kept", path)
     try:
