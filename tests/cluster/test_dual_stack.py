@@ -353,7 +353,7 @@ def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site)
 
 @pytest.fixture(params=["kubelet.service", "rke2-agent.service"])
 def starter(converged: Site, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The unit that starts kubelet on the node of the pods: its own, or the same under RKE2's name."""
+    """The unit that starts kubelet on the node of the pods: kubelet.service, or the same unit under RKE2's name."""
     unit, node = request.param, converged.own
     if unit == "kubelet.service":
         yield unit
@@ -395,11 +395,11 @@ def entered(node: SystemdNode, unit: str, state: str) -> int:
 
 
 def test_a_probe_is_one_conntrack_entry_with_the_table_as_without_it(bare: Site) -> None:
-    """Without the table no probe is answered by a pod of node1, and one that is not answered leaves no entry."""
+    """Without the table, no pod of node1 answers a probe, and a probe without an answer leaves no entry."""
     site, probes = bare, 20
     own, other, port = site.own, site.other, ("--orig-port-dst", str(site.port(QUIET)))
     masqueraded = ("--orig-src", other.address, "--orig-dst", site.cluster.pods_of(f"app={QUIET}")[0].address)
-    own.run(["conntrack", "-D", "-f", "ipv6", *masqueraded], check=False)  # the client's, which last two minutes
+    own.run(["conntrack", "-D", "-f", "ipv6", *masqueraded], check=False)  # the client's entries, which last two minutes
     assert not any(site.probe(QUIET, own, QUICK) for _number in range(probes))
     assert all(site.probe(QUIET, other) for _number in range(probes))
     assert entries(own, "--orig-src", PROBE_SOURCE, *port) == 0
@@ -461,7 +461,7 @@ def many_services(site: Site) -> Iterator[None]:
     try:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
-        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW, pause=1.0)  # a look costs as much as a sync
+        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW, pause=1.0)  # a listing costs as much as a sync
         yield
     finally:
         cluster.kubectl("delete", "namespace/many", "--wait=false")
