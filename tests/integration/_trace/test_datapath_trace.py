@@ -410,7 +410,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.42.2.0/24 via 10.42.2.0 dev flannel.1 onlink\n",
         {"source": "10.9.9.9", "destination": "10.42.2.7", "destination_port": 80, "interface": "eth0"},
         "ip filter: -P FORWARD DROP",
-        "But the dump lacks the rules of KUBE-FORWARD, which come before it.",
+        "But the dump lacks the rules of KUBE-FORWARD, which the packet meets before.",
     ),
     "https://github.com/projectcalico/calico/issues/9290": (
         "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.0.3.5 dev cali11239 scope link\n"
@@ -422,7 +422,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "4    DROP       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:D */ mark match 0x0/0x20000\n",
         {"source": "10.9.9.9", "destination": "10.0.3.5", "protocol": "icmp", "interface": "eth0"},
         "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP",
-        "But the dump lacks the rules of cali-pi-_D, which come before it.",
+        "But the dump lacks the rules of cali-pi-_D, which the packet meets before.",
     ),
     "https://github.com/Azure/AKS/issues/2225": (
         "$ iptables --list\nChain FORWARD (policy ACCEPT)\ntarget     prot opt source               destination\n"
