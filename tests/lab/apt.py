@@ -58,7 +58,7 @@ def with_version(package: Path, version: str, folder: Path) -> Path:
 def publish(node: BootingNode, debs: Iterable[Path]) -> None:
     """Make exactly these packages available to apt on the node, in place of those that were published before.
 
-    The node's own index (``apt-get update``) is not updated: it is stale now, which is a case to test.
+    The node's own index (``apt-get update``) is not updated: it is then stale, which is a case to test.
     """
     with tempfile.TemporaryDirectory() as folder:
         for deb in debs:
