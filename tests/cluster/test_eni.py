@@ -104,7 +104,7 @@ class Site:
                 assert peers == {place.CLIENT_IPV4} or "Cluster" in name, name
 
     def state(self) -> dict[str, Any]:
-        """What the role changes of the node, without what belongs to pods."""
+        """The node's state that the role changes, without lines about pods."""
         snapshot = self.node.snapshot()
         kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
         files = [f"{path}: {what}" for path, what in snapshot["files"].items() if path.startswith("/etc/")]

@@ -5,7 +5,7 @@
 
 A point is a system call that creates, writes, renames or removes something, starts a program, or sends a netlink request
 that is not a query. The kernel itself stops the caller at each: a seccomp filter (seccomp_unotify(2)) hands the call to a
-supervisor, which answers that it goes on or fails, or kills the caller first. The filter is inherited, so that the points
+supervisor, which lets the call go on or fail, or kills the caller first. The filter is inherited, so that the points
 of child processes are seen too. It costs microseconds for each point, and nothing for all other calls.
 
 Stands alone (standard library only, Python 3.9), as it also runs on nodes that are containers. x86_64 only.

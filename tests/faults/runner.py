@@ -7,7 +7,7 @@ A run is struck once. Then
 
 1. the result is true: "changed" means the desired state, an error that says "undone" means the former one; a killed run
    has no result, and may leave a mixture;
-2. the same run again succeeds and leaves what an undisturbed one leaves; a further one reports no change and changes nothing;
+2. the same run again succeeds and leaves the state of an undisturbed one; a further one reports no change and changes nothing;
 3. absent, with the options of the run and without any, restores the first snapshot;
 4. no process goes on after its run.
 
@@ -110,7 +110,7 @@ class Stage:
 
 
 class Site:
-    """A node, and what is run on it."""
+    """A node, and the runs on it."""
 
     def __init__(self, case: Case, stage: Stage) -> None:
         self._stage = stage

@@ -93,7 +93,7 @@ def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Pat
 
 
 class _Apt:
-    """The host's apt-get with a release, lists and a cache of its own in ``folder``; ``root`` tells what is installed."""
+    """The host's apt-get with a release, lists and a cache of its own in ``folder``; ``root`` lists the installed packages."""
 
     def __init__(self, suite: str, folder: Path, root: Path, kind: str = "deb") -> None:
         for made in ("lists/partial", "archives/partial"):

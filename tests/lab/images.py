@@ -56,7 +56,7 @@ def locked(target: Path) -> Iterator[None]:
 def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
     """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it.
 
-    A build of about half a minute goes under another name and is renamed when it is complete.
+    A build takes half a minute, has a temporary name, and is renamed when it is complete.
     """
     packages = tuple(sorted(set(packages)))
     target = cache() / "roots" / key(suite, packages)

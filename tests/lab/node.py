@@ -26,7 +26,7 @@ POD_PORT = 8080
 
 _RUN_MODULE = str(Path(__file__).with_name("run_module.py"))
 
-# What ansible-core gives every module besides its own options (ansible/module_utils/common/parameters.py, PASS_VARS).
+# ansible-core's arguments for every module, besides its options (ansible/module_utils/common/parameters.py, PASS_VARS).
 _INTERNAL_ARGUMENTS = {
     "_ansible_debug": False,
     "_ansible_keep_remote_files": False,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An L7 proxy on a node that answers in a pod's place, as Cilium has Envoy do for kube-proxy's node ports.
 
-What is sent to the pod turns around in a pair of links (Cilium's cilium_host and cilium_net) and is handed to the proxy's
+A packet to the pod turns around in a pair of links (Cilium's cilium_host and cilium_net) and is handed to the proxy's
 socket. The proxy answers from the pod's address to the node's own, to which kube-proxy masqueraded the client. On the way out
 connection tracking puts the client's address back, and the node routes the answer anew, by the pod's rule. The scene is that of
 github.com/cilium/cilium/pull/47739, in which this happens in lo; here it happens in the output hook, before lo.

@@ -131,7 +131,7 @@ LISTED = ", or JSON text of such a list"
 WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
 TRUE_FALSE = "true or false"
 
-# A variable, its value, and what it must be. All else is as in GOOD's first case for the role.
+# A variable, a wrong value, and the expectation in the error. Other variables are those of GOOD's first case for the role.
 WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
     "aks_dual_stack": [
         ("state", "Present", "one of present, absent"),

@@ -57,7 +57,7 @@ def lines(given: Result, colors: bool = False) -> list[str]:
 
 
 class Page(HTMLParser):
-    """What a browser would read: the elements with their attributes, and the text."""
+    """A page as a browser reads it: the elements with their attributes, and the text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -130,7 +130,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_rolled_back_in_time(tmp_
         for node in controller.nodes:
             node.ip(["rule delete priority 699"])
         assert [state(node) for node in controller.nodes] == before
-        # All twenty share this machine's processors, with whatever else it runs, so that the last ones wait for the others.
+        # All twenty nodes share this machine's processors, so that the last ones wait for the others.
         lateness = sorted(told["at"] - told["since"] - 10 for told in reports)
         assert lateness[10] < LATE and lateness[-1] < 3 * LATE, lateness
         for result in controller.results(play).values():
@@ -299,7 +299,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         (result,) = controller.results(play).values()
         assert result["failed"] and "was rolled back at" in result["msg"], result
         assert state(node) == before
-        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
         assert "was rolled back at" in node.run(["journalctl", "--identifier=kubenode-checkpoint"]).stdout
 
@@ -310,7 +310,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         (result,) = controller.results(play).values()
         assert result["failed"] and "the node was restarted before the change was confirmed" in result["msg"], result
         assert state(node) == before
-        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
 
         lost_without_a_word(controller, node)

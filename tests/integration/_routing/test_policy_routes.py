@@ -106,7 +106,7 @@ run, refused, four_steps = steps.of("policy_routes")
 
 
 def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
-    """What ``ip`` prints, blanks at the ends left out."""
+    """The output of ``ip``, without blanks at the ends of lines."""
     table = ["show", "table", "all"] if what == "route" else []
     return [line.strip() for line in node.run_from_host(["ip", family, what, *table]).splitlines()]
 

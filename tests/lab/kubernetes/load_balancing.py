@@ -40,7 +40,7 @@ _WAIT_LIMIT = 120.0  # seconds; a busy machine takes its time
 
 
 class KubernetesApi(Protocol):
-    """What the controller needs of ``lab.kubernetes.api.Api``."""
+    """The part of ``lab.kubernetes.api.Api`` that the controller uses."""
 
     def items(self, path: str) -> Sequence[dict[str, Any]]: ...
 
@@ -102,7 +102,7 @@ class LoadBalancing:
         if self._source:
             self._machine.ip([f"address delete {self._source}/32 dev lo"])
 
-    # What tests ask. ``service`` is NAMESPACE/NAME.
+    # Queries of tests. ``service`` is NAMESPACE/NAME.
 
     def knows(self, service: str) -> bool:
         """Whether the Service has a front end; one that was deleted has none."""

@@ -223,7 +223,7 @@ def test_a_connection_through_the_network_needs_no_command(transport: str) -> No
 
 
 class Ssh:
-    """The connection of ssh. log: what its master process was told."""
+    """The connection of ssh. log: the commands to its master process."""
 
     transport = "ssh"
     become = None

@@ -461,7 +461,7 @@ def test_groundwork_is_undone_with_what_is_built_on_it() -> None:
 
 
 def test_a_checkpoint_is_armed_after_the_groundwork_and_undoes_that_too() -> None:
-    """Other files wait for the confirmation, and so does groundwork that is removed after what was built on it."""
+    """Other files wait for the confirmation, and so does the removal of groundwork, after the objects that need it."""
     ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
     file, last = Shelf("file", {"c": "3"}, Plane.PERMANENT), Shelf("last", {"d": "4"}, Plane.PERMANENT)
     shelves = [ground, built, file, last]

@@ -244,7 +244,7 @@ def test_a_rule_is_put_at_its_position_with_its_counters() -> None:
     assert ebtables.inserted("FORWARD", 7, Rule("-p ARP -j DROP", (3, 252))) == "-I FORWARD 7 -p ARP -j DROP -c 3 252"
 
 
-# What the kernel's encoding must contain for a rule to be taken for a listed one.
+# The bytes that a rule of the kernel must contain to match a listed rule.
 V6 = bytes.fromhex("fd00") + bytes(13) + b"\x20"
 NEEDLES = {
     "-p IPv4 --ip-dst 10.240.0.4 -j DROP": {bytes((10, 240, 0, 4))},

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a rule and a route mean, in options, in text, in netlink messages and in a file."""
+"""The meaning of a rule and a route, in options, in text, in netlink messages and in a file."""
 
 from __future__ import annotations
 

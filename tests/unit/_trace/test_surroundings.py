@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is at the other end of a link: a pod, the port of a bridge, or the network behind that bridge."""
+"""The other end of a link: a pod, the port of a bridge, or the network behind that bridge."""
 
 from __future__ import annotations
 
