@@ -26,7 +26,7 @@ SUITE, PYTHON = "trixie", "3.13"
 DEFINITION = collection.CHECKOUT / "deploy/execution-environment/execution-environment.yml"
 NAME, BASE = "localhost/lab/execution-environment", "localhost/lab/python"
 OFFERED = "/offered"  # the folder in which a build finds the collection, as if from Galaxy, and pip's downloads
-BY_ITSELF = re.compile(r"pip install --no-cache-dir ([^$].*)")  # installed by ansible-builder in each
+BY_ITSELF = re.compile(r"pip install --no-cache-dir ([^$].*)")  # ansible-builder's own, in each image
 USER = 1000  # of its containers
 _LIMIT = 900.0  # seconds; a build takes 35
 

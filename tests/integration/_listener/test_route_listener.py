@@ -150,7 +150,7 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
         current.wait()
 
 
-# Losses as shell commands, run one after the other; after each but the last, the listener waits for a link or an address.
+# Losses as shell commands, run one after the other; after each but the last, the listener reports that it waits.
 LOSSES = {
     "rule deleted": ["ip rule del priority 701"],
     "rules flushed": ["for f in -4 -6; do ip $f rule flush protocol 75; done"],

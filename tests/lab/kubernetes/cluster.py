@@ -188,7 +188,7 @@ class Cluster(Lab):
     # Building
 
     def _start_machines(self, declared: Sequence[Node]) -> None:
-        own = self._start_namespace(Namespace.network, "control-plane")  # the caller waits for all nodes
+        own = self._start_namespace(Namespace.network, "control-plane")  # super() waits for it too
         super()._start_machines(declared)
         self._folder.mkdir(exist_ok=True)
         logs = collection.CHECKOUT / ".build/logs" / self.name

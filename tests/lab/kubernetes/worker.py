@@ -86,7 +86,7 @@ _KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "featureGates": _GATES,
-    "nodeStatusUpdateFrequency": "2s",  # a ready node is reported as ready
+    "nodeStatusUpdateFrequency": "2s",  # readiness is reported soon
     "resolvConf": f"{SETTINGS}/resolv.conf",
     "oomScoreAdj": 0,
     "failSwapOn": False,
