@@ -59,7 +59,7 @@ class Case:
     varies: files whose text differs in each run, because it contains times and the order in which objects were found.
     lists: options without which absent removes everything that the module owns. is_reader: the module changes nothing.
     where: the node, for the names of operations, if the module has more than one case.
-    rarity: by this factor, a sample has fewer of its faults than of another module's.
+    rarity: the factor by which a sample has fewer of its faults than of another module's.
     """
 
     module: str

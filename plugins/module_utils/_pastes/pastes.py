@@ -162,8 +162,8 @@ class _Reader:
             if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
                 self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
                 self.assumed.append(
-                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel takes packets"
-                    " that come in there for martians."
+                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel drops packets"
+                    " that come in there as martian."
                 )
 
     def _merge_links(self, found: list[Entry]) -> None:

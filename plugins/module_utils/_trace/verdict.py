@@ -467,7 +467,7 @@ def _unexplained(
     if owner and packet.interface:
         shown = fields.show(packet.source)
         return (
-            f"The source {shown} is an address of the node itself, on {owner}, which the kernel takes for forged.{answer}",
+            f"The source {shown} is an address of the node itself, on {owner}: the kernel drops the packet as forged.{answer}",
             Culprit("address", f"{shown} dev {owner}"),
         )
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
@@ -491,7 +491,7 @@ def _unexplained(
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:
         return answer.strip(), None
-    return "The packet is lost in the kernel, which does not tell where.", None
+    return "The packet is lost in the kernel, which does not show where.", None
 
 
 def _with_programs(packet: Packet, found: Finding, scene: Scene) -> Finding:
