@@ -17,5 +17,5 @@ settings.register_profile("fuzz", settings.get_profile("kubenode"), derandomize=
 settings.register_profile("mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("kubenode")
 
-# A shell starts what it runs in the background with interrupts ignored, and programs hand that on: some are interrupted here.
+# A shell starts background programs with interrupts ignored, and children inherit that; tests interrupt some of them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -70,7 +70,7 @@ def probe(lab: Lab, expected: bool) -> None:
 
 
 def trace(lab: Lab, inventory: Path) -> None:
-    """Ask the node's twin why the probe gets no answer, and what would help. It is built here: the node has no nft."""
+    """Ask the node's twin why the probe gets no answer, and for remedies. The twin is built here: the node has no nft."""
     packet = {"source": PROBE_SOURCE, "destination": lab.pod("pod1").address, "destination_port": 8080, "interface": "eth0"}
     command = ["ansible-playbook", "-i", str(inventory), "kubenode.datapath.trace", "-e", "trace_on_controller=true"]
     say("$ ansible-playbook -i inventory kubenode.datapath.trace -e ...    # rebuilds the node, and sends the probe through it")
@@ -84,7 +84,7 @@ def trace(lab: Lab, inventory: Path) -> None:
 
 
 def play(lab: Lab, inventory: Path, *arguments: str, changes: bool, playbook: str = PLAYBOOK) -> None:
-    """Run the playbook as a user does; show all of a check with its diff, and of a run the end."""
+    """Run the playbook as a user does; show the whole output of a check with its diff, and the end of a run's output."""
     command = ["ansible-playbook", "-i", str(inventory), playbook, *arguments]
     say("$ " + " ".join(["ansible-playbook", "-i", "inventory", *command[3:]]))
     environment = {**os.environ, **lab.ansible_environment()}

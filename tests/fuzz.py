@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-# Those of tests/integration need root, for the network namespaces in which they run.
+# The property tests of tests/integration need root, for the network namespaces in which they run.
 FOLDERS = ["tests/unit", "tests/integration"] if os.geteuid() == 0 else ["tests/unit"]
 PATCHES = Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]) / "patches"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "plugins/module_utils"
 
-# A room may import itself and the rooms named here. Each is below all that name it, so that no two import each other.
+# A room may import itself and the rooms named here. Each room is below all rooms that name it: there are no cycles.
 ROOMS: dict[str, tuple[str, ...]] = {
     "_core": (),
     "_files": ("_core",),
@@ -72,13 +72,13 @@ def files(room: str) -> list[Path]:
 
 
 def models() -> list[Path]:
-    """The pure files: those of the core, of the services those in MODELS, and of each subject those that are no other kind."""
+    """The pure files: those of the core, those of the services that are in MODELS, and of each subject those of no other kind."""
     named = [ROOT / name for name in MODELS]
     return files("_core") + named + [path for room in SUBJECTS for path in files(room) if kind(path) == "model"]
 
 
 def imported(path: Path) -> Iterator[tuple[str, ...]]:
-    """What a file imports: ("", module) of Python's own, (room, file) of ours."""
+    """What a file imports: ("", module) for Python's own, (room, file) for the collection's."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (("", alias.name.partition(".")[0]) for alias in node.names)

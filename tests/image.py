@@ -46,7 +46,7 @@ ENI_TABLE = "2"  # of device number 1, as AWS's CNI numbers it
 PATIENCE = 120.0  # seconds; an idle machine needs two
 CONF = "/proc/sys/net/ipv4/conf"
 INERT = f"{azure_vnet.CONFLIST}.kubenode_bak"
-# What any boot leaves on a disk, and what is cleared before an image is made of one: journals, seeds, the machine's number.
+# Files that any boot writes, and that are cleared before a disk becomes an image: journals, seeds, the machine's ID.
 OF_THE_BOOT = re.compile(r"/(etc/machine-id|tmp/\.[\w-]+-unix|var/(lib/(dbus|systemd)|log)/.*)")
 
 
@@ -62,7 +62,7 @@ class Clouds:
 
 class Builder(ThisMachine):
     def state(self) -> dict[str, object]:
-        """Its network, its configuration, and the services that a profile might start."""
+        """The machine's network, its configuration, and the services that a profile might start."""
         services = self.run(["systemctl", "list-units", "--plain", "kubenode*", "nftables.service"], check=False)
         return {
             **snapshot.network(self),
@@ -104,7 +104,7 @@ def make_base() -> Disk:
 
 
 def validate_templates() -> None:
-    """Validates the document's templates for clouds, as far as that is possible without an account."""
+    """Validates the document's templates for clouds, as far as possible without an account."""
     texts = re.findall(r"^```hcl\n(source .*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     expect("templates were to be in it", len(texts) > 0)
     for number, text in enumerate(texts):
@@ -121,7 +121,7 @@ def timed(build: Callable[..., Disk], *arguments: Any) -> Disk:
 
 
 def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
-    """The images differ from their base by the collection's files alone, and not from each other."""
+    """Checks that the images differ from their base by the collection's files alone, and do not differ from each other."""
     old, new, other = (DiskFiles(one.image).tree() for one in (base, booted, unbooted))
     changes = {path: new.get(path, "gone") for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
     changes = {path: what for path, what in changes.items() if not OF_THE_BOOT.fullmatch(path)}
@@ -159,7 +159,7 @@ def show(lab: Lab, inventory: Path) -> None:
 
 
 def plug_eni(lab: Lab, node: VmNode) -> None:
-    """The cloud attaches an ENI; its metadata names it, and its CNI brings it up."""
+    """The cloud attaches an ENI; the metadata names it, and the CNI brings it up."""
     say("An ENI is plugged in while the node runs")
     mac, front = node.place.mac(0x80), lab.load_balancer
     lab.metadata.own[node.ipv4] += (Nic(mac, ("10.0.1.10",), (), "10.0.1.0/24", device_number=1),)

@@ -23,16 +23,16 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-# Debian packages, by what they are for.
+# Debian packages, by their purpose.
 PYTHON = ["git", "python3-venv"]
 KERNEL = ["nftables", "iptables", "ipset", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
 NODES = ["mmdebstrap", "podman", "crun", "uidmap"]  # nodes that run systemd: an image, and what starts it
 SSH = ["openssh-client", "openssh-server"]  # nodes reached over their own network
 VMS = ["qemu-system-x86", "e2fsprogs"]  # nodes that are VMs
-HOSTS = KERNEL + NODES + SSH + VMS  # what any node of the lab needs
+HOSTS = KERNEL + NODES + SSH + VMS  # any node of the lab
 IMAGES = ["packer", "qemu-utils"]  # images that are built, and booted as VMs
 TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
-BENCH = ["curl", "jq"]  # what a boot script of the usual kind is made of
+BENCH = ["curl", "jq"]  # a usual boot script
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
 CORES = {"2.19.14": (range(11, 14), "24.2"), "2.20.10": (range(12, 15), "25.2"), "2.21.5": (range(12, 15), "25.2")}
@@ -59,17 +59,17 @@ TOOLS = [
     "ruff==0.17.5",
 ]
 
-# What tests of roles need on each ansible-core.
+# Requirements of tests of roles on each ansible-core.
 CONTROLLER = [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest", "pytest-xdist")]
 
-# What `make docs` needs.
+# Requirements of `make docs`.
 SITE = sorted(
     ["myst-parser==5.2.0", "sphinx==9.2.0", "sphinx-ansible-theme==0.10.4"]
     + [pin for pin in TOOLS if pin.startswith("antsibull-docs==")]
 )
 
-# What `make fuzz` and `make mutants` need. mutmut brings libcst, with which, and with black, Hypothesis writes what it
-# found into the test as an example.
+# Requirements of `make fuzz` and `make mutants`. Hypothesis needs libcst, which mutmut requires, and black, to write a
+# failing example into the test.
 PROBING = sorted(
     ["black==26.10.1", "mutmut==3.8.1"] + [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest")]
 )
@@ -77,7 +77,7 @@ PROBING = sorted(
 # Connection plugins that ansible-core lacks, and the package that has the collections which bring them.
 COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansible==14.5.0"
 
-# The least that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support it.
+# The oldest versions that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support them.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,7 +94,7 @@ def say(text: str) -> None:
 
 
 def step(purpose: str, *commands: list[str]) -> None:
-    """Run commands that take a while: say why, keep their output in a log, and stop at one that fails."""
+    """Run commands that take a while: print the reason, write their output to a log, and stop at a failure."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / "setup.log"
     say(f"{purpose} (log: {log})")
@@ -149,7 +149,7 @@ def interpreters() -> dict[int, str]:
 
 
 def venv(python: str, requirements: list[str]) -> Path:
-    """The bin folder of a virtual environment with these requirements; made if it is not there yet."""
+    """The bin folder of a virtual environment with these requirements; created if it does not exist."""
     key = hashlib.sha256("\n".join([python, *requirements]).encode()).hexdigest()[:12]
     home = CACHE / "venv" / f"{os.path.basename(python)}-{key}"
 
@@ -165,7 +165,7 @@ def venv(python: str, requirements: list[str]) -> Path:
 
 
 def made_once(home: Path, make: Callable[[], None]) -> None:
-    """A folder of the cache; two runs of make must not make the same one."""
+    """A folder of the cache; only one run of make creates it."""
     complete = home / "complete"
     if not complete.exists():
         with one_at_a_time():
@@ -176,7 +176,7 @@ def made_once(home: Path, make: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Among all runs on this machine, and the parts of each."""
+    """Excludes all other runs on this machine, and other parts of this run."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -186,7 +186,7 @@ def one_at_a_time() -> Iterator[None]:
 def connections() -> Path:
     """A tree for ANSIBLE_COLLECTIONS_PATH with the connection plugins of COLLECTIONS; needs pip in this Python.
 
-    The package is downloaded once, 50 MB, and nothing else of it is kept.
+    The package is downloaded once, 50 MB, and only the plugins are kept.
     """
     home = CACHE / "collections" / COLLECTIONS_FROM.replace("==", "-")
     wanted = re.compile(rf"ansible_collections/(?:{'|'.join(COLLECTIONS)})/(?:MANIFEST.json|meta/|plugins/connection/)")

@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 COLLECTION = Path("ansible_collections/kubenode/datapath")
 # mutmut works on a tree whose folders are the names of the modules, and changes a copy of it in mutants/.
 WORK = ROOT / ".build/mutants"
-# Verdicts with a column of their own. A mutant that runs for ever is noticed as well.
+# Verdicts with a column of their own. A mutant that never ends counts as noticed.
 TOLD = ("killed", "timeout", "survived", "no tests")
-# These read the checkout, or run the sources as programs, without mutmut beside them.
+# These tests read the checkout, or run the sources as programs, which lack mutmut.
 OUTSIDE = (
     *("test_house", "test_docsite", "test_pins"),
     *("test_the_program_is_whole", "test_a_rehearsal_of_the_question", "test_a_rehearsal_asks_for_nothing"),
@@ -79,7 +79,7 @@ def run_mutmut() -> None:
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         assert running.stdout
         shown = time.monotonic()
-        for line in running.stdout:  # what begins a line anew counts as one of its own
+        for line in running.stdout:  # text after a carriage return counts as a new line
             lines.append(line)
             if time.monotonic() - shown > 60:
                 shown = time.monotonic()

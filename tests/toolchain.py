@@ -32,7 +32,7 @@ from installation import CACHE, LOGS, ROOT, say
 
 BUILD = ROOT / ".build"
 COLLECTION = BUILD / "collections/ansible_collections/kubenode/datapath"
-LEFT_OUT: list[str] = []  # what this machine cannot check; the summary repeats it
+LEFT_OUT: list[str] = []  # checks that this machine cannot make; the summary repeats them
 
 
 class Check(NamedTuple):
@@ -54,10 +54,10 @@ def environment(tools: Path) -> dict[str, str]:
         "PATH": f"{tools}:{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",  # nft, where a shell lacks sbin
         "PYTHONPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}",
         "PYTHONUNBUFFERED": "1",
-        "PYTHONHASHSEED": "0",  # the order of sets: a test that fails must fail again
+        "PYTHONHASHSEED": "0",  # a fixed order of sets: a test that fails must fail again
         "ANSIBLE_COLLECTIONS_PATH": str(BUILD / "collections"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
-        "MOLECULE_GLOB": "molecule/*/molecule.yml",  # without it, molecule asks for another place
+        "MOLECULE_GLOB": "molecule/*/molecule.yml",  # molecule's default is another folder
         "MYPYPATH": f"{BUILD / 'collections'}:{ROOT / 'tests'}:{ROOT / 'deploy/image'}",
     }
 
@@ -301,7 +301,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
 class Outcome(NamedTuple):
     passed: bool
     line: str
-    failed_tests: list[str]  # as pytest and Ansible name them: the last lines of a long run are often all that is kept
+    failed_tests: list[str]  # as pytest and Ansible name failures: often only the last lines of a long run are kept
 
 
 def run_part(name: str, prefix: str) -> Outcome:
@@ -310,7 +310,7 @@ def run_part(name: str, prefix: str) -> Outcome:
     started = time.monotonic()
     try:
         failed = [check.name for check in PARTS[name]() if not passes(check, log, prefix)]
-    except installation.NotInstalled as reason:  # the other parts may do without
+    except installation.NotInstalled as reason:  # other parts may not need it
         say(str(reason))
         failed, log = ["setup"], LOGS / "setup.log"
     verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
@@ -325,7 +325,7 @@ def run_parts(names: list[str]) -> int:
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
         try:
             outcomes = [part.result() for part in started]
-        except KeyboardInterrupt:  # the children got it as well; no further part may begin
+        except KeyboardInterrupt:  # the children got the signal too; no further part may begin
             os._exit(130)
     failures = sum(not outcome.passed for outcome in outcomes)
     lines = [line for outcome in outcomes for line in (outcome.line, *outcome.failed_tests)]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make bench``: ratios against a baseline of the same run, as machines differ and are noisy.
+"""``make bench``: ratios against a baseline of the same run, because machines differ and are noisy.
 
     python -m bench [NAME ...]
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the start of the boot unit's commands to the table, beside a shell script of the same work."""
+"""The time from the start of the boot unit's commands to the table, and that of a shell script for the same work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def boot(node: NamespaceNode, command: list[str]) -> float:
-    """Seconds from the start of a command to its end, which leaves the table."""
+    """Seconds from the start of a command to its end, after which the table is loaded."""
     node.run(["nft", "flush", "ruleset"])
     started = time.monotonic()
     node.run(command)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run costs that finds nothing to do, beside the least that Ansible can do."""
+"""The cost of a run that changes nothing, and the least possible cost of an Ansible task."""
 
 from __future__ import annotations
 

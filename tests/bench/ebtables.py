@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables_cleanup at 5,000 rules, half of them to go, against listing them by ebtables and by nft, and one ping task."""
+"""ebtables_cleanup at 5,000 rules, half of them leftovers, against a listing by ebtables and by nft, and a ping task."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def fill(node: NamespaceNode) -> None:
-    """Rules of pods that have gone, each followed by one that looks the same and is not azure-vnet's."""
+    """Rules of removed pods, each followed by a foreign rule of the same shape."""
     pods = [azure_vnet.AzurePod(number) for number in range(RULES // 4)]
     azure_vnet.past(node, node.place.mac(), [])
     azure_vnet.restore(node, [rule for pod in pods for own in pod.rules for rule in (own, azure_vnet.foreign(own))])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """CPU and wall time for each node of a converged fleet: the role, its modules one after another, and a ping.
 
-The lab's nodes are on the controller's machine, so that the modules' own time is in all figures.
+The lab's nodes are on the controller's machine, so all figures contain the modules' own time.
 """
 
 from __future__ import annotations

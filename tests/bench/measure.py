@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How benches measure and show."""
+"""Measures times, and prints and judges results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PING: dict[str, Any] = {"ansible.builtin.ping": {}}
 
 
 def in_turn(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """What each measure gives, in ``rounds`` rounds in which they take turns, after one that does not count."""
+    """The results of each measure, from ``rounds`` rounds in which all take turns. A first round does not count."""
     taken = [{name: measure() for name, measure in measures.items()} for _round in range(rounds + 1)]
     return {name: [one[name] for one in taken[1:]] for name in measures}
 
 
 def stopwatch(act: Callable[[], object]) -> float:
-    """Seconds that something takes."""
+    """Seconds that a function takes."""
     started = time.perf_counter()
     act()
     return time.perf_counter() - started
@@ -46,7 +46,7 @@ def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dic
 
 
 def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Plays the tasks on the first node. Returns the name and the seconds of each, as the callback of this name gives them."""
+    """Plays the tasks on the first node. Returns the name and the seconds of each, from the callback of this name."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         play = playbook.write(folder / "play.json", tasks, hosts=lab.nodes[0].name)
@@ -65,7 +65,7 @@ def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, floa
     return [(task, float(taken)) for task, taken in map(str.split, lines)]
 
 
-MISSED: list[str] = []  # titles of what was over its target
+MISSED: list[str] = []  # titles of results above their target
 
 
 def show_ratio(title: str, measured: Sequence[float], baseline: Sequence[float], target: float | None = None) -> None:
@@ -79,7 +79,7 @@ def show_ratio(title: str, measured: Sequence[float], baseline: Sequence[float],
 
 
 def judge(title: str, is_met: bool) -> None:
-    """Remember a target that was missed: a bench shows all its figures first."""
+    """Record a missed target, because a bench prints all its figures first."""
     if not is_met:
         MISSED.append(title)
 

@@ -18,7 +18,7 @@ SIZES = {4_000: 9, 20_000: 3}
 """Rules, two for each pod, and rounds."""
 LOOPED = 200
 
-# Another set keeps the carried pyroute2 on the node while ours comes and goes.
+# Another protocol's rules keep the copied pyroute2 on the node while the measured ones come and go.
 KEEP = {"kubenode.datapath.policy_routes": {"protocol": 76, "rules": [{"priority": 5000, "table": 9}]}}
 
 # ru_maxrss is in kilobytes, getrusage(2).
@@ -77,7 +77,7 @@ def list_rules(node: NamespaceNode) -> None:
 
 
 def peak(node: NamespaceNode, rules: list[dict[str, Any]], state: str) -> int:
-    """In MiB, of a run that removes all or, after that, adds all."""
+    """The memory, in MiB, of a run that removes all rules, or that adds all."""
     node.module("policy_routes", {"state": "absent"}, timeout=600)
     arguments = {"rules": json.dumps(rules)}
     if state == "absent":
@@ -89,7 +89,7 @@ def peak(node: NamespaceNode, rules: list[dict[str, Any]], state: str) -> int:
 
 
 def loop(lab: Lab, rules: list[dict[str, Any]]) -> None:
-    """What people do without the module."""
+    """The same rules by ``ip`` commands, without the module."""
     add = {"ansible.builtin.command": "ip {{ item }}", "loop": lines(rules)}
     flush = {"ansible.builtin.command": "ip rule flush protocol 75"}
     desired = {"kubenode.datapath.policy_routes": {"rules": rules, "permanent": False}}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a converged role costs on one node, beside pings and beside its modules called one after another."""
+"""The cost of a converged role on one node, and that of pings and of its modules called one after another."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _measure(lab: Lab, role: str) -> None:
 
 
 def _by_round(tasks: list[tuple[str, float]]) -> list[dict[str, float]]:
-    """Seconds of the ping with which each round begins, of all tasks of the role, and of its modules one after another."""
+    """For each round, the seconds of its ping, of all tasks of the role, and of the modules one after another."""
     rounds: list[dict[str, float]] = []
     for name, seconds in tasks:
         kind = name.partition(":")[0]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all tests on a real Kubernetes share."""
+"""Fixtures of all tests on a real Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.kubernetes import Cluster, agent_image
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes, for all tests of a worker. A test removes what it applies, and what its playbooks did."""
+    """Two nodes, for all tests of a worker. Each test removes its objects and undoes its playbooks."""
     with Cluster("tests") as running:
         yield running
 

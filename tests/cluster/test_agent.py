@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The DaemonSet on a real Kubernetes: nodes are converged before their first ordinary pod, held there, and left as they were."""
+"""The DaemonSet on a real Kubernetes: nodes are converged before their first ordinary pod, kept so, and restored in the end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def has_table(node: SystemdNode) -> bool:
 
 
 def states(cluster: Cluster) -> list[dict[str, Any]]:
-    """What a profile may change of each node."""
+    """The state that a profile may change, of each node."""
     nodes: list[Any] = cluster.workers
     return [{"tables": tables(node), **snapshot.tree(Path(f"/proc/{node.pid}/root"), WRITTEN)} for node in nodes]
 
@@ -137,18 +137,18 @@ LIES: list[tuple[dict[str, Any], str]] = [
         "#jinja2:variable_start_string",
     ),
     ({"data": {FILE: "aks_dual_stack_a: &a [1]\naks_dual_stack_b: [*a, *a]"}}, "an alias is not allowed"),
-    ({"data": {FILE: "#" * 1040000 + "\naks_dual_stack_ipv6: address"}}, ""),  # nothing wrong, but the largest that the API takes
+    ({"data": {FILE: "#" * 1040000 + "\naks_dual_stack_ipv6: address"}}, ""),  # valid; the API accepts no larger object
     ({"data": None, "binaryData": {FILE: base64.b64encode(b"\xff\xfe").decode()}}, "cannot be read"),
 ]
 
 
 def is_said_by_all(delivery: Delivery, said: str) -> bool:
-    """By the events of the nodes: of a pod, kubelet tells 25 and then one each five minutes."""
+    """Reads events of nodes: kubelet limits a pod's events to 25, and then one each five minutes."""
     return delivery.ready == 0 and all(said in delivery.events(node.name) for node in delivery.cluster.workers)
 
 
 def test_whatever_the_configmap_is_said_to_have_the_nodes_stay_as_they_are(cluster: Cluster, delivery: Delivery) -> None:
-    """An agent sees of the API what kubelet writes, so that a wrong object is as good as an API that lies about the right one."""
+    """An agent sees the ConfigMap only as kubelet writes it, so a wrong object is as good as an API that lies."""
     delivery.apply()
     delivery.wait()
     converged = states(cluster)
@@ -184,7 +184,7 @@ def test_two_profiles_have_their_own_pods_and_the_deletion_of_one_leaves_the_oth
 
 @pytest.fixture
 def held(cluster: Cluster, delivery: Delivery) -> Iterator[int]:
-    """Both nodes are converged; the node port of a Service behind which each node has a pod."""
+    """Both nodes are converged; returns the node port of a Service with a pod on each node."""
     objects = [manifests.server("held"), manifests.service("held", policy="Local")]
     cluster.apply(*objects)
     delivery.apply()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the DaemonSet's image contains, by a list that another program makes of its files."""
+"""The contents of the DaemonSet's image, from another program's list of its files."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The profile cilium_migration on a node with a real kubelet, container runtime and API, applied by its playbook.
 
-A plugin of the lab stands for azure-vnet and for Cilium (lab.kubernetes.succession). A pod whose address was that of a pod of
-azure-vnet is ready, for kubelet asks it from the node itself, and nothing else reaches it.
+A plugin of the lab stands for azure-vnet and for Cilium (lab.kubernetes.succession). A pod with the former address of a pod
+of azure-vnet is ready, because kubelet probes it from the node itself, but other machines cannot reach it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.steps import warnings
 from lab.waiting import eventually
 
 QUICK = 0.5  # seconds to wait for an answer that must not come
-PATIENT = 4.0  # seconds to wait for one that must
+PATIENT = 4.0  # seconds to wait for an answer that must come
 SLOW = 120.0  # seconds; a busy machine takes its time
 
 WEB, AGENT = "web", "agent"
@@ -42,7 +42,7 @@ PAST = [azure_vnet.AzurePod(number) for number in (1, 2)]
 
 
 class Site:
-    """node1, which azure-vnet serves at first, and node2 and the client, which ask its pods."""
+    """node1, which azure-vnet serves at first; node2 and the client send requests to its pods."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -62,7 +62,7 @@ class Site:
         return {pod.ipv4 for pod in self._pods(workload)}
 
     def reached(self, unreachable: Sequence[str] | set[str] = ()) -> set[str]:
-        """The addresses of node1's pods of which both the other node and a client from outside get an answer."""
+        """The addresses of node1's pods that answer both the other node and a client from outside."""
         answered: set[str] = set()
         for pod in (*self._pods(WEB), *self._pods(AGENT)):
             patience = QUICK if pod.ipv4 in unreachable else PATIENT
@@ -76,7 +76,7 @@ class Site:
         return self.addresses(WEB) | self.addresses(AGENT)
 
     def restart_web(self) -> None:
-        """End all pods of the Deployment before others come."""
+        """End all pods of the Deployment before new ones start."""
         self.cluster.kubectl("scale", f"deployment/{WEB}", "--replicas=0")
         pods = f"/api/v1/namespaces/default/pods?labelSelector=app%3D{WEB}"
         assert eventually(lambda: not self.cluster.api.items(pods), SLOW)
@@ -88,7 +88,7 @@ class Site:
         assert eventually(lambda: len(self._pods(WEB)) == REPLICAS, SLOW)
 
     def seen(self) -> dict[str, Any]:
-        """What cni_info answers."""
+        """The result of cni_info."""
         found: dict[str, Any] = self.node.module("cni_info", {})
         assert not found["failed"], found
         return found
@@ -124,7 +124,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @contextmanager
 def none_lost(site: Site, address: str) -> Iterator[None]:
-    """A pod is asked over and over during the block, and answers each time."""
+    """A pod gets requests during the whole block, and answers each."""
     prober = Prober(site.other)
     probing = Probing(lambda: prober.http(address, SERVER_PORT, PATIENT, 1) is not None, lambda: 0.02, lambda: None)
     try:
@@ -141,7 +141,7 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     assert len(site.seen()["pods"]["azure_vnet"]) == len(former)
     agent, *_none = site.addresses(AGENT)
 
-    # Cilium takes over: the trouble.
+    # Cilium takes over, and new pods are unreachable.
     succession.serve_by_cilium(site.node)
     assert site.reached() == former
     site.restart_web()
@@ -150,7 +150,7 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     pods = site.seen()["pods"]
     assert (len(pods["azure_vnet"]), len(pods["cilium"])) == (1, REPLICAS)
 
-    # The role, by way of the API.
+    # The role, with cordon and drain through the API.
     rules = site.azure_rules()
     foretold = site.play("--check", drain=True)
     assert site.azure_rules() == rules and not site.is_cordoned()
@@ -171,7 +171,7 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     assert reused and site.reached() == site.all_addresses()
     assert site.play(drain=True).changed == 0 and not site.is_cordoned()
 
-    # What was removed comes back, except for rules that would divert the traffic of pods that live now.
+    # Removed objects are restored, except for rules that would divert the traffic of live pods.
     assert site.play(state="restored").changed == 1
     taken = site.all_addresses() - {agent}
     assert site.azure_rules() == [rule for rule in rules if not taken & set(rule.split())]
@@ -179,7 +179,7 @@ def test_pods_that_reuse_addresses_of_azure_vnets_are_reached_once_the_role_was_
     assert site.play().changed == 1
     assert site.reached() == site.all_addresses()
 
-    # The pod of the DaemonSet was azure-vnet's until now.
+    # Until now, the pod of the DaemonSet was azure-vnet's.
     assert {agent} == site.addresses(AGENT) and any(agent in rule for rule in site.azure_rules())
     (last,) = site.cluster.pods_of(f"app={AGENT}")
     done = site.play(bridge=True, restart_daemonset_pods=True)
@@ -227,7 +227,7 @@ def _chains(saved: str) -> list[str]:
 
 
 def test_the_daemonset_cleans_up_and_its_overlay_absent_restores(site: Site, agent: str, tmp_path: Path) -> None:
-    """node1 has what azure-vnet left of pods that are gone. Cilium does not serve node2, which is refused."""
+    """node1 has azure-vnet's leftovers of removed pods. Cilium does not serve node2, so node2 is refused."""
     if not site.seen()["is_cilium"]:
         succession.serve_by_cilium(site.node)
     azure_vnet.ebtables(site.node, [rule for pod in PAST for rule in pod.rules])

@@ -93,7 +93,7 @@ def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
 
 
 def _answers_by(machine: Machine, address: str, port: int, hosts: set[str]) -> bool:
-    """Whether each of the pods answers, and no other; kube-proxy takes one of them for each connection, by chance."""
+    """Whether all these pods answer, and no others; kube-proxy chooses one by chance for each connection."""
     answered: set[str] = set()
 
     def all_have() -> bool:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster that stays while a person works with it, and leaves nothing when it ends, however that happens."""
+"""A cluster that stays while a person works with it, and leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_a_cluster_that_is_killed_leaves_nothing_and_its_kubectl_says_so(tool: T
 
 
 def _place(daemon: int) -> Path:
-    """The folder of the daemon's containers, in which all of a cluster's files are."""
+    """The folder of the daemon's containers, which has all files of a cluster."""
     (folder,) = (images.cache() / "containers").glob(f"{daemon}-*")
     return folder
 
 
 def _left(place: Path) -> list[str]:
-    """What there is still of a cluster: its folder, and processes that were started with a path in it."""
+    """The remains of a cluster: its folder, and processes whose arguments have a path in it."""
     folder = [str(place)] if place.exists() else []
     return folder + [f"process {pid}" for pid in _processes(str(place))]
 

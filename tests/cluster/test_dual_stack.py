@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The profile aks_dual_stack on nodes with a real kubelet and kube-proxy, applied by its playbook.
 
-``KUBENODE_PROBES``: how many probes each target gets for each claim that none is lost. ``KUBENODE_SERVICES``: how many
-Services a converged run has to bear. 5000 and 2000 are a thorough run.
+``KUBENODE_PROBES``: how many probes each target gets when none may be lost. ``KUBENODE_SERVICES``: how many Services
+a node has during a converged run. 5000 and 2000 are a thorough run.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 
 QUICK = 0.3  # seconds to wait for an answer that must not come
-STRICT = 0.9  # seconds to wait for one of which no packet may be lost: TCP sends a lost one again after a second
-PATIENT = 4.0  # seconds to wait for one that must come
+STRICT = 0.9  # seconds to wait for an answer without packet loss: TCP sends a lost packet again after a second
+PATIENT = 4.0  # seconds to wait for an answer that must come
 SLOW = 120.0  # seconds; a busy machine takes its time
 
 LOCAL_POD, SPREAD = "local-pod", "spread"
@@ -63,7 +63,7 @@ CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 class Site:
     """The cluster with workloads, Services and metadata, and the playbook that is run against its nodes.
 
-    ``own`` is the node with the pods of LOCAL_POD, ``other`` the one without.
+    ``own`` is the node with the pods of LOCAL_POD, ``other`` the node without.
     """
 
     def __init__(self, cluster: Cluster, inventory: Path) -> None:
@@ -75,7 +75,7 @@ class Site:
         self._specs = {service["metadata"]["name"]: service["spec"] for service in services}
 
     def play(self, **variables: Any) -> int:
-        """Apply the profile to both nodes; answer how many it changed."""
+        """Apply the profile to both nodes. Returns how many nodes it changed."""
         given = {f"aks_dual_stack_{name}": value for name, value in variables.items()}
         return playbook.play(self._inventory, "kubenode.datapath.aks_dual_stack", variables=given).well().changed
 
@@ -88,13 +88,13 @@ class Site:
         return self.cluster.load_balancer.probe_tcp(node.address, self.port(service), timeout)
 
     def health(self, service: str, node: SystemdNode) -> int | None:
-        """What the Service's health check node port answers the link-local address."""
+        """The answer of the Service's health check node port to the link-local address."""
         port = self._specs[service]["healthCheckNodePort"]
         answer = self.cluster.load_balancer.probe_http(node.address, port, PATIENT)
         return answer.status if answer else None
 
     def client_seen(self, service: str, family: IpFamily) -> str | None:
-        """The address of a client, as a pod on the node to which it sends sees it."""
+        """The client's address that a pod sees, if the client sends to that pod's node."""
         address = self.own.address if family == "IPv6" else self.own.ipv4
         answer = self.cluster.client.fetch(address, self.port(service), PATIENT)
         return answer.peer if answer else None
@@ -106,7 +106,7 @@ class Site:
         return sum(netstat.tcp_ext(text, "ListenDrops") for text in texts)
 
     def is_served(self) -> bool:
-        """Whether endpoints are the pods that run now, and kube-proxy of each node serves what works without the profile."""
+        """Whether the endpoints are the current pods, and each node's kube-proxy serves the targets that need no profile."""
         if not self._is_known():
             return False
         services = [*SERVED, SPREAD, QUIET]
@@ -116,7 +116,7 @@ class Site:
         return is_answered and all(self.health(service, self.own) == 200 for service in LOCAL)
 
     def _is_known(self) -> bool:
-        """Whether the API has heard of the pods that run now, which it has not at once after a boot."""
+        """Whether the API knows the current pods, which after a boot takes a while."""
         pods = {name: self.cluster.pods_of(f"app={name}") for name in (LOCAL_POD, SPREAD, QUIET)}
         for slice in self.cluster.api.items("/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"):
             service = slice["metadata"]["labels"]["kubernetes.io/service-name"]
@@ -157,7 +157,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _local_pod() -> dict[str, Any]:
-    """A pod is replaced by one that is ready, and serves for 5 seconds more: kube-proxy has to hear of its end first."""
+    """A pod is replaced only by a ready one, and serves for 5 seconds more, until kube-proxy has removed its endpoint."""
     workload = manifests.server(LOCAL_POD, "Deployment", nodeName="node1", terminationGracePeriodSeconds=10)
     workload["spec"]["strategy"] = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     container = workload["spec"]["template"]["spec"]["containers"][0]
@@ -187,9 +187,9 @@ def has_table(node: SystemdNode) -> bool:
 
 @contextmanager
 def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[None]:
-    """Probes that are sent over and over during the block, and until each target got PROBES of them; all are answered.
+    """Probes are sent during the block, and until each target got PROBES of them; all are answered.
 
-    Those that a pod itself turned away on a busy machine do not count: its server lets nine connections wait.
+    Probes that a pod refused on a busy machine do not count: its server queues nine connections.
     """
     before = site.turned_away()
     probings = {name: Probing(ask, lambda: 0.005, lambda: None) for name, ask in asks.items()}
@@ -204,11 +204,11 @@ def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[No
 
 
 def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
-    """Probes that only the table lets through: the pods are on the node that is probed."""
+    """Probes that need the table: the pods are on the node that is probed."""
     return {service: functools.partial(site.probe, service, site.own, timeout) for service in SERVED}
 
 
-# What the table is for
+# The purpose of the table
 
 
 @pytest.mark.sample
@@ -226,7 +226,7 @@ def test_the_trouble_comes_back_with_the_table_absent_and_nothing_else_ever_chan
 
 
 def observed(site: Site) -> dict[str, object]:
-    """What the load balancer and a client learn of each Service."""
+    """The results of the load balancer and of a client for each Service."""
     seen: dict[str, object] = {}
     wanted = expected(with_table=True)
     for service, (policy, families) in SERVED.items():
@@ -243,8 +243,8 @@ def observed(site: Site) -> dict[str, object]:
 
 
 def expected(with_table: bool) -> dict[str, object]:
-    """node2 has no pod. With policy Cluster its probes leave by the interface by which they came, where Linux does not look
-    at the scope of their source, and reach node1 masqueraded."""
+    """node2 has no pod. With policy Cluster its probes leave by the interface by which they came, so Linux does not check
+    the scope of their source, and they reach node1 masqueraded."""
     wanted: dict[str, object] = {}
     for service, (policy, families) in SERVED.items():
         is_local = policy == "Local"
@@ -257,7 +257,7 @@ def expected(with_table: bool) -> dict[str, object]:
 
 
 def wait_for_backends(site: Site, with_table: bool) -> None:
-    """With policy Cluster the load balancer sends nothing to the node on which the pods are, until the table is there."""
+    """With policy Cluster, the load balancer sends no traffic to the node of the pods before the table is loaded."""
     for service, (policy, families) in SERVED.items():
         for family in families:
             nodes = {"node1", "node2"} if with_table or family == "IPv4" else {"node2"}
@@ -268,7 +268,7 @@ def wait_for_backends(site: Site, with_table: bool) -> None:
 
 
 def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -> None:
-    """kube-proxy takes one of the pods for each probe, by chance; 40 probes meet both but once in 10^12 times."""
+    """kube-proxy chooses one of the pods by chance for each probe; 40 probes meet both but once in 10^12 times."""
     answers = [{bare.probe(SPREAD, node, QUICK) for _number in range(40)} for node in (bare.own, bare.other)]
     assert answers == [{True, False}, {True, False}]
     bare.play()
@@ -280,8 +280,8 @@ def test_with_pods_on_both_nodes_a_backend_flaps_without_the_table(bare: Site) -
 
 
 def test_what_needs_no_table_loses_nothing_while_the_profile_comes_and_goes(bare: Site) -> None:
-    """An HTTP probe that the node itself answers is lost if it is on its way at that very moment: its connection is one with
-    the translated address, or with the other one. Azure takes a node out after two in a row."""
+    """An HTTP probe that the node itself answers is lost if the table changes during its connection, which has either the
+    translated address or the original one. Azure removes a node after two lost probes in a row."""
     site = bare
     asks: dict[str, Callable[[], bool]] = {
         "a pod of another node": lambda: site.probe("cluster-dual", site.other),
@@ -302,7 +302,7 @@ def test_none_is_lost_while_the_profile_is_upgraded(converged: Site) -> None:
 
 
 def test_none_is_lost_while_another_translated_address_is_set(converged: Site) -> None:
-    """What a pod answers to the former address at that very moment goes astray, and TCP sends again."""
+    """A pod's reply to the former address during the change is lost, and TCP sends it again."""
     site = converged
     with none_lost(site, probes_of_pods(site, PATIENT)):
         assert site.play(probes=[{"source": PROBE_SOURCE, "translated": "2001:db8:fe80::9abc"}]) == 2
@@ -353,7 +353,7 @@ def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site)
 
 @pytest.fixture(params=["kubelet.service", "rke2-agent.service"])
 def starter(converged: Site, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The unit that starts kubelet on the node of the pods: its own, or the same under RKE2's name."""
+    """The unit that starts kubelet on the node of the pods: kubelet.service, or the same unit under RKE2's name."""
     unit, node = request.param, converged.own
     if unit == "kubelet.service":
         yield unit
@@ -391,15 +391,15 @@ def entered(node: SystemdNode, unit: str, state: str) -> int:
     return moment
 
 
-# What it costs
+# Cost
 
 
 def test_a_probe_is_one_conntrack_entry_with_the_table_as_without_it(bare: Site) -> None:
-    """Without the table no probe is answered by a pod of node1, and one that is not answered leaves no entry."""
+    """Without the table, no pod of node1 answers a probe, and a probe without an answer leaves no entry."""
     site, probes = bare, 20
     own, other, port = site.own, site.other, ("--orig-port-dst", str(site.port(QUIET)))
     masqueraded = ("--orig-src", other.address, "--orig-dst", site.cluster.pods_of(f"app={QUIET}")[0].address)
-    own.run(["conntrack", "-D", "-f", "ipv6", *masqueraded], check=False)  # the client's, which last two minutes
+    own.run(["conntrack", "-D", "-f", "ipv6", *masqueraded], check=False)  # the client's entries, which last two minutes
     assert not any(site.probe(QUIET, own, QUICK) for _number in range(probes))
     assert all(site.probe(QUIET, other) for _number in range(probes))
     assert entries(own, "--orig-src", PROBE_SOURCE, *port) == 0
@@ -461,7 +461,7 @@ def many_services(site: Site) -> Iterator[None]:
     try:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
-        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW, pause=1.0)  # a look costs as much as a sync
+        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW, pause=1.0)  # a listing costs as much as a sync
         yield
     finally:
         cluster.kubectl("delete", "namespace/many", "--wait=false")

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role eni_policy_routing on a real Kubernetes whose pods share ENIs; see lab.kubernetes.eni for its links.
+"""The role eni_policy_routing on a real Kubernetes whose pods share ENIs; its links are described in lab.kubernetes.eni.
 
-kube-proxy's mode is iptables. The pods that are called are on node1, one behind each ENI; another is on node2.
+kube-proxy's mode is iptables. The pods that get requests are on node1, one behind each ENI; another pod is on node2.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Site:
         return {pod.name for pod in self.cluster.pods_of("app=near")}
 
     def address(self, service: str) -> str:
-        """The load balancer's."""
+        """The load balancer's address of the service."""
         return self.cluster.load_balancing.address(f"default/{service}", IPV4)
 
     def troubled(self) -> dict[str, Call]:
-        """What hangs without the role."""
+        """The calls that get no answer without the role."""
         fetch = self.cluster.client.fetch
         ports = {name: self.cluster.node_port(name) for name in ("near", "near-local")}
         return {
@@ -83,16 +83,16 @@ class Site:
         }
 
     def call_from(self, prefix: str, limit: float = 1.0) -> Answer | None:
-        """A pod on node1, with an address that begins so, calls the load balancer's address of the pod on node2."""
+        """A pod on node1, with an address of the prefix, calls the load balancer's address of the pod on node2."""
         (pod,) = (pod for pod in self.cluster.pods_of("app=near") if pod.ipv4.startswith(prefix))
         return pod.fetch(self.address("far"), 80, limit)
 
     def hanging(self) -> list[str]:
-        """Which of them get no answer."""
+        """The names of the calls that get no answer."""
         return [name for name, call in self.troubled().items() if not call(QUICK)]
 
     def assert_answered(self, masqueraded_to: str) -> None:
-        """All are, each time, by all pods. kube-proxy has masqueraded the pod, and with policy Local left the client as it is."""
+        """Every try is answered, by all pods. kube-proxy masquerades the pod; with policy Local it keeps the client's address."""
         for name, call in self.troubled().items():
             answers = [answer for _try in range(TRIES) if (answer := call(1.0))]
             assert len(answers) == TRIES, name
@@ -104,7 +104,7 @@ class Site:
                 assert peers == {place.CLIENT_IPV4} or "Cluster" in name, name
 
     def state(self) -> dict[str, Any]:
-        """What the role changes of the node, without what belongs to pods."""
+        """The node's state that the role changes, without lines about pods."""
         snapshot = self.node.snapshot()
         kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
         files = [f"{path}: {what}" for path, what in snapshot["files"].items() if path.startswith("/etc/")]
@@ -128,13 +128,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             variables["enis_of_node"] = described(cluster.node(name))
         path = tmp_path_factory.mktemp("eni") / "inventory.json"
         path.write_text(json.dumps(inventory))
-        cluster.load_balancing.wait_for("default/far", IPV4, {"node1"})  # node2 would have to answer as node1 does not
+        cluster.load_balancing.wait_for("default/far", IPV4, {"node1"})  # node2 fails for the same reason as the calls to node1
         yield Site(cluster, path)
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(site: Site, request: pytest.FixtureRequest) -> Iterator[Case]:
-    """The role's variables have been applied to nodes whose pods hung, and they hang again when it is absent."""
+    """The role was applied to nodes whose calls got no answer; after absent, they get none again."""
     remedy = request.param.partition("-")[2]
     variables = {**CASES[request.param], "remedy": remedy}
     before = site.state()
@@ -164,7 +164,7 @@ def test_a_kube_proxy_that_writes_its_rules_anew_changes_nothing(site: Site, cas
     state = site.state()
     site.node.run(["systemctl", "stop", "kube-proxy"])
     site.node.run(["/opt/kubernetes/kube-proxy", "--cleanup"])
-    assert [name for name in site.hanging() if "node port" in name]  # the load balancer serves its address by the other node
+    assert [name for name in site.hanging() if "node port" in name]  # the load balancer's address works by node2
     site.node.run(["systemctl", "start", "kube-proxy"])
     assert eventually(lambda: not site.hanging(), SLOW)
     site.assert_answered(case.masqueraded_to)
@@ -184,7 +184,7 @@ def test_a_node_that_restarts_answers_without_a_run(site: Site, case: Case) -> N
 
 
 def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(site: Site, agent: str, tmp_path: Path) -> None:
-    """The agent looks each ten minutes: what comes back at once is the listener's work, on the node itself."""
+    """The agent checks every ten minutes, so a rule that is restored at once was restored by the listener on the node."""
     before = site.state()
     assert site.hanging() == list(site.troubled())
     variables = of_role(**AWS, remedy="strict")

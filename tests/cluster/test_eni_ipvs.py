@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role eni_policy_routing beside kube-proxy in its mode ipvs, which gives load balancers' addresses to kube-ipvs0.
 
-The node is a VM, for its kernel has ip_vs. It has ENIs as lab.kubernetes.eni describes them, and one pod behind eth1; no kubelet.
+The node is a VM, whose kernel has ip_vs. It has the ENIs of lab.kubernetes.eni, one pod behind eth1, and no kubelet.
 It is emulated: minutes on an idle machine, half an hour on a busy one.
 """
 
@@ -26,7 +26,7 @@ from lab.waiting import eventually
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.5  # seconds to wait for an answer that must not come
-SLOW = BOOT_LIMIT  # the VM is emulated, and suffers from whatever else runs
+SLOW = BOOT_LIMIT  # the VM is emulated, and slow on a busy machine
 SERVED = """
 ip -o address show dev kube-ipvs0 | grep -q " $1/32 " &&
 ipset -q test KUBE-LOAD-BALANCER "$1,tcp:80" &&
@@ -50,7 +50,7 @@ class Site:
 
     @property
     def address(self) -> str:
-        """The load balancer's, of the service that leads elsewhere."""
+        """The load balancer's address of the service whose pod is elsewhere."""
         return self.cluster.load_balancing.address(f"default/{REMOTE}", IPV4)
 
     def call_load_balancer(self, limit: float = 3.0) -> Answer | None:
@@ -60,7 +60,7 @@ class Site:
         return self.cluster.client.fetch(self.node.ipv4, self.cluster.node_port(LOCAL), limit)
 
     def is_served(self) -> bool:
-        """Whether kube-proxy has written all for the service that leads elsewhere; the rule that masquerades comes last."""
+        """Whether kube-proxy has written all rules of the service whose pod is elsewhere; the masquerade rule is the last."""
         return self.node.run(["sh", "-c", SERVED, "sh", self.address], check=False).returncode == 0
 
 
@@ -130,13 +130,13 @@ def assert_answered(site: Site) -> None:
 
 
 def assert_node_port_is_answered(site: Site) -> None:
-    """Without the role too: ipvs gets a request as one to the node itself, and routes the reply by the node's address (the
-    kernel's net.ipv4.vs.snat_reroute). The role leaves it at that."""
+    """The node port works without the role too: ipvs gets the request as one to the node itself, and routes the reply by the
+    node's address (the kernel's net.ipv4.vs.snat_reroute). The role does not change this."""
     answer = site.call_node_port()
     assert answer and answer.peer == place.CLIENT_IPV4
 
 
 def state(site: Site) -> dict[str, list[str]]:
-    """Rules, routes and filters of IPv4; kube-ipvs0, which comes and goes, is kube-proxy's."""
+    """Rules, routes and filters of IPv4; without kube-ipvs0, which belongs to kube-proxy."""
     network = snapshot.network(site.node)
     return {kind: [line for line in network[kind] if "kube-ipvs0" not in line] for kind in ("rules -4", "routes -4", "sysctls")}

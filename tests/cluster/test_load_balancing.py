@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's load balancer on Services of a real Kubernetes: addresses, who gets traffic, and what a pod sees of the client."""
+"""The lab's load balancer on Services of a real Kubernetes: addresses, nodes that get traffic, and the client that a pod sees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COUNT = "table inet arrivals { chain count { type filter hook prerouting priori
 
 @pytest.fixture(autouse=True, scope="module")
 def probe_table(cluster: Cluster) -> Iterator[None]:
-    """Probes of IPv6 reach pods on the node."""
+    """Loads the table with which IPv6 probes reach pods on the node."""
     for node in cluster.nodes:
         node.module("nftables_probe_snat", timeout=SLOW)
     yield
@@ -36,7 +36,7 @@ def probe_table(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def applied(cluster: Cluster, *objects: dict[str, Any]) -> Iterator[None]:
-    """The workload, which comes first, runs, and the Service is there, for the length of the block."""
+    """The workload, created first and running, and the Service exist during the block."""
     cluster.apply(*objects)
     try:
         cluster.wait_for_rollout(f"{objects[0]['kind'].lower()}/{objects[0]['metadata']['name']}", SLOW)

@@ -4,7 +4,7 @@
 """The twin of a node with kube-proxy's rules for 2,000 Services, against connections through that node.
 
 Each case is a packet that `datapath_trace` follows on the node, and connections of the same machine to the same address: both
-must name the same pods, and the same source that these see.
+must name the same pods, and the same source addresses.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from lab.prober import Prober
 from lab.waiting import eventually
 
 SERVICES = 2000
-USED = (0, 1, 999, 1999)  # of these, first and last in kube-proxy's chain among them
-TRIES = 20  # connections by which each of two endpoints is met, but for one time in a million
+USED = (0, 1, 999, 1999)  # some of the Services, with the first and the last in kube-proxy's chain
+TRIES = 20  # connections after which both of two endpoints were reached, except once in a million times
 SLOW = 300.0  # seconds; for a busy machine, and thousands of Services
 SILENCE = 0.5  # seconds to wait for an answer that does not come
 SLICES = "/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.sample
 
 
 class Met(NamedTuple):
-    """An endpoint that a connection gets to, and the source that it sees."""
+    """An endpoint that a connection reaches, and the source address that the endpoint sees."""
 
     pod: str
     peer: str
@@ -58,14 +58,14 @@ class Site:
         return next(address for address in addresses if (":" in address) is (family == "IPv6"))
 
     def answered(self, machine: Machine, address: str, port: int) -> set[Met]:
-        """By whom a machine's connections are answered."""
+        """The endpoints that answer a machine's connections."""
         if not (first := Prober(machine).http(address, port, SILENCE, 1)):
             return set()
         answers = [first, *(Prober(machine).http(address, port, 2.0, 1) for _number in range(TRIES - 1))]
         return {Met(answer.host, answer.peer) for answer in answers if answer}
 
     def traced(self, node: SystemdNode, **packet: Any) -> set[Met]:
-        """By whom, as the node's twin has it."""
+        """The endpoints that answer according to the node's twin."""
         found: dict[str, Any] = node.module("datapath_trace", {"packet": packet}, timeout=SLOW)
         assert not found["failed"], found
         branches = found["branches"] or [found]
@@ -83,7 +83,7 @@ def arrives(found: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A cluster of this file's own: to delete 2,000 Services takes longer than to make it."""
+    """A cluster for this file alone: deleting 2,000 Services takes longer than making a cluster."""
     with Cluster("twin") as cluster:
         cluster.apply(
             manifests.server("web"),
@@ -103,7 +103,7 @@ def site() -> Iterator[Site]:
 
 
 def create(cluster: Cluster, name: str, pods: Sequence[RunningPod]) -> None:
-    """A Service with its endpoints, by the API: the controller of endpoints takes minutes for 2,000."""
+    """A Service with its endpoints, created by the API, because the controller of endpoints takes minutes for 2,000."""
     service = manifests.service(name, "ClusterIP", families=["IPv4"])
     del service["spec"]["selector"]
     cluster.api.request("/api/v1/namespaces/default/services", "POST", service)
@@ -118,7 +118,7 @@ def create(cluster: Cluster, name: str, pods: Sequence[RunningPod]) -> None:
 
 
 def written(node: Machine) -> int:
-    """How many of the many Services kube-proxy has rules for."""
+    """The number of test Services for which kube-proxy has rules."""
     return node.run(["iptables-save", "--table=nat"]).stdout.count('"default/many')
 
 
@@ -133,7 +133,7 @@ def test_the_node_reaches_the_endpoints_of_a_service_that_its_twin_names(site: S
 @pytest.mark.parametrize("family", manifests.BOTH)
 @pytest.mark.parametrize("name", ["web", "cluster", "none"])
 def test_a_pod_reaches_them_too_and_itself_by_another_source(site: Site, name: str, family: IpFamily) -> None:
-    """A pod that is sent back to itself is masqueraded, and by the same Service another is not."""
+    """A pod whose request returns to itself is masqueraded; another pod that calls the same Service is not."""
     pod = next(pod for pod in site.web if pod.node == site.node.name)
     own = pod.ipv4 if family == "IPv4" else pod.address
     address = site.address(name, family)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The fault harness: every module is killed, and loses its disk and its child processes, at each point of its run.
 
-points.py   what a point is, and how a process is stopped there
+points.py   the definition of a point, and how a process is stopped there
 kinds.py    the kinds of fault
 stage.py    runs modules on a node, with a fault; one process for hundreds of runs
-cases.py    the modules, their options, and what their nodes have: data
-runner.py   what must hold after each fault, and the table
+cases.py    the modules, their options, and the state of their nodes: data
+runner.py   the promises that must hold after each fault, and the table
 """

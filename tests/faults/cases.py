@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules of the collection, their options, and what their nodes have: data.
+"""The modules of the collection, their options, and the state of their nodes: data.
 
-LEFT_OUT has the options that no change is made for. nftables_package installs packages, and these nodes share /usr with
+LEFT_OUT has the options that no operation changes. nftables_package installs packages, and these nodes share /usr with
 their host: see tests/integration/_nftables/test_nftables_package.py.
 node_mode runs on the controller, and changes nothing.
 """
@@ -26,19 +26,19 @@ Change = tuple[Options, Options]
 """The options before and after, beside those of the case."""
 
 LEFT_OUT = {
-    # They name another set beside the first, and a node with both is right.
+    # They name a second set of objects, and a node with both sets is correct.
     "ebtables_cleanup": {"backup", "owner"},
     "nftables_connmark": {"table"},
     "nftables_probe_snat": {"table"},
     "policy_routes": {
         "protocol",
         "enis",
-    },  # enis: needs a metadata service; its rules and routes are those of the lists
+    },  # enis: needs a metadata service; its results are rules and routes as in the lists
     "rp_filter": {"path"},
-    # enis, ipv6: the metadata service again, and what follows from it are options of modules. variables: names in errors.
+    # enis, ipv6: need a metadata service; their results are options of modules. variables: names in errors.
     # rehearse, rehearse_packets: the controller's, and a rehearsal changes nothing.
     "profile": {"enis", "ipv6", "later_interfaces", "mode", "variables", "rehearse", "rehearse_packets"},
-    # There is one bridge and one interface, which the module finds as well.
+    # There is one bridge and one interface, which the module finds without the options.
     "azure_vnet_bridge": {"bridge", "interface"},
 }
 """By module. The kills under ``checkpoint`` are in tests/integration/_checkpoint/test_checkpoint.py."""
@@ -54,12 +54,12 @@ PLANES: dict[str, Change] = {
 class Case:
     """A module.
 
-    prepare: gives the node what the module needs. options: of present. changes: what *update* changes, by option.
-    absent: the options of the way back; None where there is none, and each run gets a new node.
+    prepare: gives the node what the module needs. options: of present. changes: the values that *update* changes, by option.
+    absent: the options that undo a run; None if no options do, and each run gets a new node.
     varies: files whose text differs in each run, because it contains times and the order in which objects were found.
-    lists: options without which absent means everything that the module owns. is_reader: the module changes nothing.
+    lists: options without which absent removes everything that the module owns. is_reader: the module changes nothing.
     where: the node, for the names of operations, if the module has more than one case.
-    rarity: a sample takes so many times fewer of its faults than of another module's.
+    rarity: the factor by which a sample has fewer of its faults than of another module's.
     """
 
     module: str
@@ -116,14 +116,14 @@ def _operations(case: Case) -> Iterator[Operation]:
 
 
 def _backs(case: Case, options: Options) -> tuple[Options, ...]:
-    """With the options of the run, where that means the same, and without any."""
+    """The options of absent: those of the run, if they have the same effect, and none."""
     assert case.absent is not None
     narrow = ("immediate", "permanent", *case.lists)
     own = {name: value for name, value in options.items() if name not in narrow} | dict(case.absent)
     return (case.absent,) if own == case.absent else (own, case.absent)
 
 
-# What nodes have
+# The state of nodes
 
 
 def _links(_lab: Lab, node: NamespaceNode) -> None:
@@ -156,17 +156,17 @@ def _aks_image(_lab: Lab, node: NamespaceNode) -> None:
 
 
 GONE = [AzurePod(number) for number in range(1, 4)]
-MOVED = AzurePod(9)  # nothing tells that it is gone
+MOVED = AzurePod(9)  # there is no evidence that this pod has gone
 
 
 def _azure_past(_lab: Lab, node: NamespaceNode) -> None:
-    """No pod of azure-vnet is live, so that its files are moved as well."""
+    """No pod of azure-vnet is live, so the module moves its files too."""
     azure_vnet.past(node, node.place.mac(), GONE)
     azure_vnet.ebtables(node, azure_vnet.pod_rules("10.99.0.1", MOVED.mac))
     node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
     for words in ("-A POSTROUTING -s 10.9.0.0/16 -j RETURN", "-N SWIFT", "-I POSTROUTING 1 -j SWIFT"):
         node.run(["iptables-nft", "-t", "nat", *words.split()])
-    # Down, as the carrier of a bridge without ports goes some time after it is up.
+    # Down, because a bridge without ports loses its carrier some time after it is up.
     node.ip(["link add azSnatbr address 02:00:00:00:aa:01 type bridge", "address add 169.254.128.1/17 dev azSnatbr"])
 
 
@@ -198,7 +198,7 @@ _ADDRESSES = [
 _OTHER_ADDRESSES = [{"dev": "eth1", "address": "10.0.1.11"}, {"dev": "eth1", "address": "10.0.1.10"}]
 
 _MARKS = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}
-# The three remedies of the role eni_policy_routing. One table alone: one that is restored is listed after all others.
+# The three remedies of the role eni_policy_routing. Each has one table at most: a restored table is listed after all others.
 _REST: tuple[dict[str, Any], ...] = (
     {"network_daemons": {"restart": False}},
     {"policy_routes": {"rules": _RULES, "routes": _ROUTES}},

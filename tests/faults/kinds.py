@@ -15,7 +15,7 @@ from faults.points import Point
 KILL, KILL_MODULE = "killed", "module killed, its child goes on"
 DISK_FULL, DISK_STAYS_FULL = "disk full once", "disk full from here on"
 
-# What a child process becomes; "$@" is its command line.
+# The shell commands that replace a child process; "$@" is its command line.
 CHILDREN = {
     "child hangs": "exec sleep 600",
     "child hangs when done": '"$@"; exec sleep 600',
@@ -29,13 +29,13 @@ HANGS = frozenset({"child hangs", "child hangs when done"})
 
 
 class Fault(t.NamedTuple):
-    """number: of the point, or for CHILDREN of the child process, from 1."""
+    """number: of the point or, for kinds in CHILDREN, of the child process, from 1."""
 
     kind: str
     number: int
 
     def decide(self, number: int, point: Point) -> str:
-        """What becomes of the process at its point: "go", "kill", "kill module", "no space"."""
+        """The fate of the process at this point: "go", "kill", "kill module", "no space"."""
         if self.kind == DISK_STAYS_FULL and number >= self.number:
             return "no space" if point.needs_space else "go"
         if number != self.number:
@@ -43,7 +43,7 @@ class Fault(t.NamedTuple):
         return {KILL: "kill", KILL_MODULE: "kill module", DISK_FULL: "no space"}.get(self.kind, "go")
 
     def replaced(self, number: int, argv: t.Sequence[str]) -> list[str]:
-        """The command line of child process ``number``."""
+        """The command line of child process ``number``, replaced if the fault strikes it."""
         if self.kind not in CHILDREN or number != self.number:
             return list(argv)
         return ["/bin/sh", "-c", CHILDREN[self.kind], "sh", *argv]

@@ -5,7 +5,7 @@
 
 A point is a system call that creates, writes, renames or removes something, starts a program, or sends a netlink request
 that is not a query. The kernel itself stops the caller at each: a seccomp filter (seccomp_unotify(2)) hands the call to a
-supervisor, which answers that it goes on or fails, or kills the caller first. The filter is inherited, so that the points
+supervisor, which lets the call go on or fail, or kills the caller first. The filter is inherited, so that the points
 of child processes are seen too. It costs microseconds for each point, and nothing for all other calls.
 
 Stands alone (standard library only, Python 3.9), as it also runs on nodes that are containers. x86_64 only.
@@ -22,8 +22,8 @@ import socket
 import struct
 import typing as t
 
-# asm/unistd_64.h: the number, and by what a call is told from one that changes nothing: an argument and either the bits that
-# it has to have, or ("above") the number that it has to exceed. Standard streams are 0 to 2.
+# asm/unistd_64.h: the number, and the condition under which a call changes something: an argument, and either the bits that
+# the argument must have, or ("above") the number that it must exceed. Standard streams are 0 to 2.
 _CREATES = os.O_CREAT | os.O_TRUNC
 _CALLS: dict[int, tuple[str, tuple[int, str, int] | None]] = {
     2: ("open", (1, "bits", _CREATES)),
@@ -51,13 +51,13 @@ _CALLS: dict[int, tuple[str, tuple[int, str, int] | None]] = {
     44: ("sendto", None),
     46: ("sendmsg", None),
 }
-# Where the path, and the folder that it is relative to, stand among the arguments; the path that is made comes last.
+# The positions of the path, and of the folder to which it is relative, in the arguments; the path that is created is last.
 _PATHS = {
     "open": (None, 0), "openat": (0, 1), "truncate": (None, 0), "mkdir": (None, 0), "mkdirat": (0, 1), "rmdir": (None, 0),
     "unlink": (None, 0), "unlinkat": (0, 1), "rename": (None, 1), "renameat": (2, 3), "renameat2": (2, 3),
     "link": (None, 1), "linkat": (2, 3), "symlink": (None, 1), "symlinkat": (1, 2),
 }  # fmt: skip
-# A rename within a folder needs none.
+# A rename within a folder needs no space.
 _NEEDS_SPACE = frozenset({
     "open", "openat", "write", "pwrite64", "writev", "sendfile", "copy_file_range", "mkdir", "mkdirat", "symlink", "symlinkat",
     "link", "linkat",
@@ -85,7 +85,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Point(t.NamedTuple):
-    """call: the system call. what: on what. by: the program. needs_space: whether it fails where the disk is full."""
+    """call: the system call. what: its object. by: the program. needs_space: whether it fails if the disk is full."""
 
     call: str
     what: str
@@ -94,7 +94,7 @@ class Point(t.NamedTuple):
 
     @property
     def is_change(self) -> bool:
-        """A program that is started may only look."""
+        """False for the start of a program, which may only read."""
         return self.call != "execve"
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Stopped(t.NamedTuple):
 
 
 def _program() -> bytes:
-    """The filter: for each call, or for the part of it that may be a point, ask; allow all else."""
+    """The filter: asks the supervisor about each call in _CALLS whose condition holds; allows all other calls."""
     code = [(_LOAD, 0, 0, 0)]
     for number, (_name, condition) in _CALLS.items():
         if condition is None:
@@ -136,7 +136,7 @@ def submit() -> None:
 
 
 class Supervisor:
-    """Holds the other end of a process that has called submit(). ``fileno`` is for poll(2): readable, or hung up at the end."""
+    """Supervises a process that has called submit(). ``fileno`` is for poll(2): readable, or hung up at the end."""
 
     def __init__(self, pid: int) -> None:
         _pid, status = os.waitpid(pid, os.WUNTRACED)
@@ -156,12 +156,12 @@ class Supervisor:
         os.close(self._listener)
 
     def receive(self) -> Stopped | None:
-        """The next process that waits at a point; None where it was none, and went on."""
+        """The next process that waits at a point; None if the call was no point, and has continued."""
         buffer = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, buffer)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.EINTR):  # it was killed meanwhile
+            if error.errno in (errno.ENOENT, errno.EINTR):  # the process was killed meanwhile
                 return None
             raise
         number, pid, _flags, call, _architecture, _instruction, *arguments = _NOTIFICATION.unpack(buffer)
@@ -197,7 +197,7 @@ def _fetched(pid: int, number: int) -> int:
 
 
 def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point | None:
-    """The point of the call, if the call changes anything."""
+    """The point of the call; None if the call changes nothing."""
     by = "module" if pid == main else _comm(pid)
     if call == "execve":
         return Point(call, " ".join(_strings(pid, arguments[1])), by)
@@ -223,7 +223,7 @@ def _comm(pid: int) -> str:
 
 
 def _request(pid: int, call: str, arguments: t.Sequence[int]) -> str:
-    """What is sent by netlink, its kind by number; empty for queries and for other sockets."""
+    """The netlink messages sent, with their types as numbers; empty for queries and for other sockets."""
     copy = _fetched(pid, arguments[0])
     with socket.socket(fileno=copy) as sender:
         if sender.family != socket.AF_NETLINK:
@@ -238,7 +238,7 @@ def _request(pid: int, call: str, arguments: t.Sequence[int]) -> str:
         return ""
     if protocol == _NETLINK_NETFILTER and kind & 0xFF in _NETFILTER_QUERIES.get(kind >> 8, ()):
         return ""
-    if protocol == _NETLINK_NETFILTER and kind >> 8 > max(_NETFILTER_QUERIES):  # nft_compat, which is only ever asked
+    if protocol == _NETLINK_NETFILTER and kind >> 8 > max(_NETFILTER_QUERIES):  # nft_compat, which is only queried
         return ""
     return f"netlink {protocol} type {kind}"
 

@@ -7,7 +7,7 @@ A run is struck once. Then
 
 1. the result is true: "changed" means the desired state, an error that says "undone" means the former one; a killed run
    has no result, and may leave a mixture;
-2. the same run again succeeds and leaves what an undisturbed one leaves; a further one reports no change and changes nothing;
+2. the same run again succeeds and leaves the state of an undisturbed one; a further one reports no change and changes nothing;
 3. absent, with the options of the run and without any, restores the first snapshot;
 4. no process goes on after its run.
 
@@ -33,9 +33,9 @@ from lab import Lab, Node, azure_vnet, collection, entering
 from lab.entering import LabError
 from lab.node import module_arguments
 
-# Of an error that does not claim the former state.
+# Texts of an error that does not claim the former state.
 CONFESSIONS = ("could not all be undone", "the node does not read as before")
-LIMIT = 30.0  # seconds that a run gets; one that takes longer has no end
+LIMIT = 30.0  # seconds after which a run counts as hung
 
 
 class Bad(NamedTuple):
@@ -51,7 +51,7 @@ class Bad(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Of the table."""
+    """A row of the table."""
 
     module: str
     operation: str
@@ -68,7 +68,7 @@ State = Mapping[str, Any]
 
 
 class Stage:
-    """The process that runs modules, on one node at a time. It has imported them once."""
+    """The process that runs modules, on one node at a time. It imports all modules once."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Stage:
         self._process.communicate()
 
     def enter(self, pid: int) -> None:
-        """Run what follows on the node that the process holds."""
+        """Run the next modules on the node of process ``pid``."""
         entering.refuse_host(pid)
         self._ask(str(pid))
 
@@ -110,7 +110,7 @@ class Stage:
 
 
 class Site:
-    """A node, and what is run on it."""
+    """A node, and the runs on it."""
 
     def __init__(self, case: Case, stage: Stage) -> None:
         self._stage = stage
@@ -133,7 +133,7 @@ class Site:
         return self._stage.perform({"module": module, "arguments": arguments, "fault": fault, "limit": LIMIT})
 
     def state(self) -> State:
-        """All that a module may change."""
+        """The state of the node that a module may change."""
         if self._seen is None:
             found: dict[str, Any] = self._node.snapshot()
             permanent = self._node.run_from_host(["ip", "neighbour", "show", "nud", "permanent"])
@@ -161,7 +161,7 @@ class Examination:
         self._site.close()
 
     def rehearse(self) -> Outcome:
-        """The operation undisturbed; notes the states that it begins, starts and ends with. Raises Broken."""
+        """Runs the operation without a fault; records the states of the new node, before, and after. Raises Broken."""
         operation = self._operation
         self._clean = self._site.state()
         if operation.before is not None:
@@ -200,7 +200,7 @@ class Examination:
         self._good.append(here)
 
     def _struck(self, fault: Fault) -> Outcome:
-        """The run, from the former state."""
+        """The run with the fault, from the former state."""
         self._start()
         self._is_clean = False
         return self._site.run(self._operation.after, fault)
@@ -257,7 +257,7 @@ class Examination:
         return done
 
     def _start(self) -> None:
-        """The node is in the former state."""
+        """Brings the node to the former state."""
         if self._is_one_way:
             if not self._is_clean:
                 self.rebuild()

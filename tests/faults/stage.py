@@ -37,20 +37,20 @@ from faults.kinds import HANGS, Fault
 from faults.points import Point, Stopped, Supervisor
 
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h: orphans of a run become children of this process, which can wait for them
-_STARTS = 3  # the module's descriptor of the list of the processes that it starts
-# A NIC that left its bridge in two sends would be cut off between the two, so that this module makes one of up to CHUNK messages.
+_STARTS = 3  # the module's descriptor for the list of the processes that it starts
+# These modules send up to CHUNK messages at once: a NIC that left its bridge in two sends would be cut off in between.
 _AT_ONCE = ("azure_vnet_bridge",)
-_DEADLINE = 3.0  # seconds; of each child process in a run of which one hangs, in place of its own
-_GRACE = 1.0  # seconds that a run gets before a held child of an earlier one goes on, for which it may be waiting
+_DEADLINE = 3.0  # seconds; the deadline of each child process in a run in which one hangs, instead of its own deadline
+_GRACE = 1.0  # seconds before a held child of an earlier run goes on, because a run may wait for it
 _LAST = 10.0  # seconds that processes get to end after their run
 
 
 class Outcome(t.NamedTuple):
     """The outcome of a run.
 
-    result: the module's JSON; None if it died without one. status: as of waitpid(2). output: its other output.
+    result: the module's JSON; None if it died without one. status: of waitpid(2). output: its other output.
     points: in order, up to the fault. starts: how many child processes the module itself started.
-    is_hung: whether it was ended, as its time was over. left: processes that went on after it.
+    is_hung: whether it was killed after its time limit. left: processes that went on after it.
     """
 
     result: dict[str, t.Any] | None
@@ -80,9 +80,9 @@ class Run:
         self.survivor: Stopped | None = None  # a child that is held at a point, while its module was killed
 
     def serve(self, current: list[tuple[Supervisor, Stopped]], limit: float) -> bool:
-        """Let it run to its end. Answers whether it did so in time.
+        """Let the module run to its end. Returns False if that takes too long.
 
-        held: children of earlier runs, which go on after _GRACE, should this run wait for them.
+        held: children of earlier runs, which go on after _GRACE, because this run may wait for them.
         """
         started = time.monotonic()
         poll = select.poll()
@@ -111,7 +111,7 @@ class Run:
             self.supervisor.answer(stopped.number, 28 if verdict == "no space" else 0)  # ENOSPC
 
     def end(self) -> None:
-        """Kill it, and all that it has started, whatever session that is in."""
+        """Kill the module, and all processes that it has started, in any session."""
         for pid in _tree(self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -128,7 +128,7 @@ class Run:
 
 
 def release(current: list[tuple[Supervisor, Stopped]]) -> None:
-    """Let all go on that wait at a point, and whatever they come to after it."""
+    """Let all processes that wait at a point go on, at this and at later points."""
     for supervisor, stopped in current:
         supervisor.answer(stopped.number)
     followed = {supervisor for supervisor, _stopped in current}
@@ -143,7 +143,7 @@ def release(current: list[tuple[Supervisor, Stopped]]) -> None:
             if event & select.POLLIN:
                 if waiting := supervisor.receive():
                     supervisor.answer(waiting.number)
-            elif event or not ready:  # all have ended, or none comes to a point any more
+            elif event or not ready:  # all have ended, or none reaches another point
                 poll.unregister(supervisor)
                 followed.discard(supervisor)
                 supervisor.close()
@@ -186,7 +186,7 @@ def _settled(run: Run) -> list[str]:
 
 
 def _tree(pid: int) -> list[int]:
-    """A process and its descendants, itself first, so that none sees its child die; those that have ended are among them."""
+    """A process and its descendants, parents first, so that none sees its child die; ended ones are included."""
     return [pid, *(descendant for child in _children_of(pid) for descendant in _tree(child))]
 
 
@@ -215,7 +215,7 @@ def _orphans(module: int) -> set[int]:
 
 
 def _become(module: str, arguments: dict[str, t.Any], fault: Fault | None, said: int, starts: int) -> t.NoReturn:
-    """Be the module."""
+    """Runs the module in this process."""
     status = 1
     try:
         os.setsid()
@@ -242,7 +242,7 @@ def _become(module: str, arguments: dict[str, t.Any], fault: Fault | None, said:
 
 
 def _strike_children(fault: Fault | None) -> None:
-    """Count the processes that are started, and let the fault have the one that it is for; a hang has a short deadline."""
+    """Counts the started processes, and replaces the one that the fault strikes; a hang has a short deadline."""
     start, count = subprocess.Popen, 0
 
     class Popen(start):  # type: ignore[misc, valid-type]
@@ -258,7 +258,7 @@ def _strike_children(fault: Fault | None) -> None:
 
 
 def _prepare() -> None:
-    """Import all that any run imports, pyroute2 included where there is one."""
+    """Imports every module that a run imports, with pyroute2 if it is installed."""
     for package in (module_utils, modules):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)
@@ -275,7 +275,7 @@ def _read(descriptor: int) -> str:
 
 
 def enter(pid: int) -> None:
-    """Be on the node that process ``pid`` holds: in its network and on its files."""
+    """Enters the network and mount namespaces of the node of process ``pid``."""
     libc = ctypes.CDLL(None, use_errno=True)
     places = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in ("net", "mnt")]
     for place in places:
@@ -286,7 +286,7 @@ def enter(pid: int) -> None:
 
 
 def serve() -> None:
-    """Run what is asked for, until an empty line. Each line is waited for: none may lie in a buffer when this forks."""
+    """Performs requests until an empty line. The caller sends one line at a time: none may be in a buffer at a fork."""
     if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError("prctl: PR_SET_CHILD_SUBREAPER")
     current: list[tuple[Supervisor, Stopped]] = []
@@ -296,7 +296,7 @@ def serve() -> None:
 
 
 def main() -> None:
-    """A number on a line is the process of a node on which what follows is run, 0 this one."""
+    """A line with a number names the process of the node for the next requests; 0 is this machine."""
     _prepare()
     while line := sys.stdin.readline():
         node = os.fork()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sample of ``make faults``, always the same one, and proof that the harness sees what it is for."""
+"""A sample of ``make faults``, always the same, and proof that the harness sees every point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faults.cases import Case, Operation
 from faults.kinds import Fault
 from lab import Lab, Node
 
-EVERY = 12  # of so many faults, one
+EVERY = 12  # one fault of this many
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_a_fault_leaves_nothing_that_the_next_run_does_not_mend(operation: Opera
 # The harness itself
 
 PROBE = Case("nftables_probe_snat")
-# What strace prints of the calls that are points. nft sends batches alone by sendmsg.
+# strace's lines for calls that are points. nft uses sendmsg for batches only.
 CALLS = (
     "trace=open,openat,write,pwrite64,writev,rename,renameat,renameat2,mkdir,mkdirat,rmdir,unlink,unlinkat,symlink,symlinkat,"
     "link,linkat,truncate,ftruncate,sendmsg"
@@ -50,7 +50,7 @@ POINT = re.compile(
 
 
 def test_no_point_is_missed(stage: runner.Stage) -> None:
-    """strace of a run sees the calls that change something, and no others."""
+    """The points of a run are the calls in its strace that change something."""
     with closing(runner.Site(PROBE, stage)) as site:
         seen = [point.call for point in site.run({}).points if point.is_change]
     with Lab("traced", nodes=[Node("node1")]) as lab:

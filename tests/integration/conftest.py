@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all tests on a real kernel share."""
+"""Fixtures of all tests on a real kernel."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lab.podman import Podman
 
 @pytest.fixture(autouse=True)
 def company(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that is marked ``alone`` measures time: the other worker runs no test beside it.
+    """A test with the mark ``alone`` measures time, so the other worker runs no test meanwhile.
 
-    Each test holds one lock, shared, or exclusively if it is alone. The turnstile in front keeps tests from passing by one
-    that waits to be alone.
+    Each test holds one lock, shared, or exclusively if it is alone. The turnstile in front keeps later tests
+    from overtaking a test that waits to be alone.
     """
     folder = request.config.rootpath / ".build"
     folder.mkdir(exist_ok=True)
@@ -41,6 +41,6 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def podman() -> Iterator[Podman]:
-    """Containers that boot; those of a file share it, as it takes them all down at its end."""
+    """Containers that boot. The tests of a file share one Podman, which removes all its containers at its end."""
     with closing(Podman()) as running:
         yield running

@@ -33,7 +33,7 @@ table ip6 azureSLBProbe {
 }
 """
 
-# Nothing waits for it, it stops nothing, and it is restarted every 10 seconds until it succeeds.
+# No unit waits for this one, it has no ExecStop=, and it is restarted every 10 seconds until it succeeds.
 _UNIT = f"""\
 [Unit]
 Before=kubelet.service
@@ -57,7 +57,7 @@ if any(one["privateIpAddress"] for nic in nics for one in nic["ipv6"]["ipAddress
 
 
 def place(node: Machine, is_enabled: bool = True) -> None:
-    """Write AgentBaker's files, and enable its unit; without, the node is like one of Azure Container Linux.
+    """Write AgentBaker's files, and enable its unit. With the unit disabled, the node is like one of Azure Container Linux.
 
     Its script is written where it can run, on a node that boots: other nodes share /opt with their host.
     """

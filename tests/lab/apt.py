@@ -58,7 +58,7 @@ def with_version(package: Path, version: str, folder: Path) -> Path:
 def publish(node: BootingNode, debs: Iterable[Path]) -> None:
     """Make exactly these packages available to apt on the node, in place of those that were published before.
 
-    The node's own index (``apt-get update``) is not updated: it is stale now, which is a case to test.
+    The node's own index (``apt-get update``) is not updated: it is then stale, which is a case to test.
     """
     with tempfile.TemporaryDirectory() as folder:
         for deb in debs:
@@ -93,7 +93,7 @@ def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Pat
 
 
 class _Apt:
-    """The host's apt-get with a release, lists and a cache of its own in ``folder``; ``root`` tells what is installed."""
+    """The host's apt-get with a release, lists and a cache of its own in ``folder``; ``root`` lists the installed packages."""
 
     def __init__(self, suite: str, folder: Path, root: Path, kind: str = "deb") -> None:
         for made in ("lists/partial", "archives/partial"):

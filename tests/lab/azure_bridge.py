@@ -18,8 +18,8 @@ from lab.server import Server
 def enslave(node: Machine, nic: str = "eth0", bridge: str = BRIDGE) -> None:
     """The bridge takes the NIC with its addresses and routes (network/network_linux.go, connectExternalInterface).
 
-    azure-vnet moves the default routes; the others, which a NIC loses when it goes down, are put back as a network daemon would.
-    The addresses move in one batch, since the way to a VM leads over this NIC. No daemon may interfere. As with azure-vnet's
+    azure-vnet moves the default routes; the others, which a NIC loses when it goes down, are restored as by a network daemon.
+    The addresses move in one batch, because a VM is reached over this NIC. No daemon may interfere. As with azure-vnet's
     disableHairpinOnHostInterface, no frame leaves by the NIC that came in by it: Azure's network is no Ethernet, and in the lab's
     a multicast frame would go back and forth between two such nodes for ever.
     """
@@ -41,7 +41,7 @@ def enslave(node: Machine, nic: str = "eth0", bridge: str = BRIDGE) -> None:
 
 
 def _other_routes(node: Machine, family: str, link: str) -> list[str]:
-    """All but those that the kernel makes of addresses."""
+    """All routes except those that the kernel adds with addresses."""
     lines = node.run_from_host(["ip", family, "route", "show", "table", "all", "dev", link]).splitlines()
     return [line for line in lines if "table local" not in line and "proto kernel" not in line]
 

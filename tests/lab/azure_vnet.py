@@ -47,7 +47,7 @@ class AzurePod:
         return pod_rules(self.address, self.mac)
 
     def entry(self) -> dict[str, Any]:
-        """Of the state file."""
+        """The pod's entry in the state file."""
         return {
             "Id": f"{self.number:08x}-eth0",
             "HostIfName": self.host_link,
@@ -69,7 +69,7 @@ def pod_rules(address: str, mac: str) -> list[str]:
 
 
 def node_rules(mac: str, address: str = NODE_ADDRESS) -> list[str]:
-    """Those for the whole node, as AddL2Rules writes them."""
+    """The rules for the whole node, as AddL2Rules writes them."""
     return [
         f"-t nat -A POSTROUTING -s unicast -o eth0 -j snat --to-src {mac} --snat-arp --snat-target ACCEPT",
         f"-t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst {address}"
@@ -135,7 +135,7 @@ def past(machine: Machine, mac: str, pods: Sequence[AzurePod], write: Callable[[
     machine.ip(
         [
             f"link add {BRIDGE} address {mac} type bridge mcast_snooping 0",
-            f"link set {BRIDGE} addrgenmode none",  # no address that comes later by itself
+            f"link set {BRIDGE} addrgenmode none",  # the kernel adds no address later
             f"link set {BRIDGE} up",
             f"link set eth0 master {BRIDGE}",
             f"address add {NODE_ADDRESS}/16 dev {BRIDGE}",

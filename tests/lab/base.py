@@ -40,11 +40,11 @@ class Cloud:
         self.close()
 
     def close(self) -> None:
-        """End all machines; the kernel frees what they had."""
+        """End all machines; the kernel frees their objects."""
         self._endings.close()
 
     def _start_namespace(self, make: Callable[[str], Namespace], name: str) -> Namespace:
-        """Start only, so that many start at once; each is to be waited for."""
+        """Starts a namespace without waiting, so that many start at once."""
         self._namespaces.append(make(name))
         return self._namespaces[-1]
 
@@ -57,7 +57,7 @@ class Cloud:
     # Machines by name
 
     def node(self, name: str) -> Any:
-        """The node of that name, of whatever kind it is."""
+        """The node of that name, of any kind."""
         return _named(self.nodes, name)
 
     def pod(self, name: str) -> Pod:

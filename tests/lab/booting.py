@@ -28,7 +28,7 @@ class BootingNode(ClusterNode):
         """Shut down in order, boot, and wait until all units are started."""
 
     def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
-        """Wait until systemd has nothing left to start; answer its state, which has to be one of ``states``."""
+        """Wait until systemd has nothing left to start; returns its state, which has to be one of ``states``."""
         deadline = time.monotonic() + timeout
         while True:
             # The first calls come before D-Bus: they get no answer, or one that changes later.
@@ -63,7 +63,7 @@ class BootingNode(ClusterNode):
         return kubelet.starts(self)
 
     def copy_in(self, source: Path, path: str) -> None:
-        """Copy a file or a folder of the host to a path on the node that is not there yet; its folder is made."""
+        """Copy a file or a folder of the host to a new path on the node; its folder is made."""
         archive = subprocess.run(["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE).stdout
         unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
         subprocess.run(

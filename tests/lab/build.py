@@ -39,7 +39,7 @@ class Build:
         self.changes.chmod(self._below.stat().st_mode)
 
     def around(self, argv: Sequence[str], kernel: Mapping[str, str] = KERNEL) -> list[str]:
-        """The command line that runs a command of this machine with the root mounted, and in it ``kernel``."""
+        """The command line that runs a command of this machine with the root and the file systems of ``kernel`` mounted."""
         layers = f"lowerdir={self._below},upperdir={self.changes},workdir={self._work}"
         mounts = [f"mount -t overlay overlay -o {layers} {self.root}"]
         mounts += [f"{mount} {self.root}/{name}" for name, mount in kernel.items()]
@@ -63,11 +63,11 @@ class Build:
         self.run(["sh", "-c", 'mkdir -p "${1%/*}/" && cat > "$1" && chmod "$2" "$1"', "sh", path, f"{mode:o}"], text)
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all that is in it; a missing one is fine."""
+        """Remove a file or a folder with its contents; a missing one is fine."""
         self.run(["rm", "-rf", path])
 
     def copy_in(self, source: Path, path: str) -> None:
-        """Copy a file or a folder of this machine to a path that is not there yet; its folder is."""
+        """Copy a file or a folder of this machine to a new path, whose folder exists."""
         self._run(["cp", "-r", str(source), f"{self.root}{path}"])
 
     def tree(self) -> dict[str, str]:

@@ -40,8 +40,8 @@ class Node:
 
     ``system``: the Debian release that it runs, with systemd; None is a node of namespaces, on the host's files.
     ``without``: packages of a node's usual ones that its system lacks, and that its apt can install from a repository
-    on the node itself, once it has updated its index. ``besides``: packages that it has more than others.
-    ``build``: it boots this image, which is one of ``system``.
+    on the node itself, once it has updated its index. ``besides``: additional packages.
+    ``build``: it boots this image, made from ``system``.
     ``vm``: it runs its release's kernel too, as a small VM, and not as a container; from ``disk``, where one is given.
     """
 
@@ -128,14 +128,14 @@ class Lab(Cloud):
 
     @property
     def podman(self) -> Podman:
-        """Starts the nodes that run systemd; it is there from the first of them on."""
+        """Starts the nodes that run systemd; made for the first of them."""
         if self._podman is None:
             self._podman = Podman()
             self._endings.callback(self._podman.close)
         return self._podman
 
     def _folders(self, declared: Node) -> Mapping[str, Path]:
-        """What of this machine's files a node that runs systemd sees (SystemdNode)."""
+        """The folders of this machine that a node with systemd sees (SystemdNode)."""
         return {}
 
     def _settle(self, node: ClusterNode, at: Place, pods: Sequence[Namespace]) -> None:
@@ -166,7 +166,7 @@ class Lab(Cloud):
         self._wait_until_connected(self.nodes)
 
     def _plug_in(self, node: SystemdNode) -> None:
-        """What each boot begins with: the kernel of the boot before is gone, with links, addresses and listeners."""
+        """Prepares a boot: links, addresses and listeners of the former boot have ended with its network namespace."""
         node.forget_services()
         wiring.disconnect(node, self.load_balancer)
         self._connect(node)

@@ -16,7 +16,7 @@ TREE = CHECKOUT / ".build" / "collections"
 
 
 def path(*besides: Path) -> str:
-    """For ANSIBLE_COLLECTIONS_PATH, where other trees are needed as well."""
+    """For ANSIBLE_COLLECTIONS_PATH, if other trees are needed as well."""
     return ":".join(map(str, [link(), *besides]))
 
 
@@ -31,7 +31,7 @@ def link() -> Path:
 
 
 def build(folder: Path) -> Path:
-    """Its artifact, the file that Galaxy has, written into ``folder``."""
+    """Writes the collection's artifact, the file for Galaxy, into ``folder``."""
     program = Path(sys.executable).with_name("ansible-galaxy")
     command: list[str | Path] = [program, "collection", "build", "--output-path", folder, CHECKOUT]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -58,7 +58,7 @@ class SystemdNode(BootingNode):
             raise LabError(f"{self.name} is not running: {error}") from error
 
     def start(self) -> None:
-        """Power on, with the links plugged in. Returns when process 1 is started, not when it is done."""
+        """Power on, with the links plugged in. Returns when process 1 is started; the boot goes on."""
         self._podman.run("init", self.name)
         self._plug_in()
         self._podman.run("start", self.name)
@@ -76,7 +76,7 @@ class SystemdNode(BootingNode):
             if time.monotonic() > deadline:
                 raise LabError(f"{self.name} is down, but podman still tidies up after {_CLEANUP_LIMIT:g} s")
             time.sleep(0.01)
-        self.pid_file.unlink(missing_ok=True)  # another process may soon have the number
+        self.pid_file.unlink(missing_ok=True)  # another process may soon have the process ID
 
     def reboot(self) -> None:
         """Shut down, boot, and wait until all units are started."""

@@ -37,7 +37,7 @@ Subsystem sftp internal-sftp
 SetEnv HOME=/run
 """
 # HOME: a node of namespaces has the host's files, and the shell that sshd starts would read root's .bashrc of this machine,
-# with whatever that does and waits for.
+# which may do anything, and wait.
 
 
 class Controller:
@@ -73,7 +73,7 @@ class Controller:
             "ansible_host": node.ipv4,
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(self.key),
-            # The caller's has pyroute2, and the host's files are the node's: nothing has to be carried.
+            # The caller's Python has pyroute2, and the node shares the host's files, so the library need not be copied.
             "ansible_python_interpreter": "/usr/bin/python3" if isinstance(node, SystemdNode) else sys.executable,
         }
 
@@ -119,7 +119,7 @@ class Controller:
         play.communicate()
 
     def results(self, play: subprocess.Popen[str], name: str = "play", timeout: float = 120) -> dict[str, dict[str, Any]]:
-        """What the play's last task gave each node, with ``failed``."""
+        """The result of the play's last task on each node, with ``failed``."""
         said, _nothing = play.communicate(timeout=timeout)
         record = self.folder / f"{name}.record"
         assert record.exists(), said

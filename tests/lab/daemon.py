@@ -77,7 +77,7 @@ def _wait_until_up(folder: Path, daemon: subprocess.Popen[bytes]) -> None:
 
 
 def stop(folder: Path) -> None:
-    """End the lab; return when all of it is gone. No lab there is fine."""
+    """End the lab; return when all of it is gone. Succeeds without a lab too."""
     if _is_up(folder):
         ask(folder, [_DOWN])
     else:
@@ -163,7 +163,7 @@ class _Command(socketserver.StreamRequestHandler):
             return {"answer": None}
         try:
             return {"answer": COMMANDS[words[0]](self.server.lab, *words[1:])}
-        except Exception as error:  # whatever it was, the lab goes on
+        except Exception as error:  # after any error, the lab goes on
             return {"error": str(error) or repr(error)}
 
 

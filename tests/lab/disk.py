@@ -30,9 +30,9 @@ ebtables-legacy with broute, IPVS, dummy, VLAN, VRF, ipset."""
 
 _SIZE = "2G"  # sparse; the root takes a fifth of it
 
-# Arguments: the root, a folder for what is made. In a mount namespace of its own: the root is another's, so what is
-# changed goes to a layer above it. The kernel's command line tells each VM its network (systemd-network-generator).
-# What is masked does nothing here but take seconds of the boot.
+# Arguments: the root, a folder for the results. In a mount namespace of its own: others use the root, so changes
+# go to a layer above it. The kernel's command line tells each VM its network (systemd-network-generator).
+# The masked units have no effect here, but take seconds of the boot.
 _MAKE = f"""
 set -eu
 mount -t tmpfs lab /mnt

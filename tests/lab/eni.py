@@ -57,7 +57,7 @@ class Subnet(abc.ABC):
 
     @property
     def address(self) -> str:
-        """The cloud knows it as the interface's, whether or not the node has it."""
+        """The interface's address in the cloud, whether or not the node has it."""
         return self._host(10)
 
     def pod_address(self, index: int) -> str:
@@ -119,7 +119,7 @@ class EniNode(ClusterNode):
     enis: tuple[Eni, ...]
 
     def filter_reverse_path(self, mode: int, **exceptions: int) -> None:
-        """Set rp_filter (0 off, 1 strict, 2 loose) on every link, but as said on some of them and for ``all``."""
+        """Set rp_filter (0 off, 1 strict, 2 loose) on every link, except the values given for some links and for ``all``."""
         conf = "/proc/sys/net/ipv4/conf"
         names = self.run_from_host(["ls", conf]).split()
         modes = {**dict.fromkeys(names, mode), "all": 0, "lo": 0, **exceptions}
@@ -242,7 +242,7 @@ class EniLab(Cloud):
             pod.run(["ip", "link", "delete", "eth0"], check=False)
         self._connect(node)
         if node.networkd:
-            node.ip(["address flush dev eth0"])  # networkd sets its address and route; no boot begins with them
+            node.ip(["address flush dev eth0"])  # networkd sets the address and route, which a boot does not have at its start
 
     def _connect(self, node: EniNode) -> None:
         node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
@@ -252,7 +252,7 @@ class EniLab(Cloud):
         self._wait_until_connected([self.client, node, *(node.pods if self._cni else ())], node)
 
     def unplug(self, name: str) -> None:
-        """Take a secondary interface from the node: its link goes, and all routes over it."""
+        """Take a secondary interface from the node: its link is removed, with all routes over it."""
         self.router.ip([f"link delete {self._eni(name).port}"])
 
     def plug(self, name: str) -> None:
@@ -273,7 +273,7 @@ class EniLab(Cloud):
     def _wait_until_connected(self, machines: Sequence[Machine], node: EniNode) -> None:
         """Return when each of them reaches the backend.
 
-        By an echo: a connection that is closed sends packets after its answer, which conntrack could still pick up.
+        By an echo: a connection sends packets after its answer while it closes, and conntrack could record these.
         """
         deadline = time.monotonic() + _READY_LIMIT
         for machine in machines:
@@ -333,7 +333,7 @@ def _connect_node(node: EniNode, cni: bool) -> None:
 
 
 def _interface(eni: Eni) -> list[str]:
-    """Its own address has no route of its own in table main, as AWS's CNI deletes it."""
+    """The interface's own address has no route in table main, because AWS's CNI deletes that route."""
     address = [f"address add {eni.address}/24 dev {eni.name} noprefixroute"] if eni.has_address else []
     return [f"link set {eni.name} up", *address]
 

@@ -36,7 +36,7 @@ class _Subnet:
 
 
 def add_to(lab: EniLab) -> None:
-    """Give the cloud IPv6. From now on its services, and its pods' addresses, are of that."""
+    """Give the cloud IPv6. From now on its services and the addresses of its pods are IPv6."""
     node: EniNode = lab.node("node1")
     node.family = IPV6
     lab.client.address = CLIENT

@@ -25,13 +25,13 @@ from lab.podman import BUILD, Podman
 SUITE, PYTHON = "trixie", "3.13"
 DEFINITION = collection.CHECKOUT / "deploy/execution-environment/execution-environment.yml"
 NAME, BASE = "localhost/lab/execution-environment", "localhost/lab/python"
-OFFERED = "/offered"  # where a build finds the collection, as if from Galaxy, and what pip downloads
-BY_ITSELF = re.compile(r"pip install --no-cache-dir ([^$].*)")  # what ansible-builder installs in each
+OFFERED = "/offered"  # the folder in which a build finds the collection, as if from Galaxy, and pip's downloads
+BY_ITSELF = re.compile(r"pip install --no-cache-dir ([^$].*)")  # ansible-builder's own, in each image
 USER = 1000  # of its containers
 _LIMIT = 900.0  # seconds; a build takes 35
 
 # Like the official image of Python, of which the definition's is one: its own Python in /usr/local, and no lists of packages.
-# The machine's sources of apt and of pip are not those of a user, so the base image brings them.
+# The sources of apt and pip of this machine are in the base image, because a user's definition does not have them.
 _BASE = f"""
 FROM {{plain}}
 COPY sources.list /etc/apt/sources.list
@@ -41,7 +41,7 @@ ENV PIP_NO_INDEX=1 PIP_FIND_LINKS={OFFERED}
 
 
 def build(podman: Podman, folder: Path) -> str:
-    """Builds it with the collection of this checkout; answers its name."""
+    """Builds the execution environment with the collection of this checkout; returns its name."""
     plain = podman.image(SUITE, ("ca-certificates", "python3-venv"))
     base, offered, context = folder / "base", folder / "offered", folder / "context"
     for made in (base, offered):
@@ -66,7 +66,7 @@ def build(podman: Podman, folder: Path) -> str:
 
 
 def run(podman: Podman, image: str, controller: Controller, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs a playbook on the controller's nodes by ansible-runner, with a job's folder as AWX writes it; answers the recap.
+    """Runs a playbook on the controller's nodes by ansible-runner, with a job's folder as AWX writes it; returns the recap.
 
     Its keys are ``changed``, ``failures``, ``dark`` and others; each value counts by node.
     """

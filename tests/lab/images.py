@@ -36,7 +36,7 @@ def cache() -> Path:
 
 
 def key(suite: str, packages: Iterable[str]) -> str:
-    """Names a root by what it is made of: ``bookworm-1f2e3d4c5b6a``."""
+    """The name of a root, from its release and packages: ``bookworm-1f2e3d4c5b6a``."""
     made_of = "\n".join([str(RECIPE), suite, *sorted(set(packages))])
     return f"{suite}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
 
@@ -56,7 +56,7 @@ def locked(target: Path) -> Iterator[None]:
 def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
     """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it.
 
-    A build of about half a minute goes under another name and is renamed when it is whole.
+    A build takes half a minute, has a temporary name, and is renamed when it is complete.
     """
     packages = tuple(sorted(set(packages)))
     target = cache() / "roots" / key(suite, packages)
@@ -77,7 +77,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def sources(suite: str) -> list[str]:
-    """The apt source lines for *suite*: the host's own mirror, or none where the host is another system.
+    """The apt source lines for *suite*: the host's own mirror, or none if the host is another system.
 
     The mirror is the one that serves the host's release. The suite alone, without updates and
     security, is what all releases have; a lab tests versions, it does not face a network. For the same
@@ -101,8 +101,8 @@ def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
     if not shutil.which("mmdebstrap"):
         raise RuntimeError("lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
     log = target.with_suffix(".log")
-    # A node has no way to the mirror and no resolver: what the builder's machine wrote about itself
-    # into the root (its name, its resolver, its mirror) would only make the node wait for it.
+    # A node has no way to the mirror and no resolver: the files that the builder's machine put
+    # into the root (its name, its resolver, its mirror) would only make the node wait.
     forget = 'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*'
     with open(log, "w") as output:
         built = subprocess.run(

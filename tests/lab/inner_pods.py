@@ -39,7 +39,7 @@ class InnerPod(Machine):
 
 
 def bridged(node: ClusterNode, name: str, address: str, mac: str, link: str, bridge: str) -> InnerPod:
-    """As azure-vnet makes one in bridge mode: the node's end is a port of the bridge, and the pod is on the nodes' link."""
+    """A pod as azure-vnet makes one in bridge mode: the node's end is a port of the bridge, and the pod is on the nodes' link."""
     pod = InnerPod(node, name, address, mac, link)
     batch(node, [f"link set {link} master {bridge} up"])
     pod.ip(
@@ -53,7 +53,7 @@ def bridged(node: ClusterNode, name: str, address: str, mac: str, link: str, bri
 
 
 def routed(node: ClusterNode, name: str, address: str, mac: str, link: str, uplink: str) -> InnerPod:
-    """As Cilium makes one: the node routes to it, and answers for it on ``uplink`` as Azure's network would."""
+    """A pod as Cilium makes one: the node routes to the pod, and answers for it on ``uplink`` as Azure's network would."""
     pod = InnerPod(node, name, address, mac, link)
     batch(node, [f"link set {link} up", f"route add {address}/32 dev {link}"])
     node.set_sysctls({f"net.ipv4.conf.{one}.proxy_arp": 1 for one in (link, uplink)})

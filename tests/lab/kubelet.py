@@ -15,7 +15,7 @@ UNIT = "kubelet.service"
 _PROGRAM = "/usr/local/bin/kubelet"
 _LOG = "/var/log/kubelet-start"
 
-# The record is written first, so that it exists once the unit is active. The process that stays is called kubelet.
+# The record is written first, so that it exists once the unit is active. The process that goes on running is called kubelet.
 _SERVICE = f"""\
 [Unit]
 Description=Stands for kubelet, and tells what was there when it was started

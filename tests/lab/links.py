@@ -22,7 +22,7 @@ def compute_checksums(machine: Machine, names: list[str]) -> None:
     """Do what ``ethtool -K NAME tx off`` does, without a process per link.
 
     A veth leaves the checksum to "hardware" that does not exist: packets then travel with an unfinished checksum which
-    no receiver verifies, and a translation that gets it wrong would go unseen.
+    no receiver verifies, and the test would miss a wrong translation.
     """
     with machine.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for name in names:
@@ -32,9 +32,9 @@ def compute_checksums(machine: Machine, names: list[str]) -> None:
 
 
 def tap(machine: Machine, name: str) -> int:
-    """Make a link of the machine whose other end is the file descriptor; it goes when the last copy of that is closed.
+    """Make a link of the machine whose other end is the file descriptor; closing its last copy removes the link.
 
-    Without IFF_VNET_HDR there is no way to leave a checksum to the other end: all are real.
+    Without IFF_VNET_HDR all checksums are real: none can be left to the other end.
     """
 
     def make() -> int:

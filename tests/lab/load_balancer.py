@@ -72,14 +72,14 @@ class Client(Machine):
 
 
 class RouterAdvertisements:
-    """Advertises the load balancer to all nodes as a default router for ``lifetime`` seconds, over and over."""
+    """Advertises the load balancer to all nodes as a default router for ``lifetime`` seconds, repeatedly."""
 
     def __init__(self, load_balancer: LoadBalancer, lifetime: int) -> None:
         self.lifetime = lifetime
         self._stopped = threading.Event()
         self._socket = load_balancer.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LINK.encode())
-        self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)  # RFC 4861 6.1.2: else ignored
+        self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)  # RFC 4861 6.1.2: otherwise ignored
         self._socket.bind((PROBE_SOURCE, 0))
         self._thread = threading.Thread(target=self._advertise, name="router advertisements", daemon=True)
         self._thread.start()

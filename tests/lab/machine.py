@@ -52,14 +52,14 @@ class Machine:
         timeout: float = 60,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the machine. Raises LabError with its output where it fails and ``check`` is true.
+        """Run a command on the machine. Raises LabError with its output if it fails and ``check`` is true.
 
         ``timeout`` is in seconds (subprocess.TimeoutExpired). ``environment`` is added to entering.ENVIRONMENT.
         """
         return self._run_in(self.namespaces, argv, input, check, timeout, environment)
 
     def run_from_host(self, argv: Sequence[str], input: str | None = None) -> str:
-        """Run the host's own program in the machine's network; answer its stdout.
+        """Run the host's own program in the machine's network; returns its stdout.
 
         The lab itself reads and configures a machine with the host's programs, so that it never runs a program that a test has
         replaced, counts or breaks on the machine.
@@ -71,7 +71,7 @@ class Machine:
     ) -> list[str]:
         """The command line of the host, to be started with entering.ENVIRONMENT and ``environment``, that runs ``argv``.
 
-        ``namespaces``: of the machine's, those to enter; usually all.
+        ``namespaces``: the machine's namespaces to enter; usually all.
         """
         return entering.command(self.pid, namespaces or self.namespaces, argv)
 
@@ -110,7 +110,7 @@ class Machine:
         self.run(["sh", "-c", 'mkdir -p -- "${1%/*}/" && cat > "$1" && chmod "$2" -- "$1"', "sh", path, f"{mode:o}"], text)
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all that is in it; a missing one is fine."""
+        """Remove a file or a folder with its contents; a missing one is fine."""
         self.run(["rm", "-rf", "--", path])
 
     def exists(self, path: str) -> bool:

@@ -70,7 +70,7 @@ class MetadataServer:
         self.change(behaviour)
 
     def change(self, behaviour: Behaviour) -> None:
-        """Behave otherwise from now on; connections that wait in silence are cut."""
+        """Behave differently from now on; connections that wait for an answer are closed."""
         self.stop()
         self.behaviour = behaviour
         if behaviour.fault == "refused":
@@ -154,4 +154,4 @@ class _Connection(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body[: len(body) // 2] if halve else body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """``requests`` has it; stderr is the tests'."""
+        """``requests`` has the request; stderr belongs to the tests."""

@@ -18,7 +18,7 @@ TOKEN = "bGFiLXRva2Vu"
 
 @dataclass(frozen=True)
 class Nic:
-    """An interface as the cloud knows it. ``ipv6`` None: the service does not even name IPv6 (Azure: no such key)."""
+    """An interface as the cloud knows it. ``ipv6`` None: the answer does not name IPv6 (Azure: no such key)."""
 
     mac: str = "02:00:00:00:00:01"
     ipv4: tuple[str, ...] = ("10.0.0.4",)
@@ -139,7 +139,7 @@ class Aws(_Tree):
                 "mac": nic.mac,
                 "subnet-ipv4-cidr-block": nic.subnet4,
             }
-            if nic.ipv6:  # without IPv6 the names are not there: 404
+            if nic.ipv6:  # without IPv6 these names do not exist: 404
                 of_nic |= {"ipv6s": "\n".join(nic.ipv6), "subnet-ipv6-cidr-blocks": nic.subnet6}
             told |= {f"network/interfaces/macs/{nic.mac}/{name}": value for name, value in of_nic.items()}
         return told
@@ -164,7 +164,7 @@ class Alibaba(_Tree):
         for nic in nics:
             subnet = ipaddress.IPv4Network(nic.subnet4)
             of_nic = {
-                "gateway": str(subnet[-3]),  # the vSwitch's last but two: 10.0.0.253 of a /24
+                "gateway": str(subnet[-3]),  # the vSwitch's last address but two: 10.0.0.253 of a /24
                 "netmask": str(subnet.netmask),
                 "network-interface-id": _eni(nic),
                 "primary-ip-address": nic.ipv4[0],

@@ -21,8 +21,8 @@ from lab import entering
 from lab.entering import LabError
 from lab.machine import Machine
 
-# A command may have left children behind that would keep the namespaces: they go first. Shell builtins only, as a
-# program started here would find itself.
+# Children of a command would keep the namespaces, so they are killed first. Shell builtins only, because a program
+# that is started here would find itself.
 _HOLD = """
 echo ready
 cat > /dev/null
@@ -61,7 +61,7 @@ done
 
 # The layers lie on a tmpfs that is mounted at /run and then covered by /run's own overlay. File descriptor 3 keeps
 # the host's /run as its lower folder; 4 keeps the tmpfs reachable, for the lab as /proc/PID/fd/4 (see LAYERS).
-# /run/systemd and /run/dbus go: systemctl on a node would talk to process 1 of the host.
+# /run/systemd and /run/dbus are removed: systemctl on a node would talk to process 1 of the host.
 # ~/.ansible is ansible's own temporary folder; the mount point is the only thing that may be new on the host.
 _NODE_FOLDERS = """
 set -eu
@@ -128,7 +128,7 @@ class Namespace:
 
     @property
     def layers(self) -> str:
-        """Where the lab's process sees what the node has changed: ``<layers>/etc`` and so on.
+        """The folder in which the lab's process sees the node's changes: ``<layers>/etc`` and so on.
 
         Overlay keeps a deleted name as a character device 0:0 (Documentation/filesystems/overlayfs.rst).
         """
@@ -136,11 +136,11 @@ class Namespace:
 
     @property
     def pid_file(self) -> Path:
-        """A file with the pid that goes away with the lab's process: it lives in memory and has no name on any disk."""
+        """A file with the pid that ends with the lab's process: it is in memory and has no name on any disk."""
         return Path(f"/proc/{os.getpid()}/fd/{self._pid_memory.fileno()}")
 
     def wait(self) -> None:
-        """Return when the process itself has said that it stands in its own namespaces."""
+        """Return when the process itself has reported that it is in its own namespaces."""
         assert self._holder.stdout is not None
         said = self._holder.stdout.readline()
         if said != "ready\n":
@@ -153,7 +153,7 @@ class Namespace:
         self._holder.stdin.close()
 
     def close(self) -> None:
-        """End the holder and whatever else runs in the machine; the kernel frees the rest."""
+        """End the holder and all processes of the machine; the kernel frees the rest."""
         assert self._holder.stdout is not None
         self.end()
         self._holder.stdout.close()
@@ -163,7 +163,7 @@ class Namespace:
 
 @contextmanager
 def machine(name: str) -> Iterator[Machine]:
-    """A network of its own and nothing else, for the length of the block."""
+    """A machine with only a network of its own, for the length of the block."""
     namespace = Namespace.network(name)
     try:
         namespace.wait()

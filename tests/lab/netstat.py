@@ -9,6 +9,6 @@ PATH = "/proc/net/netstat"
 
 
 def tcp_ext(text: str, name: str) -> int:
-    """A counter of TcpExt out of the text of PATH."""
+    """A counter of TcpExt from the text of PATH."""
     names, values = (line.split() for line in text.splitlines() if line.startswith("TcpExt:"))
     return int(values[names.index(name)])

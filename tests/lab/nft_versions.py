@@ -16,8 +16,8 @@ SUITES = {"bullseye": "0.9.8", "bookworm": "1.0.6", "trixie": "1.1.3"}
 def wrapper(suite: str) -> str:
     """The text of a shell script that behaves as the nft of *suite*.
 
-    It starts the other release's program by that release's own loader and libraries. A chroot would
-    take away what nft is told to read: the node's files, and ``/dev/stdin``, which ``nft -f -`` opens by name.
+    It starts the other release's program by that release's own loader and libraries. In a chroot, nft
+    could not read its input: the node's files, and ``/dev/stdin``, which ``nft -f -`` opens by name.
     """
     root = images.root(suite)
     # /lib is a link to usr/lib from bookworm on; the loader's link in /lib64 is absolute in bullseye.

@@ -26,7 +26,7 @@ POD_PORT = 8080
 
 _RUN_MODULE = str(Path(__file__).with_name("run_module.py"))
 
-# What ansible-core gives every module besides its own options (ansible/module_utils/common/parameters.py, PASS_VARS).
+# ansible-core's arguments for every module, besides its options (ansible/module_utils/common/parameters.py, PASS_VARS).
 _INTERNAL_ARGUMENTS = {
     "_ansible_debug": False,
     "_ansible_keep_remote_files": False,
@@ -69,7 +69,7 @@ class Pod(Machine):
 
 
 class ClusterNode(Machine, abc.ABC):
-    """A node, as the cloud, Ansible and a test use it, whatever kind it is."""
+    """A node, as the cloud, Ansible and a test use it, of any kind."""
 
     pid_file: Path
     """Has the pid by which Ansible enters the node, where it does."""
@@ -81,7 +81,7 @@ class ClusterNode(Machine, abc.ABC):
     pods: list[Pod]
 
     def join(self, place: Place, servers: Servers) -> None:
-        """Become part of a cloud. A node by itself has no address and serves nothing."""
+        """Become part of a cloud. A node outside of a cloud has no address and no servers."""
         self.place = place
         self.pods = []
         self._servers = servers
@@ -101,7 +101,7 @@ class ClusterNode(Machine, abc.ABC):
 
     @property
     def connection(self) -> dict[str, Any]:
-        """The variables by which Ansible gets into the node."""
+        """The variables with which Ansible connects to the node."""
         return {
             "ansible_connection": "lab_node",
             "lab_node_namespaces": " ".join(self.namespaces),
@@ -117,26 +117,26 @@ class ClusterNode(Machine, abc.ABC):
         diff: bool = True,
         timeout: float = 60,
     ) -> dict[str, Any]:
-        """Run a module of the collection on the node; answer its result.
+        """Run a module of the collection on the node; returns its result.
 
-        ``failed`` and ``rc`` (the process's own where the module gives none) are always there.
+        ``failed`` and ``rc`` (the process's own if the module gives none) are always there.
         """
 
     @abc.abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """The node's network and its files; see lab.snapshot for what is left out.
 
-        Equal snapshots mean that none of it changed. What is mounted by ``read_only`` and ``full`` is not looked into.
+        Equal snapshots mean that none of it changed. Mounts of ``read_only`` and ``full`` are left out.
         """
 
     # Programs
 
     def replace_program(self, path: str, script: str) -> programs.Replacement:
-        """Put a script in a program's place; ``@REAL@`` in it is the path of the program as it was."""
+        """Put a script in a program's place; ``@REAL@`` in the script is the path of the original program."""
         return programs.Replacement(self, {path: script})
 
     def break_program(self, path: str, call: int = 1, action: programs.Action = "fail") -> programs.Replacement:
-        """Let the ``call``-th call from now go wrong: fail, die, kill caller, run and kill caller."""
+        """Let the ``call``-th call from now go wrong: "fail", "die", "kill caller", "run and kill caller"."""
         return programs.broken(self, path, call, action)
 
     def count_processes(self, names: Iterable[str] = programs.COUNTED) -> AbstractContextManager[list[list[str]]]:
@@ -167,7 +167,7 @@ class ClusterNode(Machine, abc.ABC):
         finally:
             self.run(["umount", "--lazy", folder])
 
-    # What runs on a node, until it reboots
+    # Servers on a node, until it reboots
 
     def serve(self, port: int, status: int = 200) -> Server:
         """Serve a port of the node itself, TCP and UDP. It listens when this returns; ``status`` can be set later."""
@@ -189,7 +189,7 @@ class ClusterNode(Machine, abc.ABC):
         """Add a service of type LoadBalancer (TCP and UDP), as kube-proxy on this node would.
 
         ``endpoints`` are addresses of pods, of any node. With ``health_check_node_port`` the node itself answers 200
-        there while it has an endpoint of its own, else 503 (as pkg/proxy/healthcheck/service_health.go
+        there while it has an endpoint of its own, otherwise 503 (as pkg/proxy/healthcheck/service_health.go
         of kubernetes does); that server is returned.
         """
         local = {pod.address for pod in self.pods}
@@ -201,7 +201,7 @@ class ClusterNode(Machine, abc.ABC):
         return self.serve(health_check_node_port, status=200 if local & set(endpoints) else 503)
 
     def forget_services(self) -> None:
-        """Stop all servers: they listen in the network of a boot, as the rules of a service are in its kernel."""
+        """Stop all servers, which listen in the network of the former boot; the rules of services ended with that network."""
         self._servers.stop_all(self)
         self._services: dict[Backend, list[Service]] = {"nftables": [], "iptables": []}
 
@@ -238,7 +238,7 @@ class NamespaceNode(ClusterNode):
         """Run a module with the Python of the caller and without Ansible's controller: in a fraction of the time.
 
         ``name`` may be full (``namespace.collection.name``), for another collection under ``collections``.
-        ``through`` is a command that runs the one which follows it, as ``["strace", "-f"]``.
+        ``through`` is a command that runs the command after it, such as ``["strace", "-f"]``.
         A module that died without a result has ``stdout`` and ``stderr`` instead.
         """
         namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
@@ -257,12 +257,12 @@ class NamespaceNode(ClusterNode):
         return _result(done)
 
     def snapshot(self) -> dict[str, Any]:
-        """As of every node; its files by how they differ from the host's."""
+        """A snapshot as of every node; its files by their differences from the host's."""
         return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
 
 
 def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON that a module printed, or how it died."""
+    """The JSON that a module printed, or the way in which it died."""
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:

@@ -17,7 +17,7 @@ from lab.disk import Disk, DiskFiles
 from lab.entering import LabError
 
 _TEMPLATES = collection.CHECKOUT / "packer"
-_GUEST = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:none"  # where qemu's user network forwards SSH to
+_GUEST = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:none"  # the port to which qemu's user network forwards SSH
 _PYTHON = {"ansible_python_interpreter": "/usr/bin/python3"}
 
 
@@ -46,7 +46,7 @@ def build_by_booting(base: Disk, folder: Path, variables: Mapping[str, str]) -> 
 
 
 def build_in_chroot(base: Disk, image: Path, variables: Mapping[str, str], collections: Path) -> Disk:
-    """Let Ansible change the files of a copy of the disk, which is not booted; ``collections`` have the connection plugin."""
+    """Let Ansible change the files of a copy of the disk, without booting it. ``collections`` has the connection plugin."""
     subprocess.run(["cp", "--sparse=always", base.image, image], check=True)
     _build(
         "chroot.pkr.hcl",
@@ -59,12 +59,12 @@ def build_in_chroot(base: Disk, image: Path, variables: Mapping[str, str], colle
 
 
 def validate(template: Path) -> None:
-    """Have Packer look at the template and the options in it; nothing is built."""
+    """Validate the template and its options with Packer; nothing is built."""
     _packer(["validate", str(template)])
 
 
 def _build(template: str, variables_file: Path, through: Sequence[str] = (), **variables: Any) -> None:
-    """``through``: a command that runs the one which follows it."""
+    """``through``: a command that runs the command after it."""
     variables_file.parent.mkdir(parents=True, exist_ok=True)
     variables_file.write_text(json.dumps(variables))
     options = ["-color=false", "-force", f"-var-file={variables_file}"]
@@ -77,7 +77,7 @@ def _packer(arguments: Sequence[str], through: Sequence[str] = ()) -> None:
     environment = {
         **os.environ,
         **inventory.environment(),
-        "CHECKPOINT_DISABLE": "1",  # it would ask its vendor for news
+        "CHECKPOINT_DISABLE": "1",  # no query for a newer version
         "PACKER_CACHE_DIR": str(home),
         "PACKER_CONFIG_DIR": str(home),
     }

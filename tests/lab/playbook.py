@@ -28,7 +28,7 @@ class Recap(NamedTuple):
 
 
 class Played(NamedTuple):
-    """``output`` is what both streams said; ``nodes`` has those that were reached or tried."""
+    """``output`` is the text of both streams; ``nodes`` has the recaps of nodes that were reached or tried."""
 
     output: str
     status: int
@@ -36,7 +36,7 @@ class Played(NamedTuple):
 
     @property
     def changed(self) -> int:
-        """Tasks that changed something, of all nodes; -1 where none was begun with."""
+        """The number of tasks that changed something, of all nodes; -1 if the run began with no node."""
         return sum(node.changed for node in self.nodes.values()) if self.nodes else -1
 
     @property
@@ -45,11 +45,11 @@ class Played(NamedTuple):
 
     @property
     def modules(self) -> list[str]:
-        """What was executed on nodes, where -vvv was among the arguments."""
+        """The modules executed on nodes, if -vvv was among the arguments."""
         return re.findall(r"Using module file .*/(\w+)\.py", self.output)
 
     def well(self) -> Played:
-        """Itself, where nothing went wrong."""
+        """This object, if the run succeeded; fails otherwise."""
         assert not self.failed, self.output
         return self
 
@@ -88,7 +88,7 @@ def write(path: Path, tasks: Sequence[Mapping[str, Any]], hosts: str = "node1") 
 
 
 def without_library(folder: Path, name: str) -> dict[str, str]:
-    """The environment of an ansible-playbook whose Python does not find the library. ``folder``: where what hides it goes."""
+    """The environment of an ansible-playbook whose Python does not find the library. ``folder``: for the files that hide it."""
     (folder / "sitecustomize.py").write_text(
         "from importlib.machinery import PathFinder\n\n"
         "find = PathFinder.find_spec\n"

@@ -41,7 +41,7 @@ events_logger = "none"
 # /sys/fs/cgroup: crun refuses a host that mounts both versions of cgroup (hybrid: a tmpfs with mounts below). On an
 # ordinary host it is cgroup2 itself and stays as it is.
 # Each lab sees its folder as /mnt, in this namespace only: podman refuses run roots of more than 50 characters, and a lab that
-# cleans up after another one has to call things by the names in that lab's database.
+# cleans up after another one must use the names in that lab's database.
 _HOLDER = """
 set -u
 trap '' INT TERM HUP
@@ -90,7 +90,7 @@ class Podman:
             said += line
 
     def run(self, *arguments: str, stdin: int = subprocess.DEVNULL, timeout: float = 120) -> str:
-        """One podman command on the lab's own containers; answers its stdout. ``timeout`` in seconds.
+        """Runs a podman command on the lab's own containers; returns its stdout. ``timeout`` in seconds.
 
         podman sees ``folder`` as /mnt.
         """

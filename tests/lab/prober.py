@@ -36,7 +36,7 @@ _identifiers = itertools.count(1)
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """The answer of a server of the lab. ``peer`` is the source address that the server saw, ``host`` the name of a pod of
-    Kubernetes; they are empty where another program answered."""
+    Kubernetes; they are empty if another program answered."""
 
     status: int
     peer: str
@@ -55,7 +55,7 @@ class Prober:
     source: str | None = None
 
     def tcp(self, address: str, port: int, timeout: float, tries: int) -> bool:
-        """Whether a connection is accepted: what a TCP probe asks."""
+        """Whether a connection is accepted, as for a TCP probe."""
 
         def connect() -> bool:
             with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
@@ -65,7 +65,7 @@ class Prober:
         return _first(connect, tries) is not None
 
     def http(self, address: str, port: int, timeout: float, tries: int, path: str = "/") -> Answer | None:
-        """GET, or None where there is no answer."""
+        """HTTP GET; None without an answer."""
 
         def fetch() -> Answer:
             with self._socket(address, socket.SOCK_STREAM, timeout) as connection:
@@ -102,7 +102,7 @@ class Prober:
             with self._socket(address, socket.SOCK_RAW, timeout, kind.protocol) as raw:
                 raw.connect((address, 0))
                 raw.send(struct.pack("!BBH", kind.request, 0, checksum) + tail)
-                # Of IPv4 a raw socket hands over the header as well.
+                # In IPv4, a raw socket returns the header too.
                 return _answered(raw, timeout, lambda data: data.endswith(tail) and data[-len(tail) - 4] == kind.reply)
 
         return _first(echo, tries) is not None
@@ -111,7 +111,7 @@ class Prober:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         opened = self.machine.socket(family, kind, protocol)
         opened.settimeout(timeout)
-        if self.link is not None:  # before bind: a link-local address means nothing without its link
+        if self.link is not None:  # before bind: a link-local address is ambiguous without its link
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self.link.encode())
         if self.source is not None:
             opened.bind((self.source, 0))
@@ -119,7 +119,7 @@ class Prober:
 
 
 def _checksum(message: bytes) -> int:
-    """RFC 1071, of an even number of bytes. Of ICMPv6 the kernel computes its own (RFC 3542 section 3.1)."""
+    """The checksum of RFC 1071, of an even number of bytes. For ICMPv6 the kernel computes it (RFC 3542 section 3.1)."""
     total = sum(struct.unpack(f"!{len(message) // 2}H", message))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -137,7 +137,7 @@ def _first(attempt: Callable[[], _T], tries: int) -> _T | None:
 
 
 def _answered(receiver: socket.socket, timeout: float, is_answer: Callable[[bytes], bool]) -> bool:
-    """Read until the answer is there; raises TimeoutError after ``timeout`` seconds, whatever else arrives."""
+    """Read until the answer is there; raises TimeoutError after ``timeout`` seconds, also if other data arrives."""
     for left in _remaining(timeout):
         receiver.settimeout(left)
         if is_answer(receiver.recv(65535)):
@@ -146,7 +146,7 @@ def _answered(receiver: socket.socket, timeout: float, is_answer: Callable[[byte
 
 
 def _remaining(timeout: float) -> Iterator[float]:
-    """Seconds left, until there are none."""
+    """Yields the seconds left, until there are none."""
     deadline = time.monotonic() + timeout
     while (left := deadline - time.monotonic()) > 0:
         yield left

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probes that are sent over and over, and a record of each."""
+"""Probes that are sent repeatedly, and a record of each."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class ProbeRecord:
 
     @property
     def lost(self) -> list[float]:
-        """When those were sent that got no answer, or a wrong one."""
+        """The times of probes that got no answer, or a wrong one."""
         return [probe.sent for probe in self.probes if not probe.answered]
 
     def since(self, moment: float) -> ProbeRecord:
-        """Those that were sent at or after a moment, in seconds since 1970."""
+        """The probes sent at or after a moment, in seconds since 1970."""
         return ProbeRecord([probe for probe in self.probes if probe.sent >= moment])
 
 
 class Probing:
     """Probes one target, in a thread of its own, until it is stopped.
 
-    ``ask`` sends one probe and tells whether it was answered. ``interval`` tells how many seconds are between two probes,
-    and is asked before each; if an answer takes longer than that, the next probe follows at once. ``changed`` is called
-    after a probe that makes the target healthy, or healthy no more.
+    ``ask`` sends one probe and returns whether it was answered. ``interval`` returns the seconds between two probes,
+    and is called before each; if an answer takes longer than that, the next probe follows at once. ``changed`` is called
+    after a probe that makes the target healthy or unhealthy.
     """
 
     def __init__(self, ask: Callable[[], bool], interval: Callable[[], float], changed: Callable[[], None]) -> None:

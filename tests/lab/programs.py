@@ -29,7 +29,7 @@ _ACTIONS: dict[Action, str] = {
     "run and kill caller": '@REAL@ "$@"; kill -KILL $PPID; exit 1',
 }
 
-# exec -a keeps the name by which the program was called: xtables-nft-multi decides by it what it is.
+# exec -a keeps the name by which the program was called, from which xtables-nft-multi chooses its function.
 _BREAK = """\
 #!/bin/bash
 echo >> {folder}/calls
@@ -46,7 +46,7 @@ printf '%s\\0' "$#" "$0" "$@" >> {log}
 exec -a "$0" @REAL@ "$@"
 """
 
-# Private: where systemd is process 1, all mounts are shared, and what covers the program would cover it there too.
+# Private: if systemd is process 1, all mounts are shared, and the script would cover the program there too.
 _INSTALL = """
 set -eu
 while [ $# -gt 0 ]; do
@@ -74,7 +74,7 @@ _numbers = itertools.count(1)
 class Replacement:
     """Programs of the node that are scripts now, until ``restore()`` or the end of the ``with`` block.
 
-    ``scripts`` maps a program's path to a script, in which ``@REAL@`` stands for the path of the program as it was.
+    ``scripts`` maps a program's path to a script, in which ``@REAL@`` stands for the path of the original program.
     Replacements stack: one of a replaced program covers the script that was there.
     """
 
@@ -91,7 +91,7 @@ class Replacement:
         machine.run(["sh", "-c", _INSTALL, "sh", *arguments])
 
     def restore(self) -> None:
-        """Put the programs back. Lazily: a script that still runs keeps its file busy."""
+        """Restore the programs. Lazily: a script that still runs keeps its file busy."""
         self._machine.run(["umount", "--lazy", *self._mounts])
 
     def __enter__(self) -> Replacement:
@@ -124,7 +124,7 @@ def counted(machine: Machine, programs: Iterable[str] = COUNTED) -> Iterator[lis
 
 
 def _resolved(machine: Machine, scripts: Mapping[str, str]) -> dict[str, str]:
-    """By the file itself: iptables and ip6tables are two names of one file, which must not be covered twice."""
+    """Programs by their real file: iptables and ip6tables are names of one file, which must not be covered twice."""
     paths = list(scripts)
     files = machine.run(["readlink", "-e", "--", *paths]).stdout.splitlines()
     return {file: scripts[path] for path, file in zip(paths, files, strict=True)}

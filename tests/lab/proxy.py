@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An L7 proxy on a node that answers in a pod's place, as Cilium has Envoy do for kube-proxy's node ports.
 
-What is sent to the pod turns around in a pair of links (Cilium's cilium_host and cilium_net) and is handed to the proxy's
+A packet to the pod turns around in a pair of links (Cilium's cilium_host and cilium_net) and is handed to the proxy's
 socket. The proxy answers from the pod's address to the node's own, to which kube-proxy masqueraded the client. On the way out
 connection tracking puts the client's address back, and the node routes the answer anew, by the pod's rule. The scene is that of
-github.com/cilium/cilium/pull/47739, which has it happen in lo; here it happens in the output hook, before lo.
+github.com/cilium/cilium/pull/47739, in which this happens in lo; here it happens in the output hook, before lo.
 
 For policy Cluster. Under Local the client's later packets find the proxy's socket too early (net.ipv4.tcp_early_demux).
 """
@@ -41,7 +41,7 @@ table ip proxy {{
 
 
 def put_before(pod: Pod) -> None:
-    """Send what the node has for the pod to a transparent socket at PORT of the node."""
+    """Send the node's packets for the pod to a transparent socket at PORT of the node."""
     node = pod.node
     node.ip(
         [
@@ -55,6 +55,6 @@ def put_before(pod: Pod) -> None:
         ]
     )
     links.compute_checksums(node, [_OUT, _BACK])
-    # What comes back has the node's own address as its source.
+    # Packets that come back have the node's own address as their source.
     node.set_sysctls({f"net.ipv4.conf.{_BACK}.accept_local": 1, f"net.ipv4.conf.{_BACK}.rp_filter": 0})
     node.run_from_host(["nft", "-f", "-"], _DIVERT)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""QMP, by which a running qemu is asked to do something (qemu's docs/interop/qmp-spec.txt)."""
+"""QMP, the protocol for commands to a running qemu (qemu's docs/interop/qmp-spec.txt)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWER_LIMIT = 30.0  # seconds for an answer or an event; a guest under emulati
 
 
 class Qmp:
-    """One end of a socket pair whose other end qemu has."""
+    """One end of a socket pair; qemu has the other end."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -26,7 +26,7 @@ class Qmp:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, arguments: dict[str, Any] | None = None, descriptor: int | None = None) -> Any:
-        """What the command returns. Raises LabError with qemu's words where it fails.
+        """Runs a command and returns its result. Raises LabError with qemu's message if it fails.
 
         ``descriptor`` is handed over with the command (getfd).
         """
@@ -44,7 +44,7 @@ class Qmp:
             self._events.append(answer)
 
     def wait_for(self, event: str, device: str) -> None:
-        """Return when qemu has told this event of this device, in this moment or before; each counts once."""
+        """Return when qemu has reported this event of this device, now or earlier; each event counts once."""
         while True:
             for told in self._events:
                 if told["event"] == event and told["data"].get("device") == device:

@@ -18,7 +18,7 @@ PACKAGES = (*images.NODE_PACKAGES, "dnf", "rpm")
 
 FOLDER = "/srv/rpm"
 
-# The package carries nftables.service, as the real one does, and an nft that knows its version and nothing else.
+# The package carries nftables.service, as the real one does, and an nft that only prints its version.
 # AutoReq off: on Debian nothing in the rpm database provides /bin/sh.
 _SPEC = """\
 Name: nftables
@@ -43,7 +43,7 @@ printf '[Service]\\nType=oneshot\\nRemainAfterExit=yes\\nExecStart=/bin/true\\n[
 
 
 def prepare(node: SystemdNode) -> None:
-    """Make a booted node of PACKAGES one of the rpm side: dpkg and apt are gone, dnf sees FOLDER and nothing else."""
+    """Turn a booted node with PACKAGES into one with rpm: dpkg and apt are removed, and dnf has only the repository FOLDER."""
     node.run(["sh", "-c", "rm -f /usr/bin/apt* /usr/bin/dpkg* /etc/debian_version"])
     node.write("/etc/os-release", 'ID=azurelinux\nVERSION_ID="3.0"\nNAME="Microsoft Azure Linux"\nPRETTY_NAME="Lab with dnf"\n')
     node.write("/etc/yum.repos.d/lab.repo", f"[lab]\nname=lab\nbaseurl=file://{FOLDER}\ngpgcheck=0\nmetadata_expire=never\n")
@@ -51,7 +51,7 @@ def prepare(node: SystemdNode) -> None:
 
 
 def publish(node: SystemdNode, versions: Iterable[str]) -> None:
-    """Offer nftables in exactly these versions. What dnf has cached (``dnf makecache``) is stale from then on."""
+    """Offer nftables in exactly these versions. dnf's cache (``dnf makecache``) is then stale."""
     with tempfile.TemporaryDirectory() as folder:
         repository = Path(folder, "repository")
         repository.mkdir()

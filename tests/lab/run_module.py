@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs one Ansible module, with its arguments as JSON on stdin: ``run_module.py ansible_collections....modules.NAME``.
 
-What a module finds is what ansible-core's own wrapper leaves it (AnsiballZ: _ANSIBLE_ARGS and, from 2.19,
+A module gets the same variables as from ansible-core's own wrapper (AnsiballZ: _ANSIBLE_ARGS and, from 2.19,
 _ANSIBLE_PROFILE, the name of the profile by which arguments and results are JSON).
 """
 

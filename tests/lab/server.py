@@ -26,7 +26,7 @@ _REQUEST_LIMIT = 5.0  # seconds that a connection may take to send its request
 
 
 class Server:
-    """One port of a machine, TCP and UDP. ``status`` is what the next HTTP request is answered with.
+    """One port of a machine, TCP and UDP. ``status`` is that of the next HTTP answer.
 
     ``transparent``: it may get packets for another address, and answers from that address (ip(7), IP_TRANSPARENT).
     """
@@ -40,7 +40,7 @@ class Server:
         self.udp = _bound(machine, socket.SOCK_DGRAM, port, transparent)
 
     def accept(self) -> None:
-        """Answer a connection in a thread of its own: a client that sends nothing holds up no other client."""
+        """Answer a connection in a thread of its own: a client that sends nothing delays no other client."""
         connection, peer = self.tcp.accept()
         threading.Thread(target=self._answer, args=(connection, peer[0]), daemon=True).start()
 

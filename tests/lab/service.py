@@ -22,7 +22,7 @@ MASQUERADE_MARK = "0x4000"
 
 
 class Family(NamedTuple):
-    """What of the rules depends on the IP version. ``nodes`` holds the addresses on which node ports are served."""
+    """The parts of the rules that depend on the IP version. ``nodes`` holds the addresses on which node ports are served."""
 
     nft: str
     iptables: str
@@ -36,7 +36,7 @@ IPV6 = Family("ip6", "ip6tables-nft", "ipv6_addr", "2001:db8:0:1::/64")
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A node port, TCP and UDP, in front of pods, and the same at ``port`` of the load balancer's address, where it has one.
+    """A node port, TCP and UDP, in front of pods, and the same at ``port`` of the load balancer's address, if it has one.
 
     ``endpoints`` are the pods that this node sends to: all of them under "Cluster", its own ones under "Local".
     """
@@ -90,7 +90,7 @@ table {family.nft} kube-proxy {{
 
 
 def iptables_rules(services: Sequence[Service]) -> str:
-    """The same for ``iptables-restore --noflush`` and its sibling: chains named here are emptied and filled, others left."""
+    """The same for ``iptables-restore --noflush`` and its sibling: chains named here are replaced, others are kept."""
     chains = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ"]
     rules = [
         f"-A KUBE-MARK-MASQ -j MARK --or-mark {MASQUERADE_MARK}",

@@ -24,7 +24,7 @@ _SECONDS = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever
 _LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
 _FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
-_PART = "\0"  # no listing has one
+_PART = "\0"  # no listing has this character
 _COMMANDS = {
     "nft": "nft --stateless list ruleset",
     **{f"rules {family}": f"ip -N {family} rule" for family in _FAMILIES},
@@ -50,7 +50,7 @@ there, and images, which containerd removes when it likes."""
 def network(machine: Machine) -> dict[str, Any]:
     """nft's ruleset, rules and routes of both families and all tables, links, addresses and their sysctls.
 
-    Read with the host's own programs, so that no wrapper on the node is counted or in the way; by one process that enters
+    Read with the host's own programs, so that no replaced program on the node is counted or called; by one process that enters
     the node, as tests take hundreds of snapshots.
     """
     told = machine.run_from_host(["sh", "-ec", _READ])
@@ -107,14 +107,14 @@ def packages(root: Path) -> list[str]:
 
 
 def _stanzas(path: Path) -> Iterator[dict[str, str]]:
-    """Of a file of dpkg or apt; none where there is no such file."""
+    """The stanzas of a file of dpkg or apt; none if there is no such file."""
     for stanza in path.read_text().split("\n\n") if path.exists() else ():
         if stanza.strip():
             yield dict(_FIELD.findall(stanza))
 
 
 def describe(path: Path) -> str:
-    """Type, mode, owner and content of one file, folder or symlink; ``absent`` where there is none."""
+    """Type, mode, owner and content of one file, folder or symlink; ``absent`` if there is none."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -131,12 +131,12 @@ def describe(path: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """One entry per line, in the order given: among rules of one priority it decides."""
+    """One entry per line, in the given order, which matters for rules of one priority."""
     return [_SECONDS.sub("", line).rstrip() for line in text.splitlines()]
 
 
 def _unnumbered(text: str) -> list[str]:
-    """Without the numbers that the kernel gives to links and namespaces: each boot has others."""
+    """Lines without the numbers of links and namespaces, which differ after each boot."""
     return sorted(_LINK_NUMBERS.sub("", line) for line in _lines(text))
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SSH to a node, from a machine of the lab that is next to it."""
+"""SSH to a node, from a machine of the lab on the same link."""
 
 from __future__ import annotations
 

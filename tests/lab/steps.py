@@ -27,7 +27,7 @@ class Steps:
     through: Sequence[str] = ()
 
     def call(self, check: bool = False, **options: Any) -> dict[str, Any]:
-        """The result, of a failure as well."""
+        """The result of the module, also of a failure."""
         return self.node.module(self.module, {**self.options, **options}, check=check, through=self.through)
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Steps:
         return result
 
     def refused(self, check_fails: bool = True, **options: Any) -> str:
-        """The error, in check mode the same unless only the kernel can tell (``check_fails``); the node is as before."""
+        """The error; the same in check mode, unless only the kernel can refuse (``check_fails``). The node must be unchanged."""
         before = self.node.snapshot()
         errors = [self.call(check, **options) for check in (True, False)]
         assert [error["failed"] for error in errors] == [check_fails, True], errors
@@ -45,7 +45,7 @@ class Steps:
         return str(errors[1]["msg"])
 
     def four(self, **options: Any) -> dict[str, Any]:
-        """Checked, run, checked again, run again: the run makes the predicted change, and nothing is left to do."""
+        """Checked, run, checked again, run again: the run makes the predicted change, and a further run changes nothing."""
         before = self.node.snapshot()
         predicted = self.run(check=True, **options)
         assert predicted["changed"]

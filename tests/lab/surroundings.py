@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-# A shell script: /mnt becomes a root with all of the node in it that is not the root of process 1.
+# A shell script that makes /mnt a root with all of the node's files, which is not the root of process 1.
 ANOTHER_ROOT = """
 mount -t tmpfs tmpfs /mnt
 for entry in /*; do
@@ -15,5 +15,5 @@ for entry in /*; do
 done
 """
 
-# For a program that runs through it, process 1 was started just now, so files that a boot reads are older.
+# For a program that runs through it, process 1 seems to have started just now, so files that a boot reads are older.
 BOOTED_NOW = ("unshare", "--pid", "--fork", "--mount-proc")

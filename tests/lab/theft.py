@@ -36,12 +36,12 @@ class Theft:
         self.stale = azure_vnet.pod_rules(moved, DEAD_MAC)
 
     def reaches(self, pod: InnerPod) -> bool:
-        """Whether the pod answers the sender, which has to ask for its MAC first."""
+        """Whether the pod answers the sender, which first asks for the pod's MAC."""
         self.sender.ip(["neighbour flush dev eth0"])
         return Prober(self.sender).icmp(pod.address, timeout=0.5, tries=3)
 
     def resolved(self, pod: InnerPod) -> str | None:
-        """The MAC that the sender was told for the pod's address."""
+        """The MAC that the sender has received for the pod's address."""
         shown = self.sender.run_from_host(["ip", "-json", "neighbour", "show", pod.address, "dev", "eth0"])
         return next((entry.get("lladdr") for entry in json.loads(shown)), None)
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node that is a small VM: it has a kernel of its own with all of its release's modules, a disk, and cards.
 
-It is emulated, as /dev/kvm may be there and not work; it boots in about ten seconds and is reached by SSH alone. qemu runs in
-the network of the machine next to it, and ends with the lab, however and whenever that ends.
+It is emulated, because /dev/kvm may exist and not work; it boots in about ten seconds and is reached by SSH alone. qemu runs in
+the network of the machine next to it, and ends with the lab, however the lab ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lab.ssh import PORT, Ssh
 _QEMU = "qemu-system-x86_64"
 _MEMORY = 512  # MiB
 _SLOTS = 4  # for cards that are plugged in while it runs
-BOOT_LIMIT = 300.0  # seconds; an idle machine needs ten, but emulation suffers from whatever else runs
+BOOT_LIMIT = 300.0  # seconds; an idle machine needs ten, but emulation is slow on a busy one
 _STUCK_LIMIT = 120.0  # seconds until a reboot counts as stuck: at times emulation stops where the kernel restarts the machine
 _END_LIMIT = 10.0  # seconds for qemu to end; it takes a tenth
 _RESTARTING = "reboot: Restarting system"  # the kernel's last words: its disks are synchronised
@@ -49,7 +49,7 @@ _NAME_OF_CARD = 'until grep -ls "$1" /sys/class/net/*/address; do sleep 0.1; don
 
 
 class Cable(NamedTuple):
-    """What is between a card of the VM, which has the MAC, and a link of a machine of the lab."""
+    """The connection between a card of the VM, which has the MAC, and a link of a machine of the lab."""
 
     mac: str
     machine: Machine
@@ -78,7 +78,7 @@ class VmNode(BootingNode):
     def command(
         self, argv: Sequence[str], namespaces: Sequence[str] = (), environment: Mapping[str, str] | None = None
     ) -> list[str]:
-        """The ssh that runs ``argv``: all of a VM's namespaces are one, and there is no way in but the network."""
+        """The ssh that runs ``argv``: a VM has one set of namespaces, and is reached by its network only."""
         return self._ssh.command(argv, {**entering.ENVIRONMENT, **(environment or {})})
 
     @property
@@ -91,7 +91,7 @@ class VmNode(BootingNode):
     # Power
 
     def start(self, cables: Sequence[Cable], network: Sequence[str]) -> None:
-        """Switch on, with these cards; ``network`` are arguments of the kernel that tell it what to make of them.
+        """Switch on, with these cards; ``network`` are arguments of the kernel that configure the cards.
 
         Returns at once. Its disk is a copy on write, which lasts as long as the process: over reboots, until ``close()``.
         """
@@ -162,7 +162,7 @@ class VmNode(BootingNode):
         return state
 
     def boot_id(self) -> str:
-        """Names the boot; empty while it is between two."""
+        """The identity of the boot; empty between two boots."""
         return self.run(["cat", "/proc/sys/kernel/random/boot_id"], check=False).stdout.strip()
 
     def _listens(self) -> bool:
@@ -171,7 +171,7 @@ class VmNode(BootingNode):
     # Cards
 
     def plug(self, cable: Cable) -> str:
-        """Plug in a card while it runs; answer the link that it has become, once the kernel has found it."""
+        """Plug in a card while the VM runs; returns the card's link, once the kernel has found the card."""
         slot = next((name for name in _slot_names() if name not in self._slots.values()), None)
         if slot is None:
             raise LabError(f"{self.name} has {_SLOTS} slots for cards, and all are taken")
@@ -187,7 +187,7 @@ class VmNode(BootingNode):
         return found.split("/")[-2]
 
     def unplug(self, cable: Cable) -> None:
-        """Take out a card that was plugged in while it ran, and return when its kernel has let it go."""
+        """Unplug a card that was plugged in while the VM ran; returns when the kernel has released it."""
         slot = self._slots.pop(cable.mac)
         self._qmp.execute("device_del", {"id": f"card-{slot}"})
         self._qmp.wait_for("DEVICE_DELETED", f"card-{slot}")
@@ -223,7 +223,7 @@ class VmNode(BootingNode):
         return argv
 
     def _kernel_arguments(self, network: Sequence[str]) -> list[str]:
-        identity = f"{self.place.number + 1:032x}"  # any will do, but for all zeros; the same at every boot
+        identity = f"{self.place.number + 1:032x}"  # any value but zeros; the same at every boot
         return [*KERNEL_ARGUMENTS, f"systemd.hostname={self.name}", f"systemd.machine_id={identity}", *network]
 
 

@@ -56,7 +56,7 @@ class _Watched(socket.socket):
 def run(
     node: NamespaceNode, module: str, options: dict[str, Any], last: int = 0, struck_by: str = "SIGKILL"
 ) -> tuple[dict[str, Any], list[str]]:
-    """A module's result, and the types of the messages that it sent, dumps left out; the signal comes with message ``last``."""
+    """A module's result, and the types of the messages that it sent, without dumps; it gets the signal at message ``last``."""
     node.write(_LOG, "")
     watcher = [sys.executable, __file__, _LOG, str(last), struck_by]
     result = node.module(module, options, through=["sh", "-c", _WATCH, "sh", *watcher])

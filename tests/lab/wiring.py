@@ -4,8 +4,8 @@
 """Links and addresses of the cloud.
 
 All is done from outside, in the network of a machine and not on it, as a cloud attaches an interface, and without the help of a
-service on the node. A node that boots has its network before its process 1 is started. A VM alone has
-to take its addresses itself: systemd-networkd sets what the kernel's command line says.
+service on the node. A node that boots has its network before its process 1 is started. Only a VM
+sets its addresses itself: systemd-networkd reads them from the kernel's command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def connect_front(front: LoadBalancer, client: Client) -> None:
     front.ip(
         [f"link add name {LINK} address {PROBE_MAC} type bridge mcast_snooping 0", veth("client0", client.pid)]
         + ["link set lo up"]
-        + [f"link set {LINK} addrgenmode none"]  # PROBE_SOURCE is not what the MAC would give
+        + [f"link set {LINK} addrgenmode none"]  # PROBE_SOURCE does not follow from the MAC
         + [f"link set {LINK} up", "link set client0 up"]
         + [f"address add {address}/64 dev {LINK} nodad" for address in (PROBE_SOURCE, place.ROUTER)]
         + [f"address add {place.ROUTER_IPV4}/24 dev {LINK}"]
@@ -57,7 +57,7 @@ def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode
         ]
     )
     if advertised:
-        node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 2})  # 1 would not do on a node that forwards
+        node.set_sysctls({"net.ipv6.conf.eth0.accept_ra": 2})  # 1 has no effect on a node that forwards
     node.ip(
         [
             "link set lo up",
@@ -77,14 +77,14 @@ def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode
 
 
 def disconnect(node: ClusterNode, front: LoadBalancer) -> None:
-    """Take away the links of the boot before, whose namespace the kernel may still have to free."""
+    """Remove the links of the former boot, whose namespace the kernel may not have freed yet."""
     front.run(["ip", "link", "delete", node.place.port], check=False)
     for pod in node.pods:
         pod.run(["ip", "link", "delete", "eth0"], check=False)
 
 
 def start_vm(node: VmNode, front: LoadBalancer, advertised: bool) -> None:
-    """Switch on a VM with a card for the cloud and one for each pod, and see to the other ends of the cables."""
+    """Switch on a VM with a card for the cloud and one for each pod, and connect the other ends of the cables."""
     mac, pods = node.place.mac, list(enumerate(node.pods))
     cables = [Cable(mac(2 * index + 1), pod, "eth0") for index, pod in pods]
     names = [f"ifname={pod.link}:{mac(2 * index + 1)}" for index, pod in pods]
@@ -97,12 +97,12 @@ def start_vm(node: VmNode, front: LoadBalancer, advertised: bool) -> None:
 
 
 def connect_booted(node: VmNode, others: Sequence[ClusterNode]) -> None:
-    """What the boot of a VM leaves to do: as on any node, pods get their network from a CNI later."""
+    """Complete the boot of a VM: as on any node, pods get their network from a CNI later."""
     node.ip(_others_routes(others) + [line for pod in node.pods for line in _pod_route(pod)])
 
 
 def _boot_arguments(node: VmNode, advertised: bool) -> list[str]:
-    """A VM's network in the words of the kernel's command line (systemd-network-generator(8))."""
+    """A VM's network as arguments of the kernel's command line (systemd-network-generator(8))."""
     gateway = "" if advertised else f"[{PROBE_SOURCE}]"
     return [
         *("sysctl.net.ipv4.ip_forward=1", "sysctl.net.ipv6.conf.all.forwarding=1"),
@@ -146,7 +146,7 @@ def _address_pod(pod: Pod) -> None:
 def veth(name: str, peer: int, mac: str = "", peer_mac: str = "", peer_name: str = "eth0") -> str:
     """A veth whose other end is a link of the machine that process ``peer`` holds.
 
-    udev changes a MAC that the kernel made up (MACAddressPolicy=persistent); one that is given it leaves alone.
+    udev changes a MAC that the kernel made up (MACAddressPolicy=persistent); udev keeps a given one.
     """
     entering.refuse_host(peer)
     given, peer_given = (f"address {address} " if address else "" for address in (mac, peer_mac))

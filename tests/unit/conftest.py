@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all unit tests share."""
+"""Fixtures of all unit tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 def contents(value: object) -> object:
-    """A copy of a value's containers, down to what is no container, which stays the same object."""
+    """A copy of a value's containers; objects that are no containers stay the same."""
     if isinstance(value, dict):
         return {key: contents(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -21,7 +21,7 @@ def contents(value: object) -> object:
 
 
 def shared(module: types.ModuleType) -> dict[str, object]:
-    """The constants of a test module, and the tables that its tests are parametrized by."""
+    """The constants of a test module, and the tables with which its tests are parametrized."""
     values = dict(vars(module))
     tables = {name: [mark.args for mark in getattr(value, "pytestmark", ())] for name, value in values.items()}
     constants = {name: value for name, value in values.items() if not name.startswith("__")}
@@ -30,7 +30,7 @@ def shared(module: types.ModuleType) -> dict[str, object]:
 
 @pytest.fixture(autouse=True, scope="module")
 def cases_stay_as_they_are(request: pytest.FixtureRequest) -> t.Iterator[None]:
-    """A test that changes what a later one starts from would have that one prove nothing."""
+    """If a test changed the data of a later test, the later test would prove nothing."""
     before = shared(request.module)
     yield
     after = shared(request.module)
@@ -39,5 +39,5 @@ def cases_stay_as_they_are(request: pytest.FixtureRequest) -> t.Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tables first: who stops at the first failure, as `make mutants` does for each mutant, has it soon."""
+    """Tests with tables run first: `make mutants`, which stops at the first failure, then finds it early."""
     items.sort(key=lambda item: "hypothesis" in item.keywords)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A kernel's policy rules and routes, without the kernel. It says no where the kernel does."""
+"""A fake kernel with policy rules and routes, which refuses the same changes as the kernel."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule im
 
 
 def hits(message: Rule, rule: Rule) -> bool:
-    """Whether the kernel, told to delete the one, takes the other for it.
+    """Whether the kernel, on a request to delete the one rule, deletes the other.
 
-    net/core/fib_rules.c, rule_find: it looks at what the message names, but for invert and goto.
+    net/core/fib_rules.c, rule_find: it compares the fields of the message, except invert and goto.
     """
     compared = [one._replace(invert=False, goto=0, opaque=b"") for one in (message, rule, UNNAMED)]
     return all(named in (of_rule, unnamed) for named, of_rule, unnamed in zip(*compared))
 
 
 class FakeNetlink(Netlink):
-    """Rules in the kernel's order and routes, each with its protocol. All that the real one does with them is the real code.
+    """Rules in the kernel's order and routes, each with its protocol. The rest is the real backend's code.
 
     refuses: changes that fail. before: called with each change before it is made. messages: how many there were.
     after: called after each.
@@ -53,7 +53,7 @@ class FakeNetlink(Netlink):
         self.messages = 0
 
     def __repr__(self) -> str:
-        """What makes one like it, for an example in a test."""
+        """The expression that makes an equal one, for an example in a test."""
         return f"FakeNetlink({self.held_rules!r}, {self.held_routes!r})"
 
     def rules(self) -> list[Owned]:
@@ -88,7 +88,7 @@ class FakeNetlink(Netlink):
         return self._make_route(change, protocol)
 
     def _make_rule(self, change: Change, protocol: int) -> int:
-        """An addition goes last of its priority, a deletion takes the first that has all it names."""
+        """An addition is the last of its priority; a deletion removes the first rule that has all fields of the message."""
         if change.verb == DELETE:
             found = [current for current in self.held_rules if current[1] == protocol and hits(change.item, current[0])]
             if not found:
@@ -97,7 +97,7 @@ class FakeNetlink(Netlink):
             return 0
         assert change.verb == ADD
         self.held_rules.append((change.item, protocol))
-        self.held_rules.sort(key=lambda current: current[0].priority)  # among equals the newest is last
+        self.held_rules.sort(key=lambda current: current[0].priority)  # of equal rules, the newest is last
         return 0
 
     def _make_route(self, change: Change, protocol: int) -> int:
@@ -119,9 +119,9 @@ class FakeNetlink(Netlink):
         return 0
 
     def of(self, protocol: int) -> set[t.Any]:
-        """What carries the protocol."""
+        """The rules and routes with the protocol."""
         return {item for item, owner in [*self.held_rules, *self.held_routes] if owner == protocol}
 
     def not_of(self, protocol: int) -> list[Owned]:
-        """All else."""
+        """The rules and routes with another protocol."""
         return [(item, owner) for item, owner in [*self.held_rules, *self.held_routes] if owner != protocol]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Edges of a node that is nowhere. They behave: what is done to them is what they show next."""
+"""Fake backends of a node. They have state: a change that is made is read back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.unit_st
 
 
 class RootedFiles(files.Files):
-    """The real edge, on a root of its own below ``root``. What a link points to is not changed."""
+    """The real backend, below ``root``. The targets of links are not changed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -72,8 +72,8 @@ class Broken:
 class FakeSystemd:
     """A service manager in memory, as far as systemctl and journalctl reach it. It is a runner for units.Units.
 
-    It knows the unit files and drop-ins below ``root`` as they were at the last reload. What a start comes to is told by the
-    unit itself, by the last ExecStart= and ExecCondition= after the last empty one:
+    It knows the unit files and drop-ins below ``root`` as they were at the last reload. The result of a start follows from
+    the unit's last ExecStart= and ExecCondition= after the last empty one:
 
     /bin/false      fails; as the condition, skips the unit
     /bin/sleep      does not end
@@ -110,7 +110,7 @@ class FakeSystemd:
         return process.Completed(1 if complaint else 0, "", complaint)
 
     def boot(self) -> None:
-        """Systemd is done with the units that the queued jobs come after."""
+        """The units for which the queued jobs wait have started."""
         self.is_booting = False
         for unit in list(self._queue):
             self._run(unit)
@@ -147,7 +147,7 @@ class FakeSystemd:
         self._queue[unit] = "start"
         if not self.is_booting:
             self._run(unit)
-        return ""  # --no-block: what it comes to is told by its state
+        return ""  # --no-block: the unit's state shows the result
 
     def _restart(self, unit: str) -> str:
         if unit in self._texts:
@@ -192,9 +192,9 @@ class FakeSystemd:
 
 
 class FakeUnits(units.Units):
-    """The real edge on a FakeSystemd, or on a root without one.
+    """The real backend on a FakeSystemd, or on a root without systemd.
 
-    enabled, active: units of the node besides those below ``root``. warnings: what the operator was warned of.
+    enabled, active: units of the node besides those below ``root``. warnings: for the operator.
     """
 
     def __init__(self, root: Path, is_running: bool = True) -> None:
@@ -225,7 +225,7 @@ class FakeUnits(units.Units):
         return unit in self.active or (state.active in ("active", "activating") and not state.waits_to_try_again)
 
     def _get(self, names: t.Sequence[str], *unit: str) -> list[str]:
-        """Never by the socket, which would be that of the machine that runs the tests."""
+        """Never uses the socket, because it belongs to the machine that runs the tests."""
         return self._show(names, *unit)
 
     def perform(self, operation: units.Operation) -> None:
@@ -236,7 +236,7 @@ class FakeUnits(units.Units):
 class FakePackages:
     """A package manager, its index, and the mirror that the index was read from.
 
-    installed, index, mirror: versions by package. nft: what ``nft --version`` says by the version of its package.
+    installed, index, mirror: versions by package. nft: the output of ``nft --version`` by the version of the package.
     changing: called before a package changes, as its maintainer scripts are.
     """
 
@@ -287,7 +287,7 @@ class FakePackages:
 
 
 class Script:
-    """A runner that knows what each command line answers, and in which order it was asked.
+    """A runner with the answers to command lines, which records the command lines in order.
 
     answers: by the words that a command line has to contain, one after the other; the last one is repeated.
     """
@@ -306,11 +306,11 @@ class Script:
 
 
 class FakeSysctl:
-    """The kernel's reverse-path settings: links have an index, and what was never written follows conf/default.
+    """The kernel's reverse-path settings: links have an index, and a value that was never written follows conf/default.
 
     As in the kernel, a link that is made after conf/default was written does not follow it.
 
-    fails: names that cannot be written. written: the names that were, in order.
+    fails: names that cannot be written. written: the names that were written, in order.
     applied: paths of files that the last boot, or udev for a link that came, has read as they are.
     """
 
@@ -348,7 +348,7 @@ class FakeSysctl:
             self.values.update({link: value for link in self._indices if link not in self.pinned})
 
     def boot(self, files: t.Mapping[str, str]) -> None:
-        """What systemd-sysctl leaves of a kernel that has just started."""
+        """The settings of a kernel that has just started, after systemd-sysctl."""
         self.__init__([link for link in self._indices if link != "lo"])  # type: ignore[misc]
         configuration = sysctl_files.by_systemd(files)
         for name in list(self.values):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What tests of nft's listings share: tables of cases, each of which alters a listing."""
+"""Shared by tests of nft's listings: tables of cases, each of which alters a listing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Listing = t.TypeVar("Listing")
 
 
 def check_cases(listing: t.Callable[[], Listing], cases: t.Mapping[str, t.Callable[[Listing], t.Any]]) -> None:
-    """Each case but "as it is" alters its listing, and no other one: else a later case would prove nothing."""
+    """Each case but "as it is" alters its own listing only; otherwise a later case would prove nothing."""
     whole = repr(listing())
     for name, alter in cases.items():
         seen = listing()

@@ -18,11 +18,11 @@ REAL_OPEN = builtins.open
 
 
 class Killed(BaseException):
-    """The run is no more: nothing that it would do from now on is done."""
+    """The run was killed: none of its further operations is performed."""
 
 
 class Mortal:
-    """Has a run die before its ``last``-th system call that changes files."""
+    """Kills a run before its ``last``-th system call that changes files."""
 
     CALLS = [(os, name) for name in ("rename", "unlink", "mkdir", "symlink", "chmod", "fchmod", "fsync")]
 
@@ -41,7 +41,7 @@ class Mortal:
         return opening(path, mode, **options)
 
     def lives(self, run: t.Callable[..., t.Any], *arguments: t.Any) -> bool:
-        """Whether ``run`` came to its end."""
+        """Whether ``run`` ended without being killed."""
         with self._monkeypatch.context() as patch:
             patch.setattr(builtins, "open", self._open)
             for module, name in [*self.CALLS, (shutil, "rmtree")]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Random rules and routes, as a module's options. Few values, so that they meet."""
+"""Random rules and routes, as a module's options. Values are few, so that entries collide."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ routes = st.sampled_from(("ipv4", "ipv6")).flatmap(_route)
 
 
 def _bare(entry: Entry) -> Entry:
-    """Without its link, where that may be left out: the IPv6 gateways are link-local."""
+    """The entry without its link, if the link is optional: the IPv6 gateways are link-local and need one."""
     has_near_gateway = entry["family"] == "ipv4" and "via" in entry
     return {key: value for key, value in entry.items() if not (has_near_gateway and key == "dev")}
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A table with azure-vnet's chain SWIFT among rules of others, and what a clean-up takes from it."""
+"""A table with azure-vnet's chain SWIFT among foreign rules, and the rules that a clean-up removes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Node objects of several clouds tell the inventory."""
+"""The inventory variables from Node objects of several clouds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
 def node(**parts: t.Any) -> dict[str, t.Any]:
-    """A Node object as the API has it. Keyword arguments are labels, annotations, or fields of spec or status."""
+    """A Node object as the API returns it. Keyword arguments are labels, annotations, or fields of spec or status."""
     status = {key: parts[key] for key in ("conditions", "addresses", "allocatable", "nodeInfo") if key in parts}
     spec = {key: parts[key] for key in ("providerID", "taints", "podCIDR", "podCIDRs") if key in parts}
     metadata = {key: parts[key] for key in ("labels", "annotations") if key in parts}

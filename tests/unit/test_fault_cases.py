@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fault harness changes each option of each module, or says why it does not."""
+"""The fault harness changes each option of each module, or gives the reason for leaving it out."""
 
 from __future__ import annotations
 

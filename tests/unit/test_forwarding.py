@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's load balancer: from Services, Nodes and verdicts of probes to what is forwarded where."""
+"""The lab's load balancer: Services, Nodes and verdicts of probes in, forwarding rules out."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import house
 import pytest
 
-# Python's own that reach the node. ``socket`` is here for the numbers and address texts that models use of it.
+# Modules of Python with access to the node. Models may use ``socket`` for its numbers and for addresses as text.
 IMPURE = {"ctypes", "fcntl", "glob", "os", "select", "shutil", "signal", "subprocess", "tempfile", "urllib", "zipfile"}
 FILES = [path for room in house.ROOMS for path in house.files(room)]
 
@@ -50,7 +50,7 @@ def test_no_two_rooms_import_each_other() -> None:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     imports = {(path.parent.name, path.stem): {(room, name) for room, name in house.imported(path) if room} for path in FILES}
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the cycle
 
 
 @pytest.mark.parametrize("path", house.models(), ids=lambda path: f"{path.parent.name}.{path.stem}")

@@ -51,7 +51,7 @@ def node(name: str, address: str, provider_id: str = "", **labels: str) -> dict[
 
 
 class Api(http.server.ThreadingHTTPServer):
-    """Serves Node objects, ``page`` at a time, and keeps what it was asked. Without the token, nothing."""
+    """Serves Node objects, ``page`` at a time, to requests with the token, and records the requests."""
 
     def __init__(self, nodes: list[dict[str, t.Any]], page: int = 100) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -111,7 +111,7 @@ def api() -> t.Iterator[Api]:
 
 
 def kubeconfig(folder: Path, port: int, token: str = "secret") -> str:
-    """Of two clusters; the other one does not exist."""
+    """A kubeconfig with two clusters; the other one does not exist."""
     path = folder / "config"
     clusters = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{to}"}} for name, to in (("here", port), ("gone", 1))]
     contexts = [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("here", "gone")]
@@ -165,7 +165,7 @@ def test_nodes_are_listed_by_pages_in_safe_groups_with_variables(api: Api, tmp_p
         "kubenode_instance_id": "i-0a",
     }
     assert found.hosts["b"].vars["ansible_host"] == "2001:db8::5"
-    assert found.hosts["fargate"].vars["ansible_host"] == "fargate"  # its other address is none
+    assert found.hosts["fargate"].vars["ansible_host"] == "fargate"  # its other address is invalid
     assert [query.get("continue") for query in api.asked] == [None, ["2"]]
     assert {query["labelSelector"][0] for query in api.asked} == {"x=y,z notin (1)"}
 
@@ -213,7 +213,7 @@ def test_what_a_node_says_of_itself_is_no_template(api: Api, tmp_path: Path) -> 
 def test_a_node_with_the_name_of_a_group_does_not_draw_its_members_into_another(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """Ansible takes the name for the group's, so that all nodes would be in a pool that a node chose."""
+    """Ansible takes the node's name for the group, so that all nodes would join a pool that one node has chosen."""
     kubeconfig(tmp_path, api.server_port)
     api.nodes = [node("a", "10.0.0.4"), node(name, "10.0.0.5", agentpool="secret")]
     found = listed(tmp_path, strict=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A test that passed passes again: what is random elsewhere is the same in each run."""
+"""A test that passed passes again: random values are the same in each run."""
 
 from __future__ import annotations
 

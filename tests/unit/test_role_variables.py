@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wrong variable of a role is an error that begins with the variable's name, and a right one is none in any form."""
+"""A wrong variable of a role is an error that begins with the variable's name; a right one is accepted in each form."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ LISTED = ", or JSON text of such a list"
 WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
 TRUE_FALSE = "true or false"
 
-# A variable, its value, and what it must be. All else is as in GOOD's first case for the role.
+# A variable, a wrong value, and the expectation in the error. Other variables are those of GOOD's first case for the role.
 WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
     "aks_dual_stack": [
         ("state", "Present", "one of present, absent"),
@@ -216,7 +216,7 @@ def test_a_wrong_value_is_told_with_its_variable_and_what_is_allowed(role: str, 
     assert line.startswith(f"{name} must be {allowed}") and line.endswith(f"; {value!r} was given")
 
 
-# Values, and the beginnings of the lines.
+# Values, and the beginnings of the lines of the error.
 PLACES: list[tuple[str, Result, list[str]]] = [
     ("aks_dual_stack", {"probes": [{"source": "fe80::1"}]}, ["probes[0].translated must be given; None was given"]),
     ("aks_dual_stack", {"probes": [{**PROBES[0], "to": 1}]}, ["probes[0].to must be left out; known here are source"]),

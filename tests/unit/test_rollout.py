@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What became of each node, from what its tasks told; and the batches of a rollout, from what the user gave."""
+"""The result of each node, from the results of its tasks; and the batches of a rollout, from the user's setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import 
 
 
 def node(end: str = "", changes: t.Sequence[str] = (), over: bool = True) -> Node:
-    """One that was reached, with the actions that changed it."""
+    """A node that was reached, with the actions that changed it."""
     made = Node(is_begun=True, seconds=1.26, trouble="Apply: no" if end else "")
     for action in changes:
         made.change("a task", action, {"changed": True})

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A packet's trace as text and as a page: the answer first, the culprit marked, and nothing of a node's texts acts."""
+"""A packet's trace as text and as a page: the answer first, the culprit marked, and no text of a node is executed as markup."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lines(given: Result, colors: bool = False) -> list[str]:
 
 
 class Page(HTMLParser):
-    """What a browser would read: the elements with their attributes, and the text."""
+    """A page as a browser reads it: the elements with their attributes, and the text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ HOSTILE = [
 
 
 def everywhere(name: str) -> Result:
-    """A result that has ``name`` in each text."""
+    """A result with ``name`` in each of its texts."""
     step = dict.fromkeys(("kind", "where", "text", "verdict"), name)
     culprit = {"kind": name, "text": name}
     packet = dict.fromkeys(("source", "destination", "protocol", "source_port", "source_mac", "destination_mac", "mark"), name)

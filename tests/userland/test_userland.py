@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make userland``: the modules on a node of another Debian release, across a boot. SYSTEM names the release; sid if unset.
+"""``make userland``: the modules on a node of another Debian release, across a boot. SYSTEM names the release (default: sid).
 
-No part of ``make test``: what sid contains depends on the day.
+No part of ``make test``: the packages of sid change daily.
 """
 
 from __future__ import annotations

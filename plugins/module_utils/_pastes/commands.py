@@ -112,7 +112,7 @@ def parts(name: str, text: str) -> list[Part]:
 
 
 class _Reader:
-    """Divides a text by its commands. start: what its name tells."""
+    """Divides a text by its commands. start: the part that its name describes."""
 
     def __init__(self, start: Part) -> None:
         self._start = self._current = start

@@ -150,7 +150,7 @@ def _unredacted(words: list[str], line: str, ignore: Ignore) -> list[str]:
     """The words of a route without a gateway or a source that a report hides: its link decides without them."""
     hidden = [place for place in range(1, len(words)) if words[place - 1] in ("via", "src") and _REDACTED.fullmatch(words[place])]
     if hidden:
-        ignore("has an address that is hidden, without which it is taken", line)
+        ignore("has a hidden address (the route is used without the address)", line)
     return [word for place, word in enumerate(words) if place not in hidden and place + 1 not in hidden]
 
 

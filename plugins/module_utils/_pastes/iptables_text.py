@@ -96,7 +96,7 @@ _LOOPBACK = {"INPUT": "-i lo", "OUTPUT": "-o lo"}
 
 
 def _for_loopback(chain: str, rules: list[str], assumed: list[str]) -> list[str]:
-    """Rules whose interface is not shown. One that would make the next ones useless is for the loopback, as nearly always."""
+    """Rules of a listing without interfaces. One that would make later ones useless is assumed to be for the loopback."""
     found = []
     for number, rule in enumerate(rules, 1):
         if rule == ACCEPT and chain in _LOOPBACK and number < len(rules):

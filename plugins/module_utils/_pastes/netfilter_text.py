@@ -111,7 +111,7 @@ _TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
 
 
 def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
-    """The lines; chains that were cut out of their table are put into one, and are met at the hook that their names tell."""
+    """The lines; chains without their table are put into one, in which the hook that a chain's name contains jumps to it."""
     chains = [found[1] for line in lines if (found := _CHAIN.match(line))]
     if not chains or any(_TABLE.match(line.strip()) for line in lines):
         return [*lines]

@@ -156,14 +156,14 @@ class _Reader:
                 self.assumed.append(f"No output has the routes of table {self._tables.name(table)}. It is assumed to be empty.")
 
     def _add_martians(self) -> None:
-        """Strict filtering, where the kernel's log or its answer shows that there is, and no output has the setting."""
+        """Adds strict filtering on links for which the kernel's log or an answer shows it, and no output has the setting."""
         told = (self._settings or {"ipv4": {}})["ipv4"]
         for link in dict.fromkeys(self._martians):
             if not any("rp_filter" in told.get(name, {}) for name in ("all", link)):
                 self._add_settings({"node": {}, "ipv4": {link: {"rp_filter": 1}}, "ipv6": {}})
                 self.assumed.append(
-                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel takes packets"
-                    " that come in there for martians."
+                    f"net.ipv4.conf.{link}.rp_filter is not in the paste. It is assumed to be 1, because the kernel drops packets"
+                    " that come in there as martian."
                 )
 
     def _merge_links(self, found: list[Entry]) -> None:
@@ -229,7 +229,7 @@ class _Reader:
 
 
 def _printable(text: str) -> str:
-    """The beginning of a text, without what a terminal would take for a command."""
+    """The beginning of a text, without characters that a terminal would execute."""
     return "".join(sign if sign.isprintable() else "?" for sign in text[:SHOWN])
 
 
@@ -353,7 +353,7 @@ class _Links:
 
 def _unread(links: t.Iterable[Entry]) -> list[Entry]:
     names = ", ".join(str(one["name"]) for one in links if _CILIUM.fullmatch(str(one["name"])))
-    reason = "Cilium has BPF programs there, which pastes do not show. They may decide otherwise than the twin."
+    reason = "Cilium has BPF programs on these links. Pastes do not show the programs, whose verdict may differ from the twin's."
     return [{"subset": "bpf", "object": names, "reason": reason}] if names else []
 
 

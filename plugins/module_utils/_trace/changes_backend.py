@@ -112,7 +112,7 @@ def refuse_profiles(calls: t.Iterable[Change]) -> None:
     """Raises Invalid for a profile: its references would be resolved on this machine, which is not the node of the snapshot."""
     for name, options in calls:
         if name == PROFILE:
-            raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given, which a profile cannot ask")
+            raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")
 
 
 def commands(given: t.Iterable[object]) -> list[list[str]]:

@@ -60,7 +60,7 @@ class Surroundings:
         }
 
     def learn(self, packet: Packet) -> None:
-        """The source of a packet that comes in by a pod's link is an address of the pod, unless others of it are known."""
+        """The source of a packet that comes in by a pod's link is an address of the pod, unless the pod's are known."""
         is_known = self._far_addresses(packet.interface) or packet.source in self._own or packet.source == packet.destination
         if self.is_pod(packet.interface) and not is_known:
             self._far.setdefault(packet.source, packet.interface)
@@ -120,10 +120,10 @@ class Surroundings:
             return None
         far = self._far.get(address)
         if far is None and self.is_pod(link) and self._leads_outside(self.bridge(link)):
-            return None  # the port that leads outside answers, which is asked as well
+            return None  # the node also asks at the port that leads outside, where the address answers
         if far == link or (far is None and not self._far_addresses(link) and address not in self._own):
             if not self.is_pod(link):
-                self._assume(f"{fields.show(address)} is assumed to answer on {link}: the neighbours do not tell.")
+                self._assume(f"{fields.show(address)} is assumed to answer on {link}: it is not among the neighbours.")
             return self._peer_mac(link) or self.world_mac(link)
         return None
 
@@ -187,7 +187,7 @@ class Surroundings:
         return told if is_other and owner in self._uplinks and link in self._uplinks else ""
 
     def reply_link(self, left: Packet, link: str, tables: Tables) -> str:
-        """The link by which the answer to a packet comes in that has left by ``link``.
+        """The link by which the answer comes in to a packet that has left by ``link``.
 
         A pod answers by its own link. In the cloud, the answer is sent to the network interface that owns the address.
         """

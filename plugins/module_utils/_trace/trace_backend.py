@@ -194,7 +194,7 @@ class _Exchange:
     def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
         """The ways that packets take by chance, with the share of each, the most frequent first; empty if there is one.
 
-        The shares are those of the rules. If the rules do not tell, they are those of the packets that were sent.
+        The shares are those of the rules. If the rules do not show shares, they are those of the packets that were sent.
         """
         ways, counts, likely = {_way(first): first}, {_way(first): 1}, {_way(first): self._probability}
         since = 0

@@ -180,7 +180,7 @@ def _steps(seen: Observation, events: t.Sequence[Event], query: Query, scene: Sc
 
 
 def _of_ipvs(one: Event, text: str) -> str:
-    """The rule that stands for a virtual server, by the server where it says which."""
+    """The text of a rule; of a rule that stands for a virtual server, the server."""
     if one.table != IPVS_TABLE:
         return text
     server = re.search(r'comment "([^"]*)"', text)
@@ -262,7 +262,7 @@ def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
     """A sentence about chains on the packet's path whose rules are unknown, and may decide otherwise than the verdict."""
     jumps = ((one.family, one.table, one.verdict.partition(" ")[2]) for one in events if one.handle)
     chains = [jump[2] for jump in dict.fromkeys(jumps) if jump in scene.lacking]
-    return f" But the dump lacks the rules of {', '.join(chains)}, which come before it." if chains else ""
+    return f" But the dump lacks the rules of {', '.join(chains)}, which the packet meets before." if chains else ""
 
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
@@ -467,7 +467,7 @@ def _unexplained(
     if owner and packet.interface:
         shown = fields.show(packet.source)
         return (
-            f"The source {shown} is an address of the node itself, on {owner}, which the kernel takes for forged.{answer}",
+            f"The source {shown} is an address of the node itself, on {owner}: the kernel drops the packet as forged.{answer}",
             Culprit("address", f"{shown} dev {owner}"),
         )
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
@@ -484,14 +484,14 @@ def _unexplained(
         trouble = around.trouble_of(down[0])
         return f"{down[0]}, by which the packet would leave, {trouble}.{answer}", Culprit("link", f"{down[0]} {trouble}")
     if around.bridge(link) and (_translated(events, scene) or query.destination) == packet.source:
-        told = "" if around.tells_hairpin(link) else ". The snapshot does not tell it, so that it is assumed"
+        told = "" if around.tells_hairpin(link) else ". This is assumed, because the snapshot lacks the setting"
         reason = f"The frame would have to leave by {link}, by which it came in, and hairpin is off there{told}."
         return f"{reason}{answer}", Culprit("link", f"{link} hairpin off")
     if around.bridge(link):
         return f"No port of the bridge takes the frame.{answer}", Culprit("link", link)
     if answer:
         return answer.strip(), None
-    return "The packet is lost in the kernel, which does not tell where.", None
+    return "The packet is lost in the kernel, which does not show where.", None
 
 
 def _with_programs(packet: Packet, found: Finding, scene: Scene) -> Finding:

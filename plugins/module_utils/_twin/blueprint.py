@@ -140,9 +140,7 @@ def _link(one: Entry, index: int, master: int, notes: list[str]) -> NewLink:
     name, kind, flags = str(one["name"]), str(one.get("kind") or ""), one.get("flags") or ()
     is_bridge = kind == "bridge"
     if kind in STACKED:
-        notes.append(
-            f"{name} is a link of kind {kind}. In the twin it is a link of its own, so that packets do not take {_below(one)}."
-        )
+        notes.append(f"{name} is a link of kind {kind}. In the twin, its packets do not pass {_below(one)}.")
     numbers = {label: number for number, label in SETTINGS["bridge"].items()}
     given = (one.get("settings") or {}).items() if is_bridge else ()
     # A kernel refuses a setting that it was built without, so the usual ones are not sent.

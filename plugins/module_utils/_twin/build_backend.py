@@ -302,7 +302,7 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[str]) -> N
             shown, lines = f"a table: {lines[first].strip(' {')}", [*lines[:first], *lines[last + 1 :]]
         else:
             shown = f"a line: {lines.pop(place).strip()}"
-        notes.append(f"nft refused what is not in the twin, {shown} ({reason}).")
+        notes.append(f"nft refused {shown} ({reason}). The twin lacks it.")
 
 
 def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:

@@ -6,8 +6,9 @@
 """Virtual servers of IPVS as rules of nft that send a packet to the same destinations.
 
 IPVS translates a packet for a local address after the chains of INPUT, and sends it on without the chains of FORWARD. These rules
-translate it before routing. For each virtual server they choose among the destinations by weight. Who sends a packet looks first
-what INPUT does with it while this table is dormant, and the chains of FORWARD begin with a rule that accepts what it translated.
+translate it before routing. For each virtual server they choose among the destinations by weight. A packet is first sent
+while this table is dormant, to see the verdict of INPUT. The chains of FORWARD begin with a rule that accepts packets that this
+table translated.
 """
 
 from __future__ import annotations

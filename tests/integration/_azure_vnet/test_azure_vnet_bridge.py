@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""azure_vnet_bridge on a real kernel: a node behind a bridge as azure-vnet makes it, and what the cloud sees of it meanwhile."""
+"""azure_vnet_bridge on a real kernel: a node behind a bridge as azure-vnet makes it, and the node's traffic meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.node import NamespaceNode
 from lab.steps import Steps
 
 PORT = 9000
-# On the bridge, besides what azure-vnet moves there.
+# On the bridge, besides the objects that azure-vnet moves there.
 ADDRESSES = [
     "address add 10.9.0.1/24 dev azure0 valid_lft 4000 preferred_lft 3000",
     "address add 10.9.0.2/24 dev azure0",
@@ -61,7 +61,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 @pytest.fixture
 def rich(node: NamespaceNode) -> NamespaceNode:
-    """With all that a kernel may keep of a link."""
+    """A node whose bridge has every kind of address and route."""
     make_rich(node)
     return node
 
@@ -83,7 +83,7 @@ def as_if_the_nics(node: NamespaceNode) -> dict[str, set[str]]:
     }
 
 
-# What moves
+# Objects that move
 
 
 def test_checked_run_checked_run_and_the_node_is_as_before_azure_vnet(lab: Lab) -> None:
@@ -114,7 +114,7 @@ def test_addresses_and_routes_of_all_tables_keep_all_that_they_have(rich: Namesp
 
 
 def test_what_the_nic_has_already_is_left_to_it(node: NamespaceNode) -> None:
-    """A DHCP client that never stopped gave it back the address."""
+    """A DHCP client that never stopped has added the address to the NIC again."""
     node.ip([f"address add {node.ipv4}/24 dev eth0", "route append default via 192.0.2.1 dev eth0"])
     expected = as_if_the_nics(node)
     run(node)
@@ -171,7 +171,7 @@ def test_a_node_without_a_bridge_costs_no_process_and_no_message(lab: Lab) -> No
 
 
 class Traffic:
-    """Datagrams that are echoed, a thousand a second, and a connection that talks all the while."""
+    """Datagrams that are echoed, a thousand a second, and a TCP connection with data in both directions."""
 
     def __init__(self, sender: Machine, node: NamespaceNode, address: str, family: socket.AddressFamily) -> None:
         self.sent, self.answered, self.stall = 0, 0, 0.0
@@ -227,7 +227,7 @@ class Traffic:
             self.answered += 1
 
     def _talk(self) -> None:
-        """There and back again."""
+        """Send data, and receive the echo."""
         while not self._is_over.is_set():
             started = time.monotonic()
             self._connection.sendall(b"x")
@@ -302,14 +302,14 @@ def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich:
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 
-# What goes wrong
+# Failures
 
 # The interpreter that starts the module is replaced by a watcher that does the same.
 WATCH = 'python=$1 script=$2 log=$3 last=$4 signal=$5; shift 6; exec "$python" "$script" "$log" "$last" "$signal" "$@"'
 
 
 def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGINT", **options: Any) -> tuple[dict[str, Any], list[str]]:
-    """The result, and the types of the messages that were sent, dumps left out; the signal comes with message ``last``."""
+    """The result, and the types of the messages sent, without dumps; the module gets the signal at message ``last``."""
     node.write("/run/messages", "")
     watcher = [sys.executable, str(Path(watched.__file__)), "/run/messages", str(last), signal]
     result = node.module("azure_vnet_bridge", options, through=["sh", "-c", WATCH, "sh", *watcher])
@@ -327,7 +327,7 @@ def network(node: NamespaceNode) -> dict[str, Any]:
 
 
 def bridge_in_full(node: NamespaceNode) -> list[dict[str, Any]]:
-    """All links, without what changes by itself."""
+    """All links, without values that change by themselves."""
     links: list[dict[str, Any]] = json.loads(node.run_from_host(["ip", "-details", "-json", "link"]))
     for link in links:
         for part in ("info_data", "info_slave_data"):
@@ -412,7 +412,7 @@ def test_others_that_count_on_the_bridge_are_warned_of(node: NamespaceNode) -> N
 
 
 def test_dns_of_the_bridge_is_the_nics(tmp_path: Path) -> None:
-    """systemd-resolved, which bullseye's systemd has within it."""
+    """systemd-resolved, which bullseye has in the package systemd."""
     with Lab("dns", nodes=[Node("node1", system="bullseye")]) as lab:
         node = lab.node("node1")
         node.run(["systemctl", "start", "systemd-resolved"])

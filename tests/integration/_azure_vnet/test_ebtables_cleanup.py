@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables_cleanup on a real kernel: azure-vnet's leftovers gone, and nothing else; and back."""
+"""ebtables_cleanup on a real kernel: azure-vnet's leftovers are removed, and nothing else; and restored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
 LIBRARY = "/var/lib/kubenode/lib"
 
 LIVING = AzurePod(0)
-# Not those of other tests, which may run meanwhile: the module looks at the interfaces of all network namespaces.
+# Addresses that no other test has: the module looks at the interfaces of all network namespaces.
 GONE = [AzurePod(number) for number in range(21, 24)]
 FOREIGN = [
     "-t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst 02:aa:00:00:00:01 --dnat-target ACCEPT",
@@ -43,7 +43,7 @@ FOREIGN = [
     "-t filter -A FORWARD --among-dst 2:0:0:0:0:9=10.99.0.1,2:0:0:0:0:8 -j DROP",
     '-t filter -A FORWARD --log-level notice --log-prefix "hello world" -j CONTINUE',
 ]  # fmt: skip
-# As kubenet does it (ensure-no-dup.sh of AgentBaker).
+# kubenet's rules (ensure-no-dup.sh of AgentBaker).
 KUBENET = """
 ebtables-nft -t filter -N AKS-DEDUP-PROMISC
 ebtables-nft -t filter -A AKS-DEDUP-PROMISC -p IPv4 -s 02:aa:00:00:00:03 -o veth+ --ip-src 10.99.0.1 -j ACCEPT
@@ -105,7 +105,7 @@ def test_leftovers_go_further_ones_go_too_and_all_comes_back(node: NamespaceNode
     assert node.run(["stat", "-c", "%a %u", BACKUP]).stdout == "600 0\n"
 
     after = state(node)
-    azure_vnet.restore(node, GONE[0].rules)  # azure-vnet has done it again
+    azure_vnet.restore(node, GONE[0].rules)  # azure-vnet has added the rules again
     node.write(STATE, azure_vnet.state_text(node.place.mac(), [LIVING, *GONE]), 0o600)
     done = steps.four()
     assert (len(done["removed"]), done["neighbors"]) == (2, [])
@@ -149,14 +149,14 @@ def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: Names
 
 
 def test_files_stay_while_a_pod_of_azure_vnet_lives_and_an_empty_one_for_good(node: NamespaceNode, steps: Steps) -> None:
-    """azure-vnet could not delete the pod, and azure-cns would give its address again."""
+    """Without the files, azure-vnet could not delete the pod, and azure-cns would assign its address again."""
     done = steps.four()
     assert node.exists(STATE) and node.exists(CONFLIST) and done["files"] == []
     assert {one["path"]: one["reason"].rpartition(": ")[2] for one in done["kept_files"]} == dict.fromkeys(
         (STATE, CONFLIST), LIVING.host_link
     )
     end_living(node)
-    node.write(STATE, "")  # kubelet creates one for azure-cns
+    node.write(STATE, "")  # kubelet creates an empty file for azure-cns
     done = steps.four()
     assert (done["files"], done["kept_files"]) == ([CONFLIST], [{"path": STATE, "reason": "it is empty"}])
 
@@ -189,7 +189,7 @@ def reaches(machine: Machine, address: str) -> bool:
 
 @contextlib.contextmanager
 def asking_all_the_while(machine: Machine, address: str) -> Iterator[list[bool]]:
-    """Which of the questions that are asked one after the other were answered."""
+    """Whether each of the requests, which are sent one after the other, was answered."""
     answers: list[bool] = []
     ended = threading.Event()
 
@@ -230,7 +230,7 @@ def test_a_pod_with_a_former_pods_address_is_reached_and_one_under_azure_vnet_lo
     assert reaches(outside, stolen)
 
 
-# Others
+# Foreign rules
 
 
 CROWD = st.lists(st.booleans(), min_size=1, max_size=40)
@@ -318,7 +318,7 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
     inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
     assert [line for line in left if "10.98.0." not in line] == foreign
     assert not node.exists("/run/lost") and len(inserted) > 5
-    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last one, whose end was not seen
+    assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last insertion may be unfinished
 
 
 # As ebtables-nft-save of iptables 1.8.9 does at times, while another program inserts rules.
@@ -327,7 +327,7 @@ TWICE = f"""\
 [[ $0 == *-save ]] && mkdir /run/torn 2> /dev/null || exec -a "$0" @REAL@ "$@"
 (exec -a "$0" @REAL@ "$@") | sed "/--arp-ip-dst {GONE[0].address} /p"
 """
-# Between the listing and the transaction: the rule that is to be restored, and a rule that shifts all positions.
+# Adds, between listing and transaction, the rule that is to be restored, and a rule that shifts all positions.
 MEDDLER = f"""\
 #!/bin/bash
 if [[ $0 == *-restore ]] && mkdir /run/meddled 2> /dev/null; then
@@ -394,7 +394,7 @@ WRONG = RIGHT[0].replace("02:77:00:00:00:09", "02:77:00:00:00:08")
 
 
 def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, steps: Steps) -> None:
-    """An operator's answer for a neighbour, and one for an address that VRRP moves."""
+    """An operator's rule that answers for a neighbour, and one that answers for an address that VRRP moves."""
     node.ip(
         [
             "link add lan type veth peer name lan0",
@@ -411,7 +411,7 @@ def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, step
 
 
 def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
-    """A chain of azure-vnet's is trace enough. It is looked for only if there are rules that look like azure-vnet's."""
+    """A chain of azure-vnet is sufficient evidence. The module looks for one only if rules have the shape of azure-vnet's."""
     node: NamespaceNode = lab.node("node2")
     steps = Steps(node, MODULE, {"addresses": ["10.77.0.0/16"]})
     azure_vnet.ebtables(node, [*RIGHT, WRONG])
@@ -443,7 +443,7 @@ mount --bind /proc/self/ns/uts /run/netns/uts
 
 
 def test_what_is_no_network_namespace_makes_nothing_doubtful(node: NamespaceNode, steps: Steps) -> None:
-    """``ip netns add`` that was killed leaves a plain file."""
+    """A killed ``ip netns add`` leaves a plain file."""
     node.run(["sh", "-ec", NO_NAMESPACES])
     try:
         assert len(steps.run(check=True)["removed"]) == 2 * len(GONE)
@@ -470,7 +470,7 @@ def test_a_pod_that_is_added_while_the_node_is_read_loses_nothing(node: Namespac
 def test_evidence_outlives_the_clean_up_and_a_reboot(node: NamespaceNode, steps: Steps) -> None:
     steps.run()
     node.run_from_host(["nft", "flush", "ruleset"])
-    azure_vnet.restore(node, GONE[1].rules)  # by whatever was still armed
+    azure_vnet.restore(node, GONE[1].rules)  # as by a program that is still active
     done = steps.run()
     assert "azure-vnet's state file has default/pod-22 at the address" in next(iter(reasons(done["removed"], GONE[1])))
 
@@ -510,7 +510,7 @@ def test_a_neighbour_that_failed_goes_too(node: NamespaceNode, steps: Steps) -> 
 
 
 def test_a_neighbour_that_failed_is_no_reason_for_a_run(node: NamespaceNode, steps: Steps) -> None:
-    """A packet to the address of a pod that has gone makes one; in a cluster that happens all the time."""
+    """A packet to the address of a removed pod makes such a neighbour; in a cluster, this happens all the time."""
     steps.run()
     node.ip([f"neighbour replace {GONE[0].address} dev {BRIDGE} nud failed"])
     for check in (True, False):
@@ -537,7 +537,7 @@ def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: St
 
 
 def test_what_a_live_pod_has_now_is_not_restored_and_named(node: NamespaceNode, steps: Steps) -> None:
-    """It is restored when the pod has gone."""
+    """The rules are restored after the pod has gone."""
     before, listed = state(node), azure_vnet.listing(node)
     steps.run()
     node.ip(["link add lxc0 type veth peer name lxc0x", f"address add {GONE[0].address}/32 dev lxc0x"])
@@ -559,7 +559,7 @@ def test_another_nodes_backup_is_refused(lab: Lab, node: NamespaceNode, steps: S
         assert "should be a backup of this node" in told and f"mv {BACKUP} {BACKUP}.old" in told
 
 
-# What it does not touch
+# Objects that stay unchanged
 
 
 def test_a_node_that_has_nothing_of_it_is_not_touched_and_no_process_is_started(lab: Lab) -> None:
@@ -592,7 +592,7 @@ def test_rules_of_the_other_backend_are_left(node: NamespaceNode, steps: Steps) 
 def test_where_azure_vnet_is_the_cni_nothing_is_touched(node: NamespaceNode, steps: Steps) -> None:
     node.remove(CILIUM)
     assert f"azure-vnet is this node's CNI: {CONFLIST} is the first configuration" in steps.refused()
-    node.write(CILIUM, azure_vnet.conflist("azure-vnet", "cilium-cni"))  # Cilium chained upon it
+    node.write(CILIUM, azure_vnet.conflist("azure-vnet", "cilium-cni"))  # Cilium chained after azure-vnet
     assert f"azure-vnet is this node's CNI: {CILIUM}" in steps.refused()
     assert not steps.run(state="restored")["changed"]
 
@@ -601,7 +601,7 @@ def test_where_the_monitor_runs_nothing_is_touched(node: NamespaceNode, steps: S
     node.run(["cp", "/bin/sleep", "/run/azure-cnimonitor"])
     with background.shell(node, "exec /run/azure-cnimonitor 600"):
         assert "azure-cnimonito runs here" in steps.refused()
-    with background.shell(node, "exec unshare --net /run/azure-cnimonitor 600"):  # another node's, which we see
+    with background.shell(node, "exec unshare --net /run/azure-cnimonitor 600"):  # another node's, visible here
         assert steps.run()["changed"]
 
 
@@ -649,7 +649,7 @@ def test_another_root_is_refused(node: NamespaceNode) -> None:
 # Failures
 
 
-# Packets that are counted by the rules that are to go: the pod's neighbour entry has its MAC.
+# Packets that the rules to be removed count: the pod's neighbour entry has the pod's MAC.
 COUNTED = f"exec bash -c 'while echo > /dev/udp/{GONE[0].address}/9; do :; done'"
 
 
@@ -663,7 +663,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
     assert failed["failed"] and CONFLIST in failed["msg"] and failed["msg"].endswith("All changes were undone."), failed["msg"]
     steps.run()
     after = state(node)
-    with node.break_program("/usr/sbin/xtables-nft-multi", call=4):  # after three listings
+    with node.break_program("/usr/sbin/xtables-nft-multi", call=4):  # the fourth call, after three listings
         failed = steps.call(state="restored")
     assert failed["failed"] and "ebtables-nft-restore refused the rules" in failed["msg"]
     assert state(node) == after

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ebtables_cleanup on a kernel with ebtables' own tables, broute among them: in a VM, since many kernels have none.
 
-What rules are judged by is the same as in nf_tables, and tested there.
+Rules are judged as in nf_tables, which other tests cover.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FOREIGN_CHAINS = [
     "-t filter -P FORWARD DROP",
 ]
 
-# Every second rule comes as azure-vnet would write it, without the lock.
+# Every second rule is added as by azure-vnet, without the lock.
 INSERTER = """
 number=0
 while :; do
@@ -55,7 +55,7 @@ while :; do
     && echo >> /run/inserted
 done
 """
-# Between the look at table nat and its change.
+# Deletes a rule between the observation of table nat and its change.
 MEDDLER = f"""\
 #!/bin/bash
 script=$(cat)
@@ -65,7 +65,7 @@ if [[ $script == "*nat"* ]]; then
 fi
 exec -a "$0" @REAL@ "$@" <<< "$script"
 """
-# As if another program had written between the two questions of the first look.
+# As if another program had changed the table between the two queries of the first observation.
 TORN = """\
 #!/bin/bash
 [[ " $* " == *" -L "* ]] && mkdir /run/torn 2> /dev/null && { echo "Hmm, what is wrong??? bug#1" >&2; exit 255; }
@@ -80,7 +80,7 @@ def node() -> Iterator[VmNode]:
 
 
 def interleaved(azures: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Of each of these lists one rule after the other, with counters of its own."""
+    """The first rules of all lists, then the second ones, and so on; each rule has counters of its own."""
     length = max(len(azures), len(others))
     rules = [rule for number in range(length) for rule in (*azures[number : number + 1], *others[number : number + 1])]
     return [f"{rule} -c {number} {60 * number}" for number, rule in enumerate(rules, 1)]
@@ -88,7 +88,7 @@ def interleaved(azures: Sequence[str], others: Sequence[str]) -> list[str]:
 
 @pytest.fixture
 def past(node: VmNode) -> Iterator[None]:
-    """azure-vnet's rules among others. The bridge is one without the NIC, by which the VM is reached: no packet counts."""
+    """azure-vnet's rules among others. The bridge does not have the NIC, by which the VM is reached: no packet is counted."""
     mac = node.place.mac()
     azures = [*azure_vnet.node_rules(mac), *(rule for pod in GONE for rule in pod.rules), *BROUTE]
     node.ip(
@@ -131,7 +131,7 @@ def without_azures(text: str, mac: str) -> list[str]:
 
 
 def without_numbers(text: str) -> list[str]:
-    """Of rules, which each chain's line has."""
+    """The listing without the number of rules in each chain's line."""
     return re.sub(r"entries: \d+", "", text).splitlines()
 
 
@@ -183,4 +183,4 @@ def test_other_programs_lose_nothing_with_the_lock_or_without(node: VmNode) -> N
     left = without_numbers(listing(node))
     inserted = [line for line in left if "10.98.0." in line]
     assert [line for line in left if line not in inserted] == without_azures(before, node.place.mac())
-    assert len(inserted) > 5 and abs(len(inserted) - len(node.read("/run/inserted").splitlines())) <= 1  # its last one
+    assert len(inserted) > 5 and abs(len(inserted) - len(node.read("/run/inserted").splitlines())) <= 1  # its last insertion

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the boot unit asks before it loads: the program as the module places it, on a node without Ansible."""
+"""The condition of the boot unit: the program as the module places it, on a node without Ansible."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def place(node: NamespaceNode, condition: str) -> None:
 
 
 def ask(node: NamespaceNode, seconds: float, through: Sequence[str] = BOOTED_NOW) -> subprocess.CompletedProcess[str]:
-    """What the unit's ExecCondition= would be answered, with another deadline, by a node that boots."""
+    """Runs the unit's ExecCondition=, with another deadline, as on a node that boots."""
     (command,) = re.findall("^ExecCondition=(.*)$", node.read(UNIT), re.M)
     *words, _deadline = shlex.split(command.replace("$$", "$"))
     return node.run([*through, *words, str(seconds)], check=False)
 
 
 METADATA = {"dual stack": (DUAL_STACK, YES), "IPv4 only": (IPV4_ONLY, NO), "no key ipv6": (NO_IPV6_KEY, NO)}
-# What a second interface may be told as; the first has its values from METADATA.
+# Metadata of a second interface; the first has its values from METADATA.
 SECOND = {
     "none": (),
     "with an empty MAC": (dataclasses.replace(DUAL_STACK, mac=""),),

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change under a checkpoint, by ssh over the very network that is changed: rolled back or confirmed, whatever goes wrong."""
+"""A change under a checkpoint, by ssh over the network that is changed: rolled back or confirmed, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ GATE, AT_GATE = "/run/lab/go", "/run/lab/waits"
 CONNECTED, CONFIRMED = "/run/lab/connected", "/run/lab/confirmed"
 WAIT_AT_GATE = f"touch {AT_GATE}; until test -e {GATE}; do sleep 0.05; done"
 ENDS = 20.0  # seconds after the deadline within which a play ends
-LATE = 2.0  # seconds after the deadline within which a node is itself again
+LATE = 2.0  # seconds after the deadline within which a node is rolled back
 
-# It cuts the way back to the controller.
+# This rule blocks the node's replies to the controller.
 CUTTING: dict[str, Any] = {"rules": [{"priority": 700, "to": "192.0.2.1", "action": "blackhole"}]}
 HARMLESS: dict[str, Any] = {"rules": [{"priority": 700, "to": "203.0.113.1", "action": "blackhole"}]}
 FOREIGN = "699:\tfrom 203.0.113.9 lookup main proto static"
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], Any], what: str, limit: float = 60.0) -> 
 
 
 def is_there(node: ClusterNode, path: str) -> bool:
-    """Asked without a process on the node."""
+    """True if the node has the path; starts no process on the node."""
     return Path(f"/proc/{node.pid}/root{path}").exists()
 
 
@@ -59,7 +59,7 @@ def wait_for(node: ClusterNode, path: str) -> None:
 
 
 def report(node: ClusterNode) -> dict[str, Any]:
-    """Of a roll-back, which is waited for."""
+    """Waits for a roll-back, and returns its report."""
     wait_for(node, ROLLED_BACK)
     wait_until(lambda: not is_there(node, ARMED), f"{node.name} is not armed")
     ((_kind, content),) = json.loads(node.read(ROLLED_BACK)).items()
@@ -67,7 +67,7 @@ def report(node: ClusterNode) -> dict[str, Any]:
 
 
 def state(node: ClusterNode) -> dict[str, Any]:
-    """The node's, without the report of a roll-back, which stays until the next checkpoint."""
+    """The node's state, without the report of a roll-back, which stays until the next checkpoint."""
     found = node.snapshot()
     files = {path: what for path, what in found["files"].items() if not path.startswith(FOLDER)}
     return {**found, "files": files}
@@ -106,7 +106,7 @@ def fleet(folder: Path, count: int = 1) -> Iterator[Controller]:
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
-    """One node of namespaces, and who reaches it by ssh."""
+    """One node of namespaces, and the controller that reaches the node by ssh."""
     with fleet(tmp_path) as one:
         yield one
 
@@ -130,7 +130,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_rolled_back_in_time(tmp_
         for node in controller.nodes:
             node.ip(["rule delete priority 699"])
         assert [state(node) for node in controller.nodes] == before
-        # All twenty share this machine's processors, with whatever else it runs, so that the last ones wait for the others.
+        # All twenty nodes share this machine's processors, so that the last ones wait for the others.
         lateness = sorted(told["at"] - told["since"] - 10 for told in reports)
         assert lateness[10] < LATE and lateness[-1] < 3 * LATE, lateness
         for result in controller.results(play).values():
@@ -141,7 +141,7 @@ def test_twenty_changes_that_cut_the_controller_off_are_rolled_back_in_time(tmp_
 
 
 def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_path: Path) -> None:
-    """One diff, the same as check mode's; over a second connection; and a converged run is one execution that arms nothing."""
+    """One diff, the same as in check mode; a second connection; and a converged run is one execution without a checkpoint."""
     with fleet(tmp_path, 2) as controller:
         before = [state(node) for node in controller.nodes]
         first, second = "/run/lab/first", "/run/lab/second"
@@ -167,7 +167,7 @@ def test_a_harmless_change_is_confirmed_and_then_written_for_the_next_boot(tmp_p
 
         play = controller.start([task(**options)], "-vvvv", "--limit=node0")
         said, _nothing = play.communicate(timeout=60)
-        # On a busy machine the run may take so long that the node is also asked by the way, over a connection of its own.
+        # On a busy machine the run may take so long that the action also asks the node, over a separate connection.
         executions = [line for line in said.splitlines() if "SSH: EXEC" in line and "ControlPath=none" not in line]
         assert "changed=0" in said and len(executions) == 1, said
         assert not controller.nodes[0].exists(second) and not controller.nodes[0].exists(FOLDER)
@@ -206,7 +206,7 @@ def test_a_play_ends_soon_after_the_deadline_where_the_module_s_own_connection_d
 
 
 def test_strict_filtering_where_the_controller_arrives_is_rolled_back(controller: Controller) -> None:
-    """What it sends comes in by eth0, and the node answers by eth1; the master connection of ssh is given up in between."""
+    """The controller's packets come in by eth0, and the node answers by eth1; ssh's master connection is closed meanwhile."""
     (node,) = controller.nodes
     front = controller.machine
     front.ip([f"link add eth1 type veth peer name eth1 netns {node.pid}", "link set eth1 up"])
@@ -235,7 +235,7 @@ def test_a_command_that_fails_or_hangs_takes_the_change_back(tmp_path: Path) -> 
 
 
 def test_a_controller_that_is_killed_at_any_point_leaves_a_node_that_is_itself_or_confirmed(tmp_path: Path) -> None:
-    """Before, while armed, while the command runs, which goes on and confirms, and before the second run of the module."""
+    """Before and while armed, during the command, which goes on and confirms, and before the module's second run."""
     points: list[tuple[str, Callable[[ClusterNode], bool]]] = [
         ("early", lambda node: is_there(node, CONNECTED)),
         ("armed", lambda node: is_there(node, ARMED)),
@@ -299,7 +299,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         (result,) = controller.results(play).values()
         assert result["failed"] and "was rolled back at" in result["msg"], result
         assert state(node) == before
-        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
         assert "was rolled back at" in node.run(["journalctl", "--identifier=kubenode-checkpoint"]).stdout
 
@@ -310,7 +310,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
         (result,) = controller.results(play).values()
         assert result["failed"] and "the node was restarted before the change was confirmed" in result["msg"], result
         assert state(node) == before
-        # The command was given up shortly before the deadline, for which the timer's service waits to see.
+        # The command is killed shortly before the deadline; the timer and its service last until the deadline.
         wait_until(lambda: node.run(timers).stdout == "", "the timer and its service are gone", limit=10)
 
         lost_without_a_word(controller, node)
@@ -322,7 +322,7 @@ def test_a_node_that_runs_systemd_has_a_timer_and_loses_the_change_with_a_reboot
 
 
 def lost_without_a_word(controller: Controller, node: ClusterNode) -> None:
-    """The node is reset while the module runs. Nothing tells the controller, as its cable is pulled before."""
+    """The node is reset while the module runs. Its link is down before, so the controller gets no packet about the reset."""
     node.run(["mv", "/usr/sbin/nft", "/usr/sbin/nft.real"])
     node.write("/usr/sbin/nft", HANGS.replace("@REAL@", "/usr/sbin/nft.real").replace("/run/lab/once", ONCE), 0o755)
     connmark = task("nftables_connmark", primary_interface="eth0", pod_interfaces=["veth*"], checkpoint=120)
@@ -444,7 +444,7 @@ sender.sendto(b"x", ("198.51.100.9", 9))
 
 
 def leaves_by_eth1(node: NamespaceNode) -> bool:
-    """Whether a packet does; what the node sends by itself is not counted, as eth1 has no IPv6."""
+    """Whether a packet leaves by eth1. The node sends no other packet there, because eth1 has no IPv6."""
 
     def sent() -> int:
         (link,) = json.loads(node.run(["ip", "-json", "-statistics", "link", "show", "eth1"]).stdout)
@@ -533,7 +533,7 @@ def test_a_profile_that_is_confirmed_is_one_result(controller: Controller) -> No
 
 
 def test_what_reads_back_otherwise_after_a_roll_back_is_reported_and_not_counted(node: NamespaceNode) -> None:
-    """A rule that another program has added since with our mark stands before ours, which can only be added behind it."""
+    """Another program has added a rule with the same protocol. The restored rule can only be added behind that rule."""
     wide = {"priority": 700, "from": "10.0.0.0/8", "table": 1003}
     assert not node.module("policy_routes", {"rules": [wide], "permanent": False})["failed"]
     node.ip(["rule add priority 700 from 10.0.1.0/24 prohibit protocol static"])
@@ -573,7 +573,7 @@ def test_a_run_that_hangs_is_ended_at_the_deadline_and_rolled_back(node: Namespa
     before = state(node)
     started = time.monotonic()
     assert node.module("nftables_connmark", desired, check=True)["changed"]
-    usual = time.monotonic() - started  # what comes before the deadline is set, and again after it, takes less
+    usual = time.monotonic() - started  # the work before the deadline is set, and that after it, each take less
     with node.replace_program("/usr/sbin/nft", HANGS):
         started = time.monotonic()
         through = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"] if is_deaf else []
@@ -588,7 +588,7 @@ WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher"
 
 
 def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
-    """All at once: the way back is the same for each, and takes its five seconds."""
+    """All runs at once, because each roll-back takes five seconds."""
     way = {"table": 1003, "dev": "eth0"}
     desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
     with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:

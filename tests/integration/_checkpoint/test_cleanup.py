@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables_cleanup under a checkpoint: what it changes in both states is rolled back, or confirmed."""
+"""ebtables_cleanup under a checkpoint: its changes in both states are rolled back, or confirmed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_both_states_are_rolled_back_and_confirmed(tmp_path: Path, backend: str)
         (node,) = lab.nodes
         node.remove("/etc/cni/net.d")
         azure_vnet.past(node, node.place.mac(), GONE)
-        # azure-vnet moves the node's address to the bridge, by which the controller comes from then on.
+        # azure-vnet moves the node's address to the bridge, over which the controller then connects.
         node.ip([f"address del {node.ipv4}/24 dev eth0", f"address add {node.ipv4}/24 dev {azure_vnet.BRIDGE}"])
         node.ip([f"route add {pod.address}/32 dev {azure_vnet.BRIDGE}" for pod in GONE])
         for words in SWIFT:

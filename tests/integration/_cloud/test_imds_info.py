@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""imds_info against metadata services, well and ill, and on nodes whose links share addresses."""
+"""imds_info against working and faulty metadata services, and on nodes whose links share addresses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def running() -> Iterator[Lab]:
 
 @pytest.fixture
 def node(running: Lab) -> NamespaceNode:
-    """Its eth0 has MAC."""
+    """A node whose eth0 has MAC."""
     node = running.node("node1")
     node.ip([f"link set eth0 address {MAC}"])
     return node
@@ -209,7 +209,7 @@ HALF = len(BODY) // 2
 
 @contextmanager
 def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """An endpoint that reads a request and lets ``answer`` do the rest."""
+    """An endpoint that reads a request and then calls ``answer``."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -328,7 +328,7 @@ def test_a_connection_that_is_cut_is_unreachable() -> None:
 
 
 def interface(running: Lab, node: NamespaceNode) -> tuple[str | None, str | None]:
-    """Name and master of the link that the interface with MAC is."""
+    """Name and master of the link that the module reports for MAC."""
     with serve(running, Azure(), Nic(mac=MAC)):
         (found,) = ask(node, cloud="azure")["interfaces"]
     return found["name"], found["master"]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What kubectl builds of deploy/kustomize, against the schemas of Kubernetes 1.20 to the newest."""
+"""The output of kubectl for deploy/kustomize, against the schemas of Kubernetes 1.20 to the newest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import yaml
 from lab import apt, collection
 
 PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration")
-# The last release that has the schemas of 1.20, and what it runs with.
+# The last release with the schemas of 1.20, and its requirements.
 OLDER = ["kubernetes-validate==1.24.1", "jsonschema==4.17.3", "setuptools==80.9.0"]
 OLDER_VERSIONS = ("1.20", "1.21", "1.22", "1.23", "1.24")
 Object = dict[str, Any]
@@ -99,7 +99,7 @@ def test_the_overlay_absent_is_the_same_daemonset_that_undoes(kustomize: Kustomi
 
 
 def test_the_policy_of_a_pool_is_bound(kustomize: Kustomize) -> None:
-    """An overlay's nameSuffix renames the policy, and has to rename what the binding names too."""
+    """An overlay's nameSuffix renames the policy, and must also rename the reference in the binding."""
     path = kustomize.folder / "overlays/pool"
     shutil.copytree(kustomize.folder / "overlays/eni-policy-routing", path)
     with (path / "kustomization.yaml").open("a") as file:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""deploy/pull and deploy/cloud-init run what a signed tag has, and nothing of any other tag: real git, gpg and ansible-pull."""
+"""deploy/pull and deploy/cloud-init run the code of a signed tag, and of no other tag: real git, gpg and ansible-pull."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Site:
         return dict(line.split("=", 1) for line in text.splitlines() if line and line[0] != "#")
 
     def pull(self, tag: str) -> subprocess.CompletedProcess[str]:
-        """Runs what the unit runs: its environment and its command line, as systemd reads them."""
+        """Runs the unit's command line in its environment, as systemd reads them."""
         unit = self.here((DEPLOY / "pull/kubenode-pull.service").read_text()).replace("\\\n", "")
         variables = self.configure(tag)
         environment = dict(line.split("=", 1) for line in re.findall(r"(?m)^Environment=(.*)$", unit))
@@ -94,7 +94,7 @@ class Site:
         return done
 
     def boot(self, tag: str) -> tuple[int, list[str]]:
-        """Runs what user data runs, with a systemctl that keeps what it was asked."""
+        """Runs the commands of user data, with a systemctl that records its arguments."""
         self.configure(tag)
         systemctl, asked = self.folder / "bin/systemctl", self.folder / "asked"
         systemctl.parent.mkdir(exist_ok=True)
@@ -145,7 +145,7 @@ TAGS = {
 def test_nothing_runs_from_a_tag_without_a_known_signature(site: Site, kind: str) -> None:
     words, key = TAGS[kind]
     site.git(*words, "v2", key=key)
-    for _attempt in range(2):  # the first one leaves the checkout there
+    for _attempt in range(2):  # the first run leaves a checkout
         done = site.pull("v2")
         assert done.returncode != 0
         assert ("Failed to verify GPG signature" if kind != "lightweight" else "without a signature") in done.stdout + done.stderr
@@ -174,5 +174,5 @@ def test_user_data_runs_the_service_and_then_enables_its_timer(site: Site) -> No
     assert site.boot("v1") == (0, ["daemon-reload", *started])
     units = {path.name: path.read_text() for path in (site.folder / "etc/systemd/system").iterdir()}
     assert units == {name: (DEPLOY / "pull" / name).read_text() for name in ("kubenode-pull.service", "kubenode-pull.timer")}
-    done = site.pull("v1")  # over the checkout that user data made
+    done = site.pull("v1")  # on the checkout that user data made
     assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr

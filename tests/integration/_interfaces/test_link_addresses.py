@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""link_addresses on a real kernel: the twelve steps, addresses of others, link flaps, and bad input."""
+"""link_addresses on a real kernel: the twelve steps, foreign addresses, link flaps, and bad input."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_anothers_address_satisfies_and_stays(node: NamespaceNode, theirs: str) 
 
 
 def test_others_addresses_survive_also_in_a_prefix_of_ours(node: NamespaceNode) -> None:
-    """Without promote_secondaries the kernel takes them along with the first of their prefix."""
+    """Without promote_secondaries the kernel removes them with the first address of their prefix."""
     node.run(["sysctl", "-qw", "net.ipv4.conf.eth1.promote_secondaries=0", "net.ipv4.conf.all.promote_secondaries=0"])
     steps = Steps(node, "link_addresses", {"addresses": one("10.0.1.10/24")})
     steps.run()
@@ -123,7 +123,7 @@ def test_others_addresses_survive_also_in_a_prefix_of_ours(node: NamespaceNode) 
 
 
 def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps: Steps) -> None:
-    """A CNI's table of an ENI without an address, which the kernel empties with the last address that goes."""
+    """A CNI's table of an ENI without an address; the kernel empties the table when it removes the last address."""
     table = [
         "route add 10.0.1.1 dev eth1 table 11 scope link proto kernel",
         "route add default via 10.0.1.1 dev eth1 table 11 proto kernel",
@@ -140,7 +140,7 @@ def test_others_routes_survive_the_links_last_address(node: NamespaceNode, steps
     steps.run(state="absent")
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     with node.full("/etc/systemd/system"):
-        failed = steps.call(addresses=one("10.0.1.10"))  # at its last step, so that the address is rolled back
+        failed = steps.call(addresses=one("10.0.1.10"))  # its last step fails, so the address is undone
     assert failed["failed"] and "All changes were undone" in failed["msg"], failed
     assert (node.snapshot(), node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout) == before
     node.ip([line.replace(" add ", " delete ") for line in reversed(table)])
@@ -233,7 +233,7 @@ def test_an_address_is_ours_on_a_link_that_was_renamed(node: NamespaceNode) -> N
 
 
 def test_what_a_killed_run_left_of_a_unit_or_of_the_record_goes(node: NamespaceNode, steps: Steps) -> None:
-    """An address in the record that the run has removed would make another program's one ours."""
+    """An address that the run has removed must leave the record: another program may add the same address."""
     steps.run(addresses=[*one("10.0.1.10"), *one("10.0.1.20")])
     longer = node.read(RECORD)
     steps.run(addresses=one("10.0.1.10"))

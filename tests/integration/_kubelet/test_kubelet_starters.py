@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables, routes and addresses are there before kubelet, whatever service starts it."""
+"""Tables, routes and addresses are there before kubelet, whichever service starts kubelet."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def node() -> Iterator[SystemdNode]:
 
 
 def run(node: ClusterNode, module: str, **more: Any) -> tuple[bool, list[str]]:
-    """Whether it changed something, and its warnings about kubelet."""
+    """Whether the module changed something, and its warnings about kubelet."""
     result = node.module(module, {**UNITS[module][1], **more}, timeout=PATIENCE)
     assert not result["failed"], result
     return result["changed"], [one for one in result.get("warnings", []) if "kubelet runs in" in one]
 
 
 def test_the_boot_of_a_node_with_rke2_brings_all_before_kubelet(node: SystemdNode) -> None:
-    """Each unit takes two seconds more than it needs, so that only the ordering helps."""
+    """Each unit is slowed down by two seconds, so that only the ordering of units helps."""
     node.place_kubelet_stand_in("rke2-agent.service")
     node.write(f"{FOLDER}/rke2-agent.service.d/looks.conf", LOOKS)
     for module in ("nftables_probe_snat", "nftables_connmark", "policy_routes"):
@@ -68,7 +68,7 @@ def test_the_boot_of_a_node_with_rke2_brings_all_before_kubelet(node: SystemdNod
 
 @pytest.fixture
 def edge(node: SystemdNode) -> Iterator[str]:
-    """A service that runs kubelet, and is not known to do so."""
+    """A service that runs kubelet, and that the collection does not know."""
     unit = "edge-kubelet.service"
     node.place_kubelet_stand_in(unit)
     node.run(["systemctl", "start", unit])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What azure-vnet and azure-cns run, as arguments of iptables and ip6tables.
+"""The rules of azure-vnet and azure-cns, as arguments of iptables and ip6tables.
 
 From cni/network/invoker_cns.go, cns/restserver/internalapi_linux.go, network/snat/snat_linux.go and network/network_linux.go.
 """

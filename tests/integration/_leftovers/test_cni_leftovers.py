@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""cni_info names what azure-vnet, azure-cns and Cilium left, and each command that it names removes its object alone."""
+"""cni_info names what azure-vnet, azure-cns and Cilium left, and each command that cni_info names removes its object alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables_cleanup removes azure-vnet's certain rules of iptables, keeps all others, and restores what it removed."""
+"""ebtables_cleanup removes rules of iptables that are certainly azure-vnet's, keeps all others, and restores them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.steps import Steps, warnings
 from .azure_rules import AZURE, AZURE6, BACKENDS, FOREIGN, NODE, PODS6, SWIFT, UNCERTAIN, apply, saved
 
 BACKUP = "/var/lib/kubenode/backup/azure_vnet-iptables.json"
-# What others have in the same chains: NPM, Calico, libvirt, kube-proxy, an operator.
+# Foreign rules in the same chains: NPM, Calico, libvirt, kube-proxy, an operator.
 OTHERS = [
     *("-N AZURE-NPM", "-A FORWARD -j AZURE-NPM", "-A AZURE-NPM -m comment --comment npm -j RETURN"),
     *("-N cali-FORWARD", "-I FORWARD 1 -m comment --comment cali:x -j cali-FORWARD", "-A cali-FORWARD -i cali+ -j ACCEPT"),
@@ -97,7 +97,7 @@ def test_what_another_program_has_added_meanwhile_stays_and_nothing_is_there_twi
 
 
 def test_a_rule_whose_chain_is_gone_stays_in_the_backup(node: NamespaceNode) -> None:
-    """The chain had another program's rule, so it stayed; that program has removed it since."""
+    """The chain had a foreign rule, so it stayed; the other program has removed the chain since."""
     jump = ["-t nat -N SWIFT", "-t nat -A POSTROUTING -j SWIFT"]
     foreign = "-t nat -A SWIFT -d 192.0.2.1 -j RETURN"
     apply(node, "iptables-nft", [*jump, SWIFT[0], foreign, "-N AZURECNIINPUT", "-I INPUT 1 -j AZURECNIINPUT"])
@@ -119,14 +119,14 @@ def test_the_oldest_run_tells_where_a_rule_was(node: NamespaceNode) -> None:
     apply(node, "iptables-nft", [*own, "-t nat -A POSTROUTING -s 10.77.0.0/16 -j MASQUERADE"])
     full = saved(node)
     cleanup(node).run()
-    apply(node, "iptables-nft", own)  # behind the other rule now
+    apply(node, "iptables-nft", own)  # now behind the foreign rule
     cleanup(node).run()
     cleanup(node).four(state="restored")
     assert saved(node) == full
 
 
 def test_a_state_file_in_the_backup_is_evidence(node: NamespaceNode) -> None:
-    """A run without the option moves the file that tells whose the IPv6 subnet was."""
+    """A run without the option moves the state file, which shows that the IPv6 subnet was azure-vnet's."""
     state = json.loads(azure_vnet.state_text(node.place.mac(), []))
     (link,) = state["Network"]["ExternalInterfaces"].values()
     prefix = {"IP": "fd00:10:241::", "Mask": base64.b64encode(b"\xff" * 8 + bytes(8)).decode()}
@@ -138,12 +138,12 @@ def test_a_state_file_in_the_backup_is_evidence(node: NamespaceNode) -> None:
 
 
 def test_a_killed_run_is_completed_by_the_next_although_the_only_trace_is_gone(node: NamespaceNode) -> None:
-    """The chains were all that told azure-vnet, and are in the backup. What is left has a shape that others have as well."""
+    """The chains were the only evidence of azure-vnet, and are in the backup. Other programs have rules of the same shape."""
     node.ip(["address add fd00:10:240::4/128 dev lo nodad"])
     arp = "ebtables-nft -t nat -A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.241.0.9 -j arpreply --arpreply-mac {}"
     apply(node, "iptables-nft", AZURE[:2])
     cleanup(node).run()
-    apply(node, "ip6tables-nft", AZURE6[1:])  # as a run leaves it that was killed between two tables
+    apply(node, "ip6tables-nft", AZURE6[1:])  # as after a run that was killed between two tables
     node.run(arp.format("02:00:00:00:00:09").split())
     text = json.loads(node.read(BACKUP))
     nat = {**text["runs"][0]["tables"][0], "family": "ip6", "chains": []}

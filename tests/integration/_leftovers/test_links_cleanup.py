@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables_cleanup removes azure-vnet's certain links and addresses, keeps all others, and restores what it removed."""
+"""ebtables_cleanup removes links and addresses that are certainly azure-vnet's, keeps all others, and restores them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cleanup(node: NamespaceNode) -> Steps:
 
 
 def seen(node: NamespaceNode) -> dict[str, Any]:
-    """All links and addresses as ip prints them, permanent neighbours, routes, and the settings that were changed."""
+    """All links and addresses as ip prints them, permanent neighbours, routes, and the settings that the module changes."""
     links = json.loads(node.run(["ip", "-json", "-details", "address"]).stdout)
     kept = ("ifindex", "ifname", "flags", "mtu", "master", "address", "link_index")
     found = {

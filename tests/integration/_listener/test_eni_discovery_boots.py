@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""policy_routes on a node that finds out its ENIs itself: at boots, and when cards are plugged in and go."""
+"""policy_routes on a node that discovers its ENIs itself: at boots, and when network interfaces come and go."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ UNIT = "kubenode-policy-routes-75.service"
 PATH, RECORD = "/etc/kubenode/policy-routes-75.json", "/run/kubenode/policy-routes-75.json"
 AT_KUBELET = "/var/log/at-kubelet"
 LOOK = f"[Service]\nExecStartPre=/bin/sh -c '{{ ip rule; ip route show table 2 || true; }} > {AT_KUBELET}'\n"
-HOLD = 20.0  # seconds that kubelet waits for the metadata at the most
-LIMIT = 30.0  # seconds for what takes one or two
+HOLD = 20.0  # seconds that kubelet waits for the metadata at most
+LIMIT = 30.0  # seconds for an action that takes one or two
 
 
 def of(eni: Eni) -> set[str]:
-    """What belongs to an ENI."""
+    """The rules and routes of an ENI."""
     table = eni.number + 1
     return {
         f"32765: from {eni.address} lookup {table} proto 75",
@@ -51,7 +51,7 @@ class Site:
         self.node: EniSystemdNode = lab.node("node1")
 
     def describe(self, *enis: Eni) -> None:
-        """Have the metadata name these."""
+        """Let the metadata name these ENIs."""
         mac = self.node.place.mac
         self.service.nics = tuple(
             Nic(mac(eni.number), (eni.address,), (), f"10.0.{eni.number}.0/24", device_number=eni.number)
@@ -59,7 +59,7 @@ class Site:
         )
 
     def plug(self, eni: Eni) -> None:
-        """As a cloud and a CNI or a network daemon do it."""
+        """Attach an ENI as a cloud does, and configure it as a CNI or a network daemon does."""
         self.lab.plug(eni.name)
         self.node.ip([f"link set {eni.name} up", f"address add {eni.address}/24 dev {eni.name} noprefixroute"])
 
@@ -81,19 +81,19 @@ class Site:
         return eventually(lambda: self.ours() == wanted, LIMIT)
 
     def asked(self) -> int:
-        """How often the metadata was asked: each time begins with a token."""
+        """The number of queries to the metadata service: each begins with a request for a token."""
         return sum(request.method == "PUT" for request in list(self.service.requests))
 
     def journal(self) -> str:
         return self.node.run(["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
 
     def misses(self) -> str:
-        """What it said last of that."""
+        """The last line of the journal about missing ENIs."""
         said = re.findall("^Missing: (.*)", self.journal(), re.MULTILINE)
         return said[-1] if said else "nothing any more"
 
     def boot(self) -> str:
-        """What kubelet has found."""
+        """Reboots the node. Returns the state that kubelet found at its start."""
         self.node.run(["rm", "-f", AT_KUBELET])
         self.node.reboot()
         return self.node.read(AT_KUBELET)
@@ -114,7 +114,7 @@ def bare() -> Iterator[Site]:
 
 @pytest.fixture
 def image(bare: Site) -> Site:
-    """What an image has been given."""
+    """A node with the files that the module gives to an image."""
     bare.service.change(WELL)
     bare.describe(FIRST)
     if not bare.node.exists(PATH):
@@ -176,19 +176,19 @@ def test_kubelet_does_not_wait_for_metadata_that_never_comes_and_an_answer_heals
 
 def test_an_eni_that_is_plugged_in_gets_its_table_and_loses_it_when_it_goes(booted: Site) -> None:
     enis = booted.node.enis
-    booted.node.enis = (FIRST, SECOND)  # the lab's, for this test
+    booted.node.enis = (FIRST, SECOND)  # restored after this test
     try:
         booted.plug(SECOND)
         assert eventually(lambda: "Missing: eth2 (" in booted.journal(), LIMIT), booted.journal()
         assert booted.ours() == {MARKED} | of(FIRST)
-        booted.describe(FIRST, SECOND)  # seconds later
+        booted.describe(FIRST, SECOND)  # the metadata is some seconds late
         assert booted.becomes(FIRST, SECOND), booted.journal()
         booted.is_as_a_run_leaves_it()
 
         booted.service.change(Behaviour(fault="refused"))
         booted.lab.unplug(SECOND.name)
         assert eventually(lambda: "refused" in booted.journal(), LIMIT), booted.journal()
-        assert SECOND.address in booted.node.read(RECORD)  # silence is no news
+        assert SECOND.address in booted.node.read(RECORD)  # without an answer the record stays
         booted.describe(FIRST)
         booted.service.change(WELL)
         assert booted.becomes(FIRST), booted.journal()
@@ -204,13 +204,13 @@ def test_pods_that_come_and_go_send_no_request(booted: Site) -> None:
     for number in range(10):
         booted.node.ip(
             [
-                f"link add eni{number} type veth peer name pod{number}",  # one end is a pod's, and leaves at once
+                f"link add eni{number} type veth peer name pod{number}",  # one end is a pod's; the link is removed at once
                 f"link set eni{number} up",
                 f"link delete pod{number}",
             ]
         )
     booted.node.ip(["link add br9 type bridge", "link set br9 up"])
-    booted.node.run(["ip", "rule", "flush", "protocol", "75"])  # what is lost is not asked for either
+    booted.node.run(["ip", "rule", "flush", "protocol", "75"])  # restoring lost rules needs no query
     assert booted.becomes(FIRST), booted.journal()
     time.sleep(2)
     assert booted.asked() == asked, booted.journal()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stays on the node for policy_routes: hears of what is lost, restores it, yields to runs, and costs nothing meanwhile."""
+"""The listener of policy_routes: it restores lost rules and routes, yields to runs, and costs nothing meanwhile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Listener:
         return self._log.read_text()
 
     def cpu(self, of_children: bool = False) -> float:
-        """Seconds, of its own or of the children that load."""
+        """CPU seconds, of the listener itself or of its children, which load."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         user, system = fields[13:15] if of_children else fields[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -120,7 +120,7 @@ run, _refused, four_steps = steps.of("policy_routes")
 
 
 def ours(node: NamespaceNode) -> list[str]:
-    """In no order: a rule that comes back is the last of its priority."""
+    """The collection's rules and routes, sorted: a restored rule is the last of its priority."""
     said = [
         node.run_from_host(["ip", family, *what])
         for what in (["rule"], ["route", "show", "table", "all"])
@@ -150,7 +150,7 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
         current.wait()
 
 
-# What can happen, as commands for a shell, one after the other: after each but the last, something waits.
+# Losses as shell commands, run one after the other; after each but the last, the listener reports that it waits.
 LOSSES = {
     "rule deleted": ["ip rule del priority 701"],
     "rules flushed": ["for f in -4 -6; do ip $f rule flush protocol 75; done"],
@@ -183,11 +183,11 @@ def test_whatever_is_lost_is_back_and_a_later_run_finds_nothing_to_do(
     assert not run(node, **DESIRED)["changed"]
 
 
-# Who did it, and what follows
+# The program that removed a rule, and the reaction
 
 
 def test_the_one_who_took_it_is_named(node: NamespaceNode, listener: Listener) -> None:
-    """A process that stays, as a CNI or a network daemon."""
+    """A process that goes on running, as a CNI or a network daemon does."""
     command = entering.command(node.pid, entering.NETWORK_ONLY, ["ip", "-force", "-batch", "-"])
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as culprit:
         assert culprit.stdin is not None
@@ -199,7 +199,7 @@ def test_the_one_who_took_it_is_named(node: NamespaceNode, listener: Listener) -
 
 
 def test_a_restoration_takes_less_than_a_second_of_a_processor(node: NamespaceNode, listener: Listener) -> None:
-    """It waits for nothing else but a twentieth of a second, so that two seconds are enough where a processor is free."""
+    """The listener itself waits a twentieth of a second only, so that two seconds suffice if a processor is free."""
     before = listener.cpu(of_children=True)
     for number in range(1, 5):
         node.run(["ip", "rule", "del", "priority", "701"])
@@ -232,7 +232,7 @@ def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
 
 @pytest.mark.alone
 def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
-    """No program did it: a pause would only keep pods without their routes."""
+    """No program removed the routes, so a pause would only leave pods without their routes."""
     good = ours(node)
     seconds = []
     for _flap in range(10):
@@ -251,10 +251,10 @@ def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(node
             assert eventually(lambda: "Restored 9 times in a row" in listener.log, 4 * LIMIT), listener.log
         finally:
             culprit.kill()
-    assert flap(node, listener, good) < SOON  # where 16 s are to be waited for the next time that a rule is taken
+    assert flap(node, listener, good) < SOON  # the next removal of a rule by a program would be followed by a pause of 16 s
 
 
-# What it costs
+# Cost
 
 
 def test_a_burst_of_others_rules_costs_little_and_nothing_costs_nothing(node: NamespaceNode, listener: Listener) -> None:
@@ -265,7 +265,7 @@ def test_a_burst_of_others_rules_costs_little_and_nothing_costs_nothing(node: Na
     ]
     for verb in ("add", "del"):
         node.ip([f"rule {verb} {rule} lookup 1003" for rule in rules])
-    time.sleep(0.1)  # what was told is read
+    time.sleep(0.1)  # the listener reads its messages
     assert listener.cpu() - before < 0.5  # 10,000 messages; a tenth on a machine that does nothing else
     before = listener.cpu()
     time.sleep(2)
@@ -274,7 +274,7 @@ def test_a_burst_of_others_rules_costs_little_and_nothing_costs_nothing(node: Na
     assert listener.log == lines
 
 
-# With runs beside it
+# Runs beside the listener
 
 
 def test_a_run_beside_it_is_not_fought(node: NamespaceNode, listener: Listener) -> None:
@@ -283,7 +283,7 @@ def test_a_run_beside_it_is_not_fought(node: NamespaceNode, listener: Listener) 
         assert run(node, rules=rules, routes=ROUTES)["changed"]
         assert not run(node, rules=rules, routes=ROUTES)["changed"]
     good = ours(node)
-    time.sleep(1)  # whatever it heard it has looked at
+    time.sleep(1)  # the listener handles its messages
     assert ours(node) == good and listener.log == said
 
 
@@ -311,7 +311,7 @@ def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
 
 
 def assert_held(node: NamespaceNode, listener: Listener) -> None:
-    """What is there now is what it restores."""
+    """The listener restores the current rules and routes."""
     good = ours(node)
     said = listener.log.count("Restored")
     node.run(["ip", "rule", "add", "priority", "9", "lookup", "9", "protocol", "75"])
@@ -346,14 +346,14 @@ def test_absent_leaves_nothing(node: NamespaceNode) -> None:
 def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_rolled_back(
     node: NamespaceNode, listener: Listener, nothing: dict[str, Any]
 ) -> None:
-    """Between the run and its confirmation the next boot's set and the listener are still there."""
+    """Between the run and its confirmation, the boot's rules and routes and the listener are still there."""
 
     def answer(verb: str) -> str:
         return str(json.loads(node.run(["sh", ROLLBACK, verb]).stdout)["state"])
 
     good = ours(node)
     run(node, **nothing, checkpoint=60)
-    time.sleep(1)  # whatever it heard it has looked at
+    time.sleep(1)  # the listener handles its messages
     assert ours(node) == [], listener.log
     assert answer("rollback") == "rolled back"
     time.sleep(1)

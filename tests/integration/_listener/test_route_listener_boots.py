@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""policy_routes on a node that runs systemd and its networkd: what happens to such a node, and what is back after it."""
+"""policy_routes on a node that runs systemd and its networkd: events on such a node, and what is restored after each."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def node(bare: SystemdNode) -> SystemdNode:
 
 
 def plug_in(front: Machine, node: SystemdNode, number: int) -> None:
-    """As a card: with a MAC of its own, which udev leaves alone."""
+    """Plug in a network interface with a given MAC, which udev does not change."""
     mac = f"02:00:00:00:00:{number:02x}"
     front.ip(
         [
@@ -92,7 +92,7 @@ def plug_in(front: Machine, node: SystemdNode, number: int) -> None:
 
 
 def run(node: SystemdNode, **options: Any) -> bool:
-    """Whether it changed something."""
+    """Whether the module changed something."""
     result = node.module("policy_routes", options)
     assert not result["failed"], result.get("msg", result)
     return bool(result["changed"])
@@ -112,7 +112,7 @@ def ours(node: SystemdNode) -> list[str]:
 
 
 def way_out(node: SystemdNode) -> str:
-    """By which link a packet with the ENI's address leaves."""
+    """The route by which a packet with the ENI's address leaves."""
     return node.run(["ip", "route", "get", "198.51.100.9", "from", "10.0.1.10"], check=False).stdout
 
 
@@ -126,7 +126,7 @@ def comes_back(node: SystemdNode, event: Callable[[], Any], loses: bool = True) 
 
 
 def starts(node: SystemdNode) -> int:
-    """How often systemd has started it again by itself."""
+    """How often systemd has restarted the unit by itself."""
     return int(node.run(["systemctl", "show", "--value", "--property=NRestarts", UNIT]).stdout)
 
 
@@ -150,7 +150,7 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
         print(system, "back after", [round(one, 2) for one in seconds])
         assert max(seconds) < BACK, seconds
 
-        if system != "bookworm":  # what follows is the program's doing, and takes its time
+        if system != "bookworm":  # the rest depends on the program, not on systemd, and takes long
             return
         good = node.read(RECORD)
         node.write(RECORD, "damaged")
@@ -199,7 +199,7 @@ def test_whatever_happens_to_a_node_the_declared_state_is_back(front: Machine, n
     comes_back(node, reconfigure)
     assert "removed by process " in journal(node) and "(systemd-network)" in journal(node)
     assert "Set ManageForeignRoutingPolicyRules=no" in journal(node)
-    node.run(["systemctl", "restart", UNIT])  # the pauses begin anew
+    node.run(["systemctl", "restart", UNIT])  # the pauses start again at the shortest
     comes_back(node, lambda: node.run(["ip", "rule", "flush", "protocol", "75"]))
     comes_back(node, lambda: node.run(["sh", "-c", "ip link set eth1 down; ip link set eth1 up"]))
     assert not run(node, **DESIRED)
@@ -227,7 +227,7 @@ def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
     assert eventually(lambda: "a rule of another program was removed" in journal(node), LIMIT), journal(node)
     node.run(["sh", "-c", CNI % "add"])
     assert not run(node, **DESIRED)
-    node.run(["sh", "-c", f"while {CNI % 'del'} 2>/dev/null; do :; done"])  # the first of two is ours
+    node.run(["sh", "-c", f"while {CNI % 'del'} 2>/dev/null; do :; done"])  # the first of two equal rules is the collection's
 
 
 def test_a_boot_loads_before_kubelet_and_without_a_link_what_it_can(front: Machine, node: SystemdNode) -> None:
@@ -239,7 +239,7 @@ def test_a_boot_loads_before_kubelet_and_without_a_link_what_it_can(front: Machi
 
 
 def test_a_link_that_comes_later_finds_its_reverse_path_filter_set(front: Machine, node: SystemdNode) -> None:
-    """udev has systemd-sysctl apply our file to each link that is added."""
+    """udev has systemd-sysctl apply the collection's file to each new link."""
     result = node.module("rp_filter", {"interfaces": ["eth1"], "mode": "loose"})
     assert not result["failed"], result
     front.ip(["link del eni1"])

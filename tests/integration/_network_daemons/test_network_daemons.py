@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""network_daemons: the twelve steps, other people's files, and a real networkd that is restarted and loses nothing."""
+"""network_daemons: the twelve steps, foreign files, and a real networkd that is restarted without a loss."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def warnings(result: dict[str, Any]) -> list[str]:
     return [warning if isinstance(warning, str) else warning["event"]["msg"] for warning in result.get("warnings", [])]
 
 
-# The twelve steps, on a node without a networkd that runs
+# The twelve steps, on a node on which networkd does not run
 
 
 def test_create_modify_delete_delete_again(steps: Steps) -> None:
@@ -71,7 +71,7 @@ def test_a_converged_run_starts_no_process(steps: Steps) -> None:
 
 
 def test_who_says_so_already_is_left_to_it(steps: Steps) -> None:
-    """As on nodes of EKS; ours stays where it was there first."""
+    """As on nodes of EKS. If the module's file was there first, it stays."""
     node = steps.node
     node.write(EKS, NO)
     before = node.snapshot()
@@ -136,7 +136,7 @@ def test_an_image_gets_the_file(lab: Lab) -> None:
     assert node.read(f"/mnt{PATH}").endswith(NO)
 
 
-# A networkd that runs
+# networkd runs
 
 
 NETWORK = """\
@@ -184,12 +184,12 @@ class Site:
         self.node.run(["/lib/systemd/systemd-networkd-wait-online", "--timeout=10", f"--interface={link}:carrier"])
 
     def put(self) -> None:
-        """What others have on the node."""
+        """Add foreign rules and routes."""
         self.node.ip(FOREIGN)
         self.node.run(["ip", "-6", "rule", "add", "priority", "1001", "to", "fd00::1", "table", "main", "protocol", "75"])
 
     def state(self) -> dict[str, Any]:
-        """All that others and networkd have there."""
+        """The rules, routes and addresses of other programs and networkd."""
         told = self.node.snapshot()
         return {key: told[key] for key in ("rules -4", "rules -6", "routes -4", "addresses")}
 
@@ -247,7 +247,7 @@ def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(podman: Podm
     before, first = site.state(), site.networkd()
     with site.watched() as gaps:
         result = site.run()
-        time.sleep(0.5)  # networkd goes on configuring after it has told systemd that it is up
+        time.sleep(0.5)  # networkd still configures links after it has told systemd that it is up
     assert gaps == []
     second = site.networkd()
     assert (result["changed"], second != first) == (True, True)
@@ -255,7 +255,7 @@ def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(podman: Podm
     assert not site.run()["changed"]
     assert site.networkd() == second
     assert networkd(result)["active"]
-    if suite == "bullseye":  # 247 knows the setting for routes alone
+    if suite == "bullseye":  # 247 has the setting for routes only
         assert networkd(result)["verdict"] == "hostile" and "Upgrade systemd" in warnings(result)[0]
     else:
         assert networkd(result)["verdict"] == "kept_off"
@@ -269,7 +269,7 @@ def test_a_networkd_that_runs_is_restarted_once_and_nothing_is_lost(podman: Podm
 
 
 def test_without_it_a_hotplug_costs_the_rules(podman: Podman, router: Machine) -> None:
-    """What the module is for; were it not so, the test above would prove nothing."""
+    """The reason for the module. If the rules stayed, the test above would prove nothing."""
     site = Site(podman, router, "bookworm")
     site.put()
     site.hotplug()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table beside Debian's ufw and firewalld, loaded by a run and by a boot: probes pass, and DHCPv6 replies do."""
+"""The table beside Debian's ufw and firewalld, loaded by a run and by a boot: probes and DHCPv6 replies pass."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lab.waiting import eventually
 
 
 class Firewall(NamedTuple):
-    """``setup`` enables it and lets packets to pods pass; ``holds`` tells that its rules are loaded.
+    """``setup`` enables the firewall and permits packets to pods; ``holds`` succeeds if its rules are loaded.
 
-    ``remedy``: has it accept the DHCPv6 replies that AgentBaker's table translates; empty if it does so by itself.
+    ``remedy``: commands that permit the DHCPv6 replies that AgentBaker's table translates; empty if none are needed.
     """
 
     packages: tuple[str, ...]
@@ -58,7 +58,7 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
             return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
 
         machine.run(["sh", "-c", firewall.setup])
-        assert eventually(holds)  # firewalld loads its rules after it counts as started
+        assert eventually(holds)  # firewalld loads its rules after systemd regards it as started
         assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
         assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
 

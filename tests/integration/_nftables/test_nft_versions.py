@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nft of Debian 11, 12 and 13 read and write the same tables to the same verdict."""
+"""nft of Debian 11, 12 and 13 write and list the same tables, and the modules come to the same verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NFT = "/usr/sbin/nft"
 
 
 class Owned(NamedTuple):
-    """A module that holds a table. ``others``: options that make it another table, each."""
+    """A module that manages a table. ``others``: sets of options, each of which makes another table."""
 
     module: str
     table: str
@@ -73,7 +73,7 @@ def suite(request: pytest.FixtureRequest) -> str:
 
 
 def use(node: NamespaceNode, suite: str) -> NamespaceNode:
-    """Give the node the nft of that release."""
+    """Put the nft of the release on the node."""
     node.replace_program(NFT, nft_versions.wrapper(suite))
     assert f"v{nft_versions.SUITES[suite]}" in node.run(["nft", "--version"]).stdout
     return node
@@ -137,7 +137,7 @@ def enis() -> Iterator[EniLab]:
 
 def test_a_node_port_answers(enis: EniLab, suite: str) -> None:
     node = use(enis.node("node1"), suite)
-    # Not by nftables: the sets that the lab's nft makes kill an older one, as below.
+    # By iptables, because the sets of the lab's nft crash an older nft, as below.
     node.service(30080, [enis.pod("pod1").address], "Local", backend="iptables")
     node.ip(["rule add fwmark 0x80/0x80 lookup main priority 1024"])
     changed(Steps(node, "nftables_connmark", {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]}))
@@ -145,7 +145,7 @@ def test_a_node_port_answers(enis: EniLab, suite: str) -> None:
 
 
 def test_an_nft_that_dies_of_a_newer_ones_set_is_named(node: NamespaceNode, suite: str) -> None:
-    """Named sets of nft 1.1.2 and newer kill older ones, see kubernetes/kubernetes#136786."""
+    """Named sets of nft 1.1.2 and newer crash an older nft, see kubernetes/kubernetes#136786."""
     with node.replace_program(NFT, nft_versions.wrapper("trixie")):
         node.run(["nft", "add table inet other; add set inet other s { type ipv6_addr; }"])
     result = node.module("nftables_probe_snat")
@@ -163,13 +163,13 @@ DECLARATION = "table ip6 {0} {{ }}\n"
 
 
 def words_in(suite: str) -> set[str]:
-    """All that looks like a word in nft's library, in which its parser names each word of its language."""
+    """Every word in nft's library, which contains the names of all keywords of nft's parser."""
     (library,) = images.root(suite).glob("usr/lib/*-linux-gnu/libnftables.so.1.*")
     return {word.decode() for word in WORD.findall(library.read_bytes())}
 
 
 def refused_by(node: NamespaceNode, words: Iterable[str]) -> set[str]:
-    """nft says in which line it does not understand a script, for the first ten of them."""
+    """nft names the lines of a script that it refuses, but only the first ten."""
     rest, refused = sorted(words), set[str]()
     while True:
         done = node.run(["nft", "-c", "-f", "-"], "".join(map(DECLARATION.format, rest)), check=False)

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nftables_connmark on a real kernel: the twelve steps, drift, neighbours, kills and bad input.
+"""nftables_connmark on a real kernel: the twelve steps, drift, foreign tables, kills and bad input.
 
-What it does to packets is in test_eni_packets.py.
+Packets are in test_eni_packets.py.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def test_a_run_on_the_file_alone_keeps_in_mind_what_the_boot_has_set(node: Names
 
 
 def boot(node: NamespaceNode) -> None:
-    """As far as the setting is concerned."""
+    """Boot, as far as the setting is concerned."""
     node.remove("/run/kubenode")
     node.set_sysctls({SETTING: 0})
     node.run(["/usr/lib/systemd/systemd-sysctl"])
@@ -287,7 +287,7 @@ def test_a_primary_that_was_left_gets_its_setting_back(node: NamespaceNode, conn
     assert (valid_mark(node), valid_mark(node, "eth1")) == (0, 1)
 
 
-# Neighbours
+# Foreign tables
 
 
 OTHERS = f"""
@@ -303,7 +303,7 @@ table inet {TABLE}2 {{ flags dormant; }}
 
 
 def others(node: NamespaceNode) -> str:
-    """All tables but ours, as they are listed: counters' values and all."""
+    """The listings of all foreign tables, with the values of counters."""
     tables = json.loads(node.run(["nft", "-j", "list", "tables"]).stdout)["nftables"]
     names = [(one["table"]["family"], one["table"]["name"]) for one in tables if "table" in one]
     return "".join(node.run(["nft", "-a", "list", "table", *name]).stdout for name in names if name != ("inet", TABLE))
@@ -387,7 +387,7 @@ def test_a_run_killed_at_the_setting_or_its_files_is_mended_by_the_next(
         if not killed(connmark, call, number, state):
             break
         connmark.run(strict=True, state=state)
-        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
+        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; the next change or boot removes it
         assert node.snapshot() == goal
         assert not connmark.run(strict=True, state=state)["changed"]
     else:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nftables_package on nodes that run systemd, with Debian's own packages: whatever it does, no program loses a table."""
+"""nftables_package on nodes that run systemd, with Debian's own packages: the module never costs a program its table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.container import SystemdNode
 from lab.podman import Podman
 
 SUITES = ("bullseye", "bookworm", "trixie")
-RESTARTING = ("bookworm", "trixie")  # bullseye's maintainer scripts leave the service alone
+RESTARTING = ("bookworm", "trixie")  # bullseye's maintainer scripts do not restart the service
 TREE = "/srv/kubenode-test"
 RECORD = "/var/lib/kubenode/nftables-package"
 HOLD = "/run/systemd/system/nftables.service.d"
@@ -35,7 +35,7 @@ TABLES = """
 table ip kube-proxy { chain services { ip daddr 192.0.2.1 accept; }; }
 table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }
 """
-# What counts as the node: its configuration, what is ours, and systemd's runtime units.
+# The state of the node: its configuration, the collection's files, and systemd's runtime units.
 LISTING = (
     "find /etc /run/systemd/system /var/lib/kubenode -not -name ld.so.cache -not -name '*.lock'"
     " -not -name resolv.conf -printf '%p %y %m %l\\n' 2>/dev/null | sort; "
@@ -54,7 +54,7 @@ def podman() -> Iterator[Podman]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a module needs on a node without Ansible: itself, and ansible-core's module_utils."""
+    """The files that a module needs on a node without Ansible: its own, and ansible-core's module_utils."""
     folder = tmp_path_factory.mktemp("tree") / "tree"
     source = Path(ansible.__file__).parent
     ignore = shutil.ignore_patterns("__pycache__", "*.ps1", "*.psm1", "*.cs")
@@ -86,7 +86,7 @@ def suite() -> str:
 
 @pytest.fixture
 def node(podman: Podman, tree: Path, suite: str) -> Iterator[SystemdNode]:
-    """A node without nftables, whose index has what its release has."""
+    """A node without nftables, whose index has the packages of its release."""
     with booted(podman, tree, suite, images.NODE_PACKAGES) as running:
         apt.publish(running, apt.packages(suite))
         running.run(["apt-get", "update"])
@@ -140,7 +140,7 @@ def state(node: SystemdNode) -> str:
 
 
 def four_steps(node: SystemdNode, **options: Any) -> dict[str, Any]:
-    """Checked, run, checked again, run again. Gives the run's result."""
+    """Checked, run, checked again, run again. Returns the result of the first run."""
     before = state(node)
     predicted = run(node, check=True, **options)
     assert predicted["changed"]
@@ -160,7 +160,7 @@ def four_steps(node: SystemdNode, **options: Any) -> dict[str, Any]:
 
 
 def as_version(deb: Path, version: str, folder: Path) -> Path:
-    """The release's own package, scripts and unit included, whose nft says that it is another version."""
+    """The release's own package, with its scripts and unit; its nft reports another version."""
     target = folder / f"nftables_{version}.deb"
     with tempfile.TemporaryDirectory() as unpacked:
         subprocess.run(["dpkg-deb", "--raw-extract", deb, unpacked], check=True)
@@ -177,7 +177,7 @@ def as_version(deb: Path, version: str, folder: Path) -> Path:
 
 
 def offer(node: SystemdNode, suite: str, version: str, folder: Path, update: bool = True) -> None:
-    """Let apt on the node find nftables in this version, beside what it needs."""
+    """Let apt on the node find nftables in this version, and its dependencies."""
     debs = apt.packages(suite)
     own = next(deb for deb in debs if deb.name.startswith("nftables_"))
     apt.publish(node, [*(deb for deb in debs if deb != own), as_version(own, version, folder)])
@@ -194,7 +194,7 @@ def installed(node: SystemdNode) -> str:
 
 
 def start_service(node: SystemdNode) -> None:
-    """An operator enables and starts nftables.service; others load their tables afterwards."""
+    """An operator enables and starts nftables.service; other programs load their tables afterwards."""
     node.run(["systemctl", "enable", "--quiet", "--now", "nftables.service"])
     node.run_from_host(["nft", "-f", "-"], TABLES)
 
@@ -247,7 +247,7 @@ def test_an_active_service_does_not_flush_when_the_package_changes(node: Systemd
 
 @pytest.mark.parametrize("suite", RESTARTING)
 def test_the_same_upgrade_by_hand_flushes(node: SystemdNode, suite: str, tmp_path: Path) -> None:
-    """What the test above would miss if Debian's scripts did not restart the service."""
+    """If Debian's scripts did not restart the service, the test above would prove nothing."""
     run(node)
     start_service(node)
     before = tables(node)
@@ -311,7 +311,7 @@ def test_a_foreign_mask_stays(node: SystemdNode) -> None:
     assert node.run(["readlink", MASK]).stdout == "/dev/null\n"
 
 
-# What is there is enough
+# The installed nft suffices
 
 
 def test_nft_that_is_there_costs_one_process_and_is_not_ours(node: SystemdNode) -> None:
@@ -419,7 +419,7 @@ def test_a_held_lock_is_waited_for_and_then_named(node: SystemdNode, path: str) 
 
 
 class Root:
-    """A root folder in which nothing runs, as far as a test prepares it."""
+    """A root folder in which no program runs, with the files that a test needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -501,7 +501,7 @@ def test_dnf(rpm_node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run(["systemctl", "daemon-reload"])
     node.run(["systemctl", "restart", "nftables.service"])
     node.run(["systemctl", "stop", "nftables.service"])
-    assert node.exists("/run/flushed")  # the test would have seen it
+    assert node.exists("/run/flushed")  # the test can detect a flush
 
 
 def test_dnf_at_work_is_waited_for_and_then_named(rpm_node: SystemdNode) -> None:

@@ -150,7 +150,7 @@ RULES_6 = {
 }
 WAYS = ("-nvL", "-vL", "-xvnL --line-numbers", "-nL", "-L --line-numbers")
 SETS = "ipset create SETA hash:net; ipset create SETB hash:ip,port,ip\n"
-# Without -n iptables asks for the names of addresses. In this network it is told at once that there is no way to a server.
+# Without -n iptables asks for the names of addresses. In this network it gets an error at once: no server is reachable.
 ALONE = ("unshare", "--net", "--mount", "sh", "-ec")
 MARKER = "@@@ "
 
@@ -162,7 +162,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 
 def answers(node: NamespaceNode, script: str) -> list[str]:
-    """What a script printed in a network of its own, divided at its markers."""
+    """The output of a script in a network of its own, divided at its markers."""
     done = node.run([*ALONE, f"mount --bind /dev/null /etc/resolv.conf\n{SETS}{script}"])
     return done.stdout.split(MARKER)[1:]
 
@@ -173,7 +173,7 @@ def restored(program: str, table: str, rules: str) -> str:
 
 
 def without_remarks(saved: str, has_interfaces: bool = True) -> list[str]:
-    """The rules, without comments and, where a listing does not show them, interfaces."""
+    """The rules without comments, and without interfaces if a listing does not show them."""
     rules = [line for line in saved.splitlines() if line.startswith("-A")]
     rules = [re.sub(r' -m comment --comment (?:"[^"]*"|\S+)', "", line) for line in rules]
     return rules if has_interfaces else [re.sub(r"(?: !)? -[io] \S+", "", line) for line in rules]

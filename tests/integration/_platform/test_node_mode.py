@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the places look like where Ansible works, and what node_mode takes them for: on a node where systemd is process 1."""
+"""The environments in which Ansible runs, and node_mode's verdict on each: on a node where systemd is process 1."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_a_place_is_taken_for(lab: Lab, through: Sequence[str], script: str
 
 
 def in_pod(node: SystemdNode, connection: str, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """ansible-playbook in a pod of the node: the node's processes, network and name, and this machine's files for its own."""
+    """ansible-playbook in a pod of the node: it has the node's processes, network and name, and this machine's files."""
     pod = ["nsenter", f"--target={node.pid}", "--pid", "--net", "--uts", *POD, "--mount-proc"]
     variables = {"ansible_connection": connection, "ansible_python_interpreter": sys.executable, "target": "node1"}
     if connection != "local":

@@ -29,7 +29,7 @@ TABLES: dict[str, dict[str, Any]] = {
     RETURN_PATH: {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},
 }
 
-# The first to load a table. The caller's number is written when the script has begun, so that a test can kill it.
+# The first call that loads a table writes its parent's process ID, so that a test can kill the run.
 LOADING = '#!/bin/bash\n[ "$1" = -f ] && [ ! -e /run/caller ] || exec @REAL@ "$@"\necho $PPID > /run/caller; {work}\n'
 SLOW = LOADING.format(work='sleep 1.5; @REAL@ "$@"; touch /run/loaded')
 HANGING = LOADING.format(work="exec sleep 600")
@@ -48,7 +48,7 @@ def run(node: NamespaceNode, module: str = PROBE, **options: Any) -> dict[str, A
 
 @contextmanager
 def killed_while_nft_loads(node: NamespaceNode, script: str, number: int = signal.SIGKILL) -> Iterator[None]:
-    """A run that is killed when its nft, which is ``script``, has begun. What nft does then, it does in the block."""
+    """A run that is killed after its nft, which is ``script``, has started. nft goes on during the block."""
     with node.replace_program(NFT, script):
         play = threading.Thread(target=node.module, args=(PROBE,))
         play.start()
@@ -65,12 +65,12 @@ def has_table(node: NamespaceNode) -> bool:
 
 
 def hangs(node: NamespaceNode) -> bool:
-    """Whether an nft hangs in the node. Other nodes have programs that hang as well, and share the node's process ids."""
+    """Whether an nft hangs on the node. Hanging programs of other nodes, which share its process IDs, do not count."""
     return node.run(["sh", "-c", "pgrep -fx --ns $$ --nslist mnt 'sleep 600'"], check=False).returncode == 0
 
 
 def test_after_a_killed_run_absent_is_the_last_word(node: NamespaceNode) -> None:
-    """Its nft would load the table when absent has returned."""
+    """The killed run's nft would load the table after absent has returned."""
     with killed_while_nft_loads(node, SLOW):
         run(node, state="absent")
         assert not has_table(node) and not node.exists(LOCK)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The model of sysctl.d beside the tools that it is a model of, on random files."""
+"""The model of sysctl.d against the tools that read sysctl.d, on random files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.node import NamespaceNode
 
 SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 NAMES = ("all", "default", "lo", "eth0", "eth0.100", "eni1")
-UNTOUCHED = 7  # no value of a setting, but the kernel takes it
+UNTOUCHED = 7  # no meaningful value, but the kernel accepts it
 
 CLEAR = """
 rm -rf /etc/sysctl.d /etc/sysctl.conf /run/sysctl.d
@@ -29,7 +29,7 @@ _WORD = st.sampled_from([*NAMES, "nolink", "*", "e*", "eth*", "eth0*", "et[!x]0"
 _VALUE = st.sampled_from(["= 0", "=1", " = 2", "=2 ; x", "= 02", "=x", "", " "])
 _OTHER = st.sampled_from(["", "# net/ipv4/conf/all/rp_filter=1", "; x", "rubbish"])
 _SPELLINGS = ["{}net/ipv4/conf/{}/rp_filter", "{}net.ipv4.conf.{}.rp_filter", "{}net/ipv4/con[f]/{}/rp_filter"]
-# procps takes it for another key.
+# procps reads the line as another key.
 _OF_SYSTEMD = [" {} /net/ipv4/conf/{}//rp_filter"]
 _FOLDER = st.sampled_from(sysctl_files.FOLDERS[:4])
 _NAME = st.sampled_from(["10-a.conf", "9-a.conf", "90-b.conf", "Z.conf", "a.conf.bak"])
@@ -59,7 +59,7 @@ def node() -> Iterator[NamespaceNode]:
 
 
 def left_by(node: NamespaceNode, command: str, files: dict[str, str]) -> dict[str, int]:
-    """The settings after the tool has read ``files``, each UNTOUCHED before."""
+    """The settings after the tool has read ``files``; before, each is UNTOUCHED."""
     script = [f"rm -f {folder}/*; mkdir -p {folder}" for folder in sysctl_files.FOLDERS[:4]]
     script += [f"rm -f {sysctl_files.LAST_OF_PROCPS}", "cd /proc/sys/net/ipv4/conf"]
     script += [f"cat > {path} <<'END'\n{text}\nEND" for path, text in files.items()]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AgentBaker's unit is taken over and given back: on a node that boots, with metadata that its script asks."""
+"""AgentBaker's unit is taken over and restored: on a node that boots, with the metadata service that its script needs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def state_of(node: SystemdNode, unit: str) -> str:
 
 
 def four_steps(node: SystemdNode, **options: Any) -> None:
-    """Checked, run, checked again, run again: the run does what was foretold, and nothing is left to do."""
+    """Checked, run, checked again, run again: the run does what check mode predicts, and a further run changes nothing."""
     before = node.snapshot()
     foretold = run(node, check=True, **options)
     assert foretold["changed"] and node.snapshot() == before
@@ -156,7 +156,7 @@ def test_the_former_unit_may_come_after_ours(bare: SystemdNode) -> None:
 
 
 def test_our_unit_beside_a_former_one_that_came_later_is_put_right(bare: SystemdNode) -> None:
-    """Both are on: a run that was not told of the former unit gives way to it, and one that was takes it over."""
+    """Both are enabled: a run without the option agentbaker gives way to the former unit, and one with it takes it over."""
     run(bare)
     agentbaker.place(bare)
     bare.run(["systemctl", "daemon-reload"])
@@ -176,7 +176,7 @@ def test_a_former_unit_that_tries_again_and_again_ends(lab: Lab, node: SystemdNo
     assert eventually(lambda: "auto-restart" in shown(node, agentbaker.NAME, "SubState"))
     run(node, agentbaker="take_over")
     assert eventually(lambda: state_of(node, agentbaker.NAME) == "inactive", limit=20)
-    run(node, state="absent")  # its start fails again, and that is its own
+    run(node, state="absent")  # AgentBaker's unit fails again, for its own reasons
     assert shown(node, agentbaker.NAME, "SubState")[0] in ("auto-restart", "running")
     assert has_table(node)
     lab.metadata.change(WELL)
@@ -187,7 +187,7 @@ def test_a_table_of_other_options_is_handed_over_as_the_former_unit_loads_it(nod
     before = node.snapshot()
     take_over(node, priority=-290)
     give_back(node, before)
-    node.run(["systemctl", "restart", agentbaker.NAME])  # nft refuses another priority for chains that exist
+    node.run(["systemctl", "restart", agentbaker.NAME])  # nft refuses another priority for existing chains
     assert eventually(lambda: state_of(node, agentbaker.NAME) == "active") and node.snapshot() == before
 
 
@@ -202,7 +202,7 @@ def test_a_unit_that_fails_leaves_the_former_one_in_charge(node: SystemdNode) ->
 
 
 def test_absent_completes_an_absent_that_was_killed(node: SystemdNode) -> None:
-    """As after a kill between the removal of our unit and the start of the other one."""
+    """As after a kill between the removal of the collection's unit and the start of AgentBaker's."""
     before = node.snapshot()
     take_over(node)
     for path in (f"/etc/systemd/system/multi-user.target.wants/{OURS}", UNIT):

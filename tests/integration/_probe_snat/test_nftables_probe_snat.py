@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nftables_probe_snat on a real kernel: the twelve steps, neighbours, kills, bad places and bad input."""
+"""nftables_probe_snat on a real kernel: the twelve steps, foreign tables, kills, bad paths and bad input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = "/etc/kubenode/probe-snat.nft"
 UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
 DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
-RECORD = f"{UNIT}.files"  # is there while a run moves the unit's files
+RECORD = f"{UNIT}.files"  # exists while a run moves the unit's files
 LOCK = "/run/kubenode.lock"
 
 
@@ -105,7 +105,7 @@ def test_options_may_come_as_strings(node: NamespaceNode) -> None:
 
 
 def test_a_table_that_translates_to_every_destination_is_replaced_in_one_transaction(node: NamespaceNode) -> None:
-    """AgentBaker's, without its unit. This collection's own was the same at first."""
+    """AgentBaker's table, without its unit. The first version of this collection's table was the same."""
     run(node)
     good = node.snapshot()
     node.run(["nft", "-f", "-"], agentbaker.TABLE)
@@ -207,7 +207,7 @@ def test_a_second_table_does_not_take_the_firsts_path(node: NamespaceNode) -> No
     assert node.snapshot() == good
 
 
-# Neighbours
+# Foreign tables
 
 OTHERS = """
 table ip6 kube-proxy {
@@ -228,7 +228,7 @@ table inet azureSLBProbe { flags dormant; }
 
 
 def others(node: NamespaceNode) -> str:
-    """All tables but ours, as they are listed: counters' values and all."""
+    """The listings of all foreign tables, with the values of counters."""
     tables = json.loads(node.run(["nft", "-j", "list", "tables"]).stdout)["nftables"]
     names = [(one["table"]["family"], one["table"]["name"]) for one in tables if "table" in one]
     ours = ("ip6", "azureSLBProbe")
@@ -316,7 +316,7 @@ def test_a_run_killed_around_nft_leaves_the_old_or_the_new(node: NamespaceNode, 
     assert not run(node, **desired)["changed"]
 
 
-# System calls by which files come and go, and in which state they do.
+# System calls that create and remove files, and the states in which a run makes them.
 FILE_CALLS = [
     *(("present", call) for call in ("rename", "mkdir", "symlink", "openat,open", "fsync", "fchmod")),
     *(("absent", call) for call in ("rename", "unlink,unlinkat", "rmdir", "openat,open", "fsync")),
@@ -338,10 +338,10 @@ def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: Namespac
         if not killed(node, call, number, state=state):
             assert number > 1, f"no run was killed at {call}"
             break
-        if number % 2:  # back is as good a way out as on
+        if number % 2:  # the undo is as good as a completion
             continue
         run(node, state=state)
-        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
+        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; the next change or boot removes it
         assert node.snapshot() == goal
         assert not run(node, state=state)["changed"]
     else:
@@ -374,7 +374,7 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
 
 
 def killed(node: NamespaceNode, call: str, number: int, **options: Any) -> bool:
-    """Whether a run was killed before its ``number``-th ``call`` that touches our paths."""
+    """Whether a run was killed before its ``number``-th ``call`` that touches the module's paths."""
     places = ["/etc/kubenode", PATH, UNIT, LINK, DROP_IN, DROP_IN.rpartition("/")[0], RECORD]
     places += [path for path in (options.get("path"),) if path]
     paths = [path for place in places for path in (place, _on_its_way(place))]
@@ -388,7 +388,7 @@ def _on_its_way(path: str) -> str:
     return f"{folder}/.{name}.kubenode"
 
 
-# When the node says no
+# Failures of the node
 
 
 @pytest.mark.parametrize("call", [2, 3])
@@ -473,7 +473,7 @@ def test_microsofts_filters_on_the_interface_refuse_present_but_not_absent(node:
     # An empty program ("return 0") under the name that Microsoft's loader gives its own.
     bytecode = "1,6 0 0 0"
     node.run(["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", bytecode])
-    assert not run(node)["changed"]  # a foreign program is no reason
+    assert not run(node)["changed"]  # a foreign program alone is no reason
     bpf.attach(node, "egress", "ipv6_hp_egress")
     for plane in ("immediate", "permanent"):
         assert "ipv6_hp_egress of ipv6-hp-bpf" in refused(node, **{plane: False})
@@ -557,7 +557,7 @@ def test_agentbakers_table_is_loaded_as_its_unit_loads_it_where_it_is_missing(no
     before = node.snapshot()
     node.run(["nft", "delete table ip6 azureSLBProbe"])
     missing = run(node, check=True)
-    assert missing["changed"] and TOO_MUCH not in warnings(missing)  # there is no table to look at
+    assert missing["changed"] and TOO_MUCH not in warnings(missing)  # there is no table to compare
     four_steps(node)
     assert node.snapshot() == before
 
@@ -593,7 +593,7 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
     assert after["nft"] == before["nft"] and after["files"] != before["files"]
 
 
-# What keeps a probe from passing
+# Obstacles to probes
 
 
 def test_a_node_that_is_ready_is_not_warned_of(node: NamespaceNode) -> None:
@@ -628,7 +628,7 @@ def test_warns_of_a_priority_behind_connection_tracking(node: NamespaceNode) -> 
 
 @pytest.fixture
 def play(lab: Lab, tmp_path: Path) -> Callable[..., int]:
-    """Runs one task, and gives the number of changes."""
+    """Runs one task, and returns the number of changes."""
     inventory = lab.write_inventory(tmp_path / "inventory.json")
 
     def run_play(*arguments: str, **options: Any) -> int:

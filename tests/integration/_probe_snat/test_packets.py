@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the table does to packets: probes are answered, and nothing else is touched."""
+"""The table's effect on packets: probes are answered, and other packets are not changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE_PORT = 30080
 KINDS = ("tcp", "udp", "icmp")
 LIFETIME = 2  # seconds; Azure advertises 9000
 
-# AgentBaker's table with a hole in place of its exception for neighbour discovery, and of its first translation.
+# AgentBaker's table as a template without its exception for neighbour discovery and its first translation.
 TABLE = """
 table ip6 azureSLBProbe {{
   chain prerouting {{
@@ -172,12 +172,12 @@ def test_a_translation_that_leaves_the_checksum_wrong_would_be_noticed(lab: Lab,
     assert wrong_checksums(pod) > 0
 
 
-# What must not be touched
+# Packets that must not be changed
 
 
 @pytest.mark.parametrize("with_table", [False, True])
 def test_a_socket_of_the_node_answers_with_and_without_the_table(lab: Lab, with_table: bool) -> None:
-    """As a health check node port is one."""
+    """Such as a health check node port."""
     node = lab.node("node1")
     node.serve(NODE_PORT)
     if with_table:
@@ -247,7 +247,7 @@ def advertised() -> Iterator[Lab]:
 
 
 def default_route(node: ClusterNode) -> str:
-    """The default route in force, empty without: the list still shows an expired one until the kernel collects it."""
+    """The default route in use; empty for none. A list of routes shows an expired one until the kernel removes it."""
     chosen = node.run(["ip", "-6", "route", "get", PROBE_TRANSLATED], check=False)
     return chosen.stdout if "via" in chosen.stdout else ""
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a node needs the probe table, and what takes probes before nftables sees them: real BPF programs on a real link."""
+"""Whether a node needs the probe table, and programs that redirect probes before nftables: real BPF on a real link."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_agents_state_decides_while_no_agent_runs(node: NamespaceNode) -> No
 def test_programs_without_the_agents_options_are_warned_of(node: NamespaceNode) -> None:
     cilium.create_links(node)
     bpf.attach(node, "tcx", "cil_from_netdev")
-    cilium.store_state(node, EnableIPv6=True)  # as newer versions of Cilium
+    cilium.store_state(node, EnableIPv6=True)  # as newer versions of Cilium do
     result = run(node)
     (warning,) = steps.warnings(result)
     assert "the agent's options were not found" in warning and warning in result["needed"]["reasons"]
@@ -112,7 +112,7 @@ def test_a_program_at_ingress_takes_the_probe_before_the_table(lab: Lab, node: N
     assert counted(node)[1:] == [1, 1]
 
 
-# What the result says
+# The result
 
 
 def test_a_node_with_an_address_may_need_the_table(node: NamespaceNode) -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""profile on a real kernel: all of it or nothing, in the order that is safe, with one result for each module."""
+"""profile on a real kernel: all of it or nothing, in the safe order, with one result for each module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Modules = list[dict[str, Any]]
 
 RULES = [{"priority": 700, "from": "10.0.1.10", "table": 1003}]
 ROUTES = [{"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1", "onlink": True}]
-# In an order that would not be safe.
+# In an unsafe order.
 MODULES: Modules = [
     {"nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "strict": True}},
     {"nftables_probe_snat": {"boot_condition": "none"}},
@@ -42,7 +42,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 @pytest.fixture
 def profile(node: NamespaceNode) -> Iterator[Steps]:
-    """The namespace node has no systemd of its own and would be taken for an image."""
+    """Run the module with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
     yield Steps(node, "profile", {"modules": MODULES, "mode": "runtime"})
 
 
@@ -74,7 +74,7 @@ def test_create_modify_delete_delete_again(node: NamespaceNode, profile: Steps) 
 
 
 def test_a_module_finds_what_a_profile_has_set_as_desired(node: NamespaceNode, profile: Steps) -> None:
-    """One code: alone and in a profile a module sets the same."""
+    """The same code runs: a module sets the same alone and in a profile."""
     profile.run()
     for module in MODULES:
         ((name, options),) = module.items()
@@ -164,7 +164,7 @@ def test_an_error_begins_with_the_variable_that_the_option_comes_from(profile: S
 
 
 def test_a_step_that_fails_undoes_the_modules_before_it(node: NamespaceNode, profile: Steps) -> None:
-    """The last table's script cannot be written, as a folder lies where it would be renamed to."""
+    """The last table's script cannot be written, because a folder is at its path."""
     before = node.snapshot()
     unit = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
     node.run(["mkdir", "-p", f"{unit}/full"])

@@ -106,7 +106,7 @@ run, refused, four_steps = steps.of("policy_routes")
 
 
 def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
-    """What ``ip`` prints, blanks at the ends left out."""
+    """The output of ``ip``, without blanks at the ends of lines."""
     table = ["show", "table", "all"] if what == "route" else []
     return [line.strip() for line in node.run_from_host(["ip", family, what, *table]).splitlines()]
 
@@ -152,13 +152,13 @@ def test_each_plane_comes_and_goes_alone(node: NamespaceNode, immediate: bool, p
 
 
 def boot(node: NamespaceNode, python: str = "/usr/bin/python3", verb: str = "load") -> subprocess.CompletedProcess[str]:
-    """What the unit starts, by another Python, and without staying."""
+    """Runs the unit's program with another Python, without the listener."""
     (command,) = re.findall("^ExecStart=(.*)$", node.read(UNIT), re.M)
     *_options, program, protocol, path = shlex.split(command)
     return node.run([python, "-I", "-B", program, verb, protocol, path], check=False)
 
 
-# Whose pyroute2 it is; 0.9.1 is the first with its new core that was released.
+# Versions of pyroute2, and where each comes from; 0.9.1 is the first release with its new core.
 VERSIONS = {
     "0.7.2": "the least, on the oldest Python that a node may have",
     "0.7.7": "Debian 13",
@@ -170,7 +170,7 @@ VERSIONS = {
 
 
 def python_with_pyroute2(version: str) -> str:
-    """An interpreter, for what the node would run by its own."""
+    """An interpreter with this pyroute2, in place of the node's own."""
     if f"pyroute2=={version}" in installation.TOOLS:
         return sys.executable
     pythons = installation.interpreters()
@@ -224,14 +224,14 @@ def test_a_set_that_follows_from_enis_is_asked_for_by_the_run_and_the_boot(lab: 
         record = policy_file(node, RECORD)
         assert set(record) == {"protocol", "enis", "rules", "routes"}
         assert policy_file(node, PATH) == {"protocol": 75, "enis": TERWAY}
-    # What the run is told it does not ask.
+    # A run does not ask for rules and routes that its options have.
     told = {"rules": record["rules"], "routes": record["routes"]}
     assert not run(node, enis=json.dumps(TERWAY), **told)["changed"]
-    # What is in force outlasts a service that has gone silent.
+    # Without an answer of the service, the current rules and routes stay.
     loaded = json.loads(boot(node, verb="boot").stdout)
     assert loaded["asked"]["is_answered"] is False and not loaded["removed"]
     assert policy_file(node, RECORD) == record
-    # A run without it has the boots load what it lists.
+    # After a run without enis, boots load the rules and routes of its options.
     assert run(node, **told)["changed"] and policy_file(node, PATH) == {"protocol": 75, **told}
     run(node, state="absent")
     assert node.snapshot() == before
@@ -287,14 +287,14 @@ def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: Nam
     assert "proto 75" not in "".join(shown(node, "route"))
 
 
-# Whose file is it?
+# The owner of the file
 
 
 def test_what_our_unit_loads_is_ours_whatever_stands_in_it(node: NamespaceNode) -> None:
     run(node, rules=RULES[:2], routes=ROUTES[:2])
     good = node.snapshot()
     node.write(PATH, node.read(PATH).partition("\n")[2])
-    assert run(node, rules=RULES[:2])["changed"]  # the routes are still read from it
+    assert run(node, rules=RULES[:2])["changed"]  # the routes are still read from the file
     assert node.snapshot() == good
     node.write(PATH, "gone wrong")
     assert run(node, rules=RULES[:2], routes=ROUTES[:2])["changed"]
@@ -309,7 +309,7 @@ def test_another_path_takes_the_place_of_the_former(node: NamespaceNode) -> None
     assert node.read("/etc/elsewhere/set.json") == text and "/etc/elsewhere/set.json.pyz" in node.read(UNIT)
     assert node.run(["find", "/etc/kubenode"], check=False).stdout == ""
     assert boot(node, sys.executable).returncode == 0
-    four_steps(node, state="absent")  # wherever it is
+    four_steps(node, state="absent")  # absent finds the file at any path
     assert node.snapshot() == clean
 
 
@@ -375,11 +375,11 @@ def test_tables_may_come_by_name(node: NamespaceNode) -> None:
     ]
 
 
-# What a run sends
+# The messages of a run
 
 
 def watched_run(node: NamespaceNode, last: int = 0, signal: str = "SIGKILL", **options: Any) -> tuple[dict[str, Any], list[str]]:
-    """The result, and the types of the messages that were sent, dumps left out; the signal comes with message ``last``."""
+    """The result, and the types of the messages sent, without dumps; the module gets the signal at message ``last``."""
     return watched.run(node, "policy_routes", options, last, signal)
 
 
@@ -392,7 +392,7 @@ def test_an_empty_plan_sends_no_changing_message_and_starts_no_process(node: Nam
 
 
 def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishes(node: NamespaceNode) -> None:
-    """Two sets that lead the same packets by different gateways."""
+    """Two sets of rules and routes that send the same packets by different gateways."""
 
     def way(table: int, gateway: str, priority: int) -> dict[str, Any]:
         routes = [
@@ -463,7 +463,7 @@ OVERLAPPING: list[dict[str, Any]] = [
 
 
 def test_rules_of_one_priority_are_held_in_the_order_given(node: NamespaceNode) -> None:
-    """Added, given in another order, taken away and added again by another program, loaded, undone."""
+    """Rules are added, reordered, removed and added again by another program, loaded, undone."""
     clean = node.snapshot()
     four_steps(node, rules=OVERLAPPING)
     first = node.snapshot()
@@ -501,7 +501,7 @@ def test_a_set_that_moves_is_undone_to_the_former_order_wherever_it_is_interrupt
     assert last >= 5
 
 
-# Others
+# Foreign rules and routes
 
 
 def test_what_a_cni_holds_satisfies(node: NamespaceNode) -> None:
@@ -551,7 +551,7 @@ def test_another_meaning_under_our_key_is_refused_and_absent_works(node: Namespa
 
 
 def test_a_rule_with_attributes_that_we_do_not_know_is_never_touched(node: NamespaceNode) -> None:
-    """``realms`` stand for them: an old attribute that this collection has no option for."""
+    """``realms`` is such an attribute: an old one for which the collection has no option."""
     node.ip(
         [
             "rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75",
@@ -568,7 +568,7 @@ def test_a_rule_with_attributes_that_we_do_not_know_is_never_touched(node: Names
 def test_a_rule_with_attributes_that_we_do_not_know_is_not_deleted_in_place_of_ours(
     node: NamespaceNode, options: dict[str, Any]
 ) -> None:
-    """It carries our tag and stands before ours, so that the kernel would take it for ours."""
+    """The rule has the collection's protocol and stands first, so that the kernel would delete it instead."""
     node.ip(["rule add priority 800 from 10.0.1.5 lookup 1003 realms 7 protocol 75"])
     before = node.snapshot()
     mine: list[dict[str, Any]] = [
@@ -594,14 +594,14 @@ UNREAD = {
 @pytest.mark.parametrize("owner", ["static", "75"])
 @pytest.mark.parametrize("name", UNREAD)
 def test_a_route_that_cannot_be_read_is_refused_by_name_and_never_replaced(node: NamespaceNode, name: str, owner: str) -> None:
-    """It came to our key after ours had."""
+    """The other route was added later, with the same key as the module's route."""
     lines, route, family = UNREAD[name]
     ours = {"table": 1003, "to": "default", "via": "fe80::1" if family else "10.0.1.1", "dev": "eth1"}
     run(node, routes=[ours], permanent=False)
     node.ip(lines)
     add = f"ip {family}route {'append' if family else 'prepend'} {route} table 1003 protocol {owner}"
     node.run(add.split())
-    if family:  # the kernel keeps one without a gateway apart from ours
+    if family:  # the kernel keeps a route without a gateway separate
         assert len([line for line in shown(node, "route", "-6") if "table 1003" in line]) == 2
     said = refused(node, routes=[{**ours, "mtu": 1400}], permanent=False)
     assert f"with attributes that this collection cannot read: {name} is there and belongs to protocol {owner}." in said
@@ -624,7 +624,7 @@ def test_what_another_program_appends_to_an_ipv6_route_of_ours_becomes_a_part_of
     assert node.snapshot() == before
 
 
-# What the kernel would refuse
+# Options that the kernel would refuse
 
 
 GATEWAYS = {
@@ -658,7 +658,7 @@ def candidates(link_local: dict[str, str]) -> Iterator[dict[str, Any]]:
                     yield {**common, "src": link_local.get(src, src)}
 
 
-# On the node: what the kernel, and what a plan says to each.
+# Runs on the node: the answers of the kernel and of a plan to each entry.
 JUDGE = """
 import json, subprocess, sys
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import errors
@@ -688,12 +688,12 @@ print(json.dumps([[route, taken(route), planned(route)] for route in json.load(s
 
 
 def test_planning_refuses_the_gateways_and_sources_that_the_kernel_refuses(node: NamespaceNode) -> None:
-    """All of them one by one, by the kernel and by check mode."""
+    """Each entry alone, by the kernel and in check mode."""
     node.ip(["route add 10.0.1.0/24 dev eth1 table 1003", "route add local 172.16.0.0/24 dev lo table 1003"])
     own = json.loads(node.run_from_host(["ip", "-6", "-json", "address", "show", "scope", "link"]))
     link_local = {f"@{one['ifname']}": info["local"] for one in own for info in one.get("addr_info", ()) if info}
     assert {"@eth0", "@eth1"} <= link_local.keys()
-    for default in ("", "default dev eth0 metric 1"):  # by which every address is a neighbour
+    for default in ("", "default dev eth0 metric 1"):  # with this route, every address is a neighbour
         node.ip([f"route add {default}"] if default else [])
         given = json.dumps(list(candidates(link_local)))
         path = f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}"
@@ -749,7 +749,7 @@ def test_a_cni_that_adds_and_deletes_its_own_meanwhile(node: NamespaceNode) -> N
             assert not run(node, rules=many, routes=ROUTES, permanent=False)["changed"]
             run(node, state="absent", permanent=False)
     finally:
-        # With the ip of the moment, which would add a rule after the others are deleted.
+        # Also ends the current ip, which would add a rule after the others are deleted.
         node.run(
             ["sh", "-c", "group=-$(cat /run/cni.pid); kill -- $group; while kill -0 -- $group; do sleep 0.01; done 2> /dev/null"]
         )
@@ -774,7 +774,7 @@ def lasting() -> Iterator[NamespaceNode]:
 
 
 def ip_lines(rules: list[dict[str, Any]], routes: list[dict[str, Any]], owner: int) -> list[str]:
-    """As another program would add them; the words are those of ``ip``, but for these."""
+    """Lines with which another program adds the entries; the options are words of ``ip``, except these."""
     lines = []
     for rule in rules:
         entry = {key: value for key, value in rule.items() if key not in ("family", "not", "action", "goto")}
@@ -808,7 +808,7 @@ def test_any_desired_state_holds_on_any_current_state(
     lines = [line for rule, owner in rules for line in ip_lines([rule], [], owner)]
     lines += [line for route, owner in routes for line in ip_lines([], [route], owner)]
     for line in lines:
-        with contextlib.suppress(Exception):  # the kernel has one like it
+        with contextlib.suppress(Exception):  # the kernel has an equal one
             node.run_from_host(["ip", *line.split()])
     try:
         foreign = not_ours(node)
@@ -828,7 +828,7 @@ def test_any_desired_state_holds_on_any_current_state(
 
 
 def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: dict[str, Any]) -> bool:
-    """Of each priority; what another program holds is not ours to order."""
+    """True if the module's rules of each priority are in the given order; foreign rules are not ordered."""
     listed = policy.from_options(75, rules, [], rt_names.TABLES).rules or ()
     satisfied = done["rules"]["satisfied_by"]
     own = [rule for rule in listed if not any(one.startswith(f"{rule} (protocol ") for one in satisfied)]
@@ -843,7 +843,7 @@ def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: d
     return len(found) == len(own)
 
 
-# On the node: our rules, as our own reader names them.
+# Runs on the node: the module's rules, as the collection's reader names them.
 LIST = """
 import json
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.routing_backend import Netlink
@@ -933,7 +933,7 @@ def test_warns_of_what_a_cni_uses_otherwise(node: NamespaceNode) -> None:
 
 @pytest.fixture
 def play(lab: Lab, tmp_path: Path) -> Callable[..., int]:
-    """Runs one task, and gives the number of changes."""
+    """Runs one task, and returns the number of changes."""
     inventory = lab.write_inventory(tmp_path / "inventory.json")
 
     def run_play(*arguments: str, **options: Any) -> int:
@@ -1004,7 +1004,7 @@ def test_a_library_that_others_could_have_written_is_not_used(node: NamespaceNod
 
 
 def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
-    """The record has outlived the listener, so that two planes could each take it away."""
+    """The record has outlived the listener, so that either plane could remove the record."""
     node: NamespaceNode = lab.node("node1")
     before, steps = node.snapshot(), Steps(node, "policy_routes")
     steps.run(rules=RULES[:1])

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our reader of rules, routes, neighbours and links, and pyroute2's decoder, read the same from the same kernel.
+"""The collection's decoder of rules, routes, neighbours and links agrees with pyroute2's on the same kernel.
 
-iproute2 adds the objects, so that neither reader has a part in them.
+iproute2 adds the objects, so that they depend on neither decoder.
 """
 
 from __future__ import annotations

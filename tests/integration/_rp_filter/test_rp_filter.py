@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rp_filter on a real kernel: the twelve steps, pins, conf/all, neighbours, boots, kills, packets and bad input."""
+"""rp_filter on a real kernel: the twelve steps, pins, conf/all, foreign changes, boots, kills, packets and bad input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER_PATH = "/etc/sysctl.d/91-other.conf"
 RECORD = "/run/kubenode/rp-filter.jsonl"
 LOCK = "/run/kubenode.lock"
 SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
-VLAN = "eth0.100"  # by name; what the kernel makes of the name is the same for every kind of link
+VLAN = "eth0.100"  # by name; the kernel treats the name in the same way for every kind of link
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_create_modify_delete_delete_again(node: NamespaceNode) -> None:
     assert f"\n-net/ipv4/conf/{VLAN}*/rp_filter = 2\nnet/ipv4/conf/eth0/rp_filter = 2\n" in node.read(PATH)
     changed = four_steps(node, interfaces=[VLAN, "eth1"], mode="strict")
     one = {"value": 1, "all": 0, "effective": 1}
-    assert changed["interfaces"] == {  # eth0 has its former value back
+    assert changed["interfaces"] == {  # eth0 has its former value again
         "eth0": {"before": two, "after": zero}, VLAN: {"before": two, "after": one}, "eth1": {"before": zero, "after": one}
     }  # fmt: skip
     assert [value(node, name) for name in ("eth0", VLAN, "eth1")] == [0, 1, 1]
@@ -171,7 +171,7 @@ def test_loose_is_possible_whatever_all_is(node: NamespaceNode) -> None:
     assert loose(node, "eth0")["interfaces"]["eth0"]["after"] == {"value": 2, "all": 1, "effective": 2}
 
 
-# Others
+# Foreign changes
 
 
 def test_a_foreign_change_stays(node: NamespaceNode) -> None:
@@ -267,7 +267,7 @@ def test_a_link_called_like_a_pattern_does_not_stand_for_others(node: NamespaceN
 
 
 def boot(node: NamespaceNode) -> Steps:
-    """Boot, as far as the settings are concerned; gives what runs after it."""
+    """Boot, as far as the settings are concerned. Returns the steps after the boot."""
     node.remove("/run/kubenode")
     write(node, **dict.fromkeys(("all", "default", "lo", "eth0", "eth1"), 0))
     node.set_sysctls({"net.ipv4.conf.eth0/100.rp_filter": 0})
@@ -283,7 +283,7 @@ WITHOUT_US = "-net.ipv4.conf.eth*.rp_filter = 1\nnet.ipv4.conf.eth0/100.rp_filte
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
     node: NamespaceNode, others: str, planes: list[str]
 ) -> None:
-    node.ip(["link delete veth-pod1"])  # it would follow conf/default after a boot, and is pinned here
+    node.ip(["link delete veth-pod1"])  # after a boot the link would follow conf/default; here it is pinned
     node.write("/etc/sysctl.d/50-others.conf", others)
     boot(node)
     clean = node.snapshot()
@@ -293,7 +293,7 @@ def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_u
     assert effective(node)["eth0"] == 0
     before = node.snapshot()
     assert not booted.run(**desired)["changed"] and node.snapshot() == before
-    if planes[0] == "permanent":  # the file goes first, and with it what tells of the boot
+    if planes[0] == "permanent":  # the file, which shows what the boot has set, goes first
         booted.four(state="absent", immediate=False)
         booted.four(state="absent")
     else:
@@ -396,10 +396,10 @@ def test_a_root_that_is_not_process_1s_has_a_permanent_plane_only(node: Namespac
     assert error["failed"] and "this root is not process 1's" in error["msg"] and node.snapshot() == before
     done = node.module("rp_filter", {**options, "immediate": False}, through=["chroot", "/mnt"])
     assert done["changed"] and done["interfaces"] == {} and not warnings(done) and value(node, "eth0") == 0
-    assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: the links here are not the image's
+    assert node.read(PATH).count("rp_filter = 2") == 2  # the name and the pattern: an image does not have this machine's links
 
 
-# Kills, and when the node says no
+# Kills, and failures of the node
 
 KILLED_AT = ("write", "rename", "mkdir", "unlink")
 
@@ -407,7 +407,7 @@ KILLED_AT = ("write", "rename", "mkdir", "unlink")
 @pytest.mark.parametrize("state", ["present", "absent"])
 @pytest.mark.parametrize("call", KILLED_AT)
 def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, call: str, state: str) -> None:
-    """The run is killed at the first such system call on our paths, at the second, and so on, until it ends unharmed."""
+    """The run is killed at the first such system call on the module's paths, at the second, and so on, until it ends unharmed."""
     write(node, all=1, default=0)
     desired: dict[str, Any] = {"interfaces": ["eth0"], "mode": "off", "raise_all": True}
     clean = node.snapshot()
@@ -422,7 +422,7 @@ def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, ca
         if not killed(node, call, number, options):
             break
         run(node, **options)
-        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; it goes with the next change or boot
+        node.run(["rm", "-f", LOCK])  # a killed run leaves it, empty and unlocked; the next change or boot removes it
         assert node.snapshot() == goal
         assert not run(node, **options)["changed"]
     else:
@@ -430,7 +430,7 @@ def test_a_run_killed_at_any_write_is_mended_by_the_next(node: NamespaceNode, ca
 
 
 def killed(node: NamespaceNode, call: str, number: int, options: dict[str, Any]) -> bool:
-    """Whether a run was killed before its ``number``-th ``call`` that touches our paths."""
+    """Whether a run was killed before its ``number``-th ``call`` that touches the module's paths."""
     names = ("all", "default", "lo", "eth0", VLAN, "eth1")
     paths = [f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in names]
     paths += ["/run/kubenode", "/run/.kubenode.kubenode", RECORD, f"{RECORD[:13]}.{RECORD[13:]}.kubenode"]
@@ -515,7 +515,7 @@ def test_a_packet_whose_reply_would_leave_by_another_link(
 
 
 def reaches(lab: Lab, node: NamespaceNode) -> bool:
-    """Whether a datagram from 198.51.100.1, which the node would answer by eth1, comes in by eth0."""
+    """Whether a datagram by eth0 arrives that the node would answer by eth1: from 198.51.100.1."""
     with (
         node.socket(socket.AF_INET, socket.SOCK_DGRAM) as inside,
         lab.load_balancer.socket(socket.AF_INET, socket.SOCK_DGRAM) as outside,

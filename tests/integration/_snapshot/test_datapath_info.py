@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""datapath_info reads all that decides on a node's packets, names what it could not read, and changes nothing."""
+"""datapath_info reads every object that affects a node's packets, names what it could not read, and changes nothing."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_what_a_broken_program_should_have_listed_is_named(
 
 
 def _without_its_name(program: str) -> str:
-    """Fails by this name alone: the tools of a backend are one program that looks at the name by which it is called."""
+    """A program that fails under this name only: the tools of a backend are one program, called by several names."""
     return (
         f"#!/bin/bash\ncase ${{0##*/}} in {program.rpartition('/')[2]}) echo broken >&2; exit 1;; esac\n"
         + 'exec -a "$0" @REAL@ "$@"\n'

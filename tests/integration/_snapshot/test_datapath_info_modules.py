@@ -39,7 +39,7 @@ def look(node: VmNode) -> dict[str, Any]:
 
 
 def modules(node: VmNode) -> list[str]:
-    """The modules that are loaded, and what each is used by: a table that is registered is used."""
+    """The loaded modules, and the users of each: a registered table counts as a use."""
     return sorted(
         node.run(
             ["sh", "-ec", "cut -d ' ' -f 1,3 /proc/modules; cat /proc/net/*_tables_names 2> /dev/null || true"]
@@ -119,7 +119,7 @@ VRF = (
     "route add unreachable default table 1010 metric 4278198272",
 )  # fmt: skip
 
-# What comes of a connection to a port without a server: a host that got it refuses.
+# The result of a connection to a port without a server: a host that gets the request refuses.
 CONNECT = """
 import errno, socket, sys
 try:
@@ -131,7 +131,7 @@ except OSError as error:
 
 
 def test_the_twin_of_a_vrf_on_a_kernel_without_them_agrees_with_packets(lab: Lab, node: VmNode) -> None:
-    """Of two addresses behind vb, one has a route in the VRF's table, and the other in table main."""
+    """One of the two addresses behind vb has a route in the VRF's table, and the other in table main."""
     for line in VRF:
         node.run(["ip", *line.split()])
     node.run(["sysctl", "net.ipv4.ip_forward=1"])

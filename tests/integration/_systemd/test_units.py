@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that says "ok" has seen its unit active, and the next boot rehearsed: on nodes that run systemd 247, 252 and 257."""
+"""A successful run has seen its unit active, and has rehearsed the next boot: on nodes with systemd 247, 252 and 257."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def cleared(node: SystemdNode) -> Iterator[None]:
 
 
 def well(node: SystemdNode, module: str, options: dict[str, Any], **how: Any) -> bool:
-    """Whether it changed something."""
+    """Whether the module, which succeeds, changed something."""
     result = node.module(module, options, **how)
     assert not result["failed"], result
     return bool(result["changed"])
 
 
 def seen(node: SystemdNode) -> dict[str, Any]:
-    """The node, without the library that the controller brings before a run that needs it."""
+    """The state of the node, without the library that the controller copies to the node before a run."""
     found = node.snapshot()
     return {**found, "files": {path: text for path, text in found["files"].items() if not LIBRARY.match(path)}}
 
@@ -97,7 +97,7 @@ def mend_program(node: SystemdNode, unit: str) -> None:
     node.run(["systemctl", "daemon-reload"])
 
 
-# What systemd itself does is looked at on each of its versions, all else on one.
+# Behaviour of systemd itself is tested on each version, all else on one.
 ON_ONE = pytest.mark.parametrize("node", RELEASES[:1], indirect=True)
 
 
@@ -122,7 +122,7 @@ def test_a_unit_is_seen_active_or_the_run_fails(node: SystemdNode, module: str, 
     assert well(node, module, options, check=True)
     assert node.module(module, options)["failed"]
     mend_program(node, unit)
-    # Changed, unless systemd was faster: it tries routes and questions again after 10 seconds.
+    # Changed, unless systemd was faster, which restarts failed units after 10 seconds.
     well(node, module, options)
     assert state_of(node, unit) == "active"
 
@@ -131,7 +131,7 @@ def test_a_unit_that_its_condition_skips_is_as_it_should_be(node: SystemdNode) -
     module, unit, options = ASKING
     node.ip([f"address del {ADDRESS}/64 dev eth0"])
     try:
-        assert well(node, module, options, timeout=120)  # for the 30 seconds that an address is waited for
+        assert well(node, module, options, timeout=120)  # the unit waits 30 seconds for an address
         text = node.run(["systemctl", "show", "--property=ActiveState,Result", unit]).stdout
         with node.count_processes() as calls:
             assert not well(node, module, options)
@@ -159,7 +159,7 @@ def test_what_comes_before_the_boot_program_has_a_say_fails_the_unit_and_skips_n
         assert shown == "Result=exit-code\n"
         node.write(path, text)
         node.write(PROGRAM, program)
-    assert well(node, module, options)  # the unit is started, and nothing is rewritten
+    assert well(node, module, options)  # the unit is started, and no file is rewritten
     assert not well(node, module, options)
 
 
@@ -177,7 +177,7 @@ WantedBy=multi-user.target
 
 @ON_ONE
 def test_a_run_during_the_boot_does_not_wait_for_what_may_wait_for_it(node: SystemdNode) -> None:
-    """As cloud-init's: its unit's job comes after the network, which is not through."""
+    """Such as a run by cloud-init: its unit's job waits for the network, which is not up yet."""
     module, unit, options = ASKING
     node.write("/etc/systemd/system/slow.service", SLOW)
     node.run(["systemctl", "enable", "--quiet", "slow.service"])
@@ -203,7 +203,7 @@ def test_a_run_during_the_boot_does_not_wait_for_what_may_wait_for_it(node: Syst
 
 @pytest.fixture
 def own_python(node: SystemdNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A Python that only the operator knows of, runs the modules; the node's own is too old."""
+    """A Python at a path that only the inventory has runs the modules; the node's own is too old."""
     real = node.run(["readlink", "-f", "/usr/bin/python3"]).stdout.strip()
     path = f"/opt/py/bin/{real.rpartition('/')[2]}"
     node.run(["mkdir", "-p", "/opt/py/bin", "/opt/hidden"])
@@ -244,7 +244,7 @@ def test_a_python_that_does_not_last_is_not_named_and_without_another_the_run_is
         assert result["failed"] and "/home/me/python3 lies where a boot may not find it" in result["msg"], result
         assert "/usr/bin/python3 is not Python 3.9 or newer: this is Python 3.6" in result["msg"]
         assert seen(node) == before
-    assert well(node, module, {**options, "boot_condition": "none"})  # needs none
+    assert well(node, module, {**options, "boot_condition": "none"})  # needs no Python
     node.write("/usr/local/bin/python3", f'#!/bin/sh\nexec {own_python} "$@"\n', 0o755)
     assert well(node, module, options)
     assert "/usr/local/bin/python3 -I -S -B" in node.read(f"/etc/systemd/system/{unit}")
@@ -263,7 +263,7 @@ exec -a "$0" @REAL@ "$@"
 def test_a_boot_that_would_fail_fails_the_run_and_nothing_is_enabled(
     node: SystemdNode, module: str, unit: str, options: dict[str, Any]
 ) -> None:
-    """The Python of the unit lacks a part that the program needs at boot, and the module does not."""
+    """The unit's Python lacks a part that the boot program needs, and the module does not need."""
     before = seen(node)
     with Replacement(node, {"/usr/bin/python3": LAME}):
         result = node.module(module, options)

@@ -48,7 +48,7 @@ WORDS = {
 
 
 def in_ipv6(text: str) -> str:
-    """The same with addresses of IPv6, and the words for them."""
+    """The text with IPv6 addresses, and with the options and commands for these."""
 
     def address(found: re.Match[str]) -> str:
         first, second, third, last, length, port = found.groups()
@@ -62,7 +62,7 @@ def in_ipv6(text: str) -> str:
 
 
 class Node:
-    """What a seed makes: lines for ip, settings, rules and a packet."""
+    """A node made from a seed: lines for ip, settings, rules and a packet."""
 
     def __init__(self, seed: int, is_ipv6: bool = False) -> None:
         chance = random.Random(seed)
@@ -216,7 +216,7 @@ def seen(observation: Observation) -> dict[str, Any]:
 
 
 def through_the_node(node: Node) -> dict[str, Any]:
-    """Builds the node by commands, sends the packet and the reply, and returns what was seen, and the node's snapshot."""
+    """Builds the node by commands, sends the packet and the reply, and returns the frames seen, and the node's snapshot."""
     return isolation_backend.run(lambda isolated: _through(isolated, node), 60)
 
 
@@ -245,7 +245,7 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
                 file.write(str(value))
     run(["ip", "link", "set", "lo", "up"])
     for line in node.ip:
-        subprocess.run(["ip", *line.split()], check=False, capture_output=True)  # some contradict each other
+        subprocess.run(["ip", *line.split()], check=False, capture_output=True)  # some lines contradict each other
     for argv, text in (
         (["ipset", "restore"], node.sets),
         (["ip6tables-nft-restore" if node.is_ipv6 else "iptables-nft-restore"], node.iptables),
@@ -263,19 +263,19 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
     dropping = _dropping() if node.iptables and not node.is_ipv6 else []
     snapshot = snapshot_backend.read(run, SUBSETS)
     reply = _reply(world, first, snapshot)
-    # The neighbours of the reply's way are known only now.
+    # The neighbours on the reply's path are known only now.
     found = snapshot_backend.read(run, SUBSETS)
     return {"first": seen(first), "dropping": dropping, "reply": reply, "snapshot": found, "pastes": _pastes()}
 
 
 def _pastes() -> dict[str, str]:
-    """What an operator would paste of the node. A neighbour that was asked, and whose answer a rule dropped, is left out."""
+    """The outputs that an operator would paste. A neighbour whose answer a rule dropped is left out."""
     pastes = {command: run(command.split()).stdout for command in PASTED}
     return {**pastes, "ip neigh": re.sub(r"(?m)^.* (?:INCOMPLETE|FAILED) *\n", "", pastes["ip neigh"])}
 
 
 def _dropping() -> list[str]:
-    """The rules and policies of iptables that have counted a packet which they dropped. In IPv6 it may be a neighbour's."""
+    """The rules and policies of iptables that have counted a packet that they dropped. In IPv6, it may be a neighbour's."""
     saved = run(["iptables-nft-save", "-c"]).stdout
     policies = re.findall(r"^:(\w+) DROP \[[1-9]", saved, re.MULTILINE)
     return [
@@ -290,7 +290,7 @@ def _macs(sent: Packet, own: link_messages.NewLink, links: list[link_messages.Ne
 
 
 def _reply(world: World, first: Observation, snapshot: dict[str, Any]) -> dict[str, Any] | None:
-    """The reply comes in by the link that the rules of the twin's surroundings tell: which one is no matter of the kernel."""
+    """The reply comes in by the link that the twin's surroundings name: the node's kernel does not choose the link."""
     out = [(link, one) for link, one in first.frames if is_of(first.sent, one)]
     if not out:
         return None

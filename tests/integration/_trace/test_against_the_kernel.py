@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A packet through a node's twin fares as the same packet through the node, by the node's snapshot and by its pasted outputs."""
+"""A packet through a twin of the snapshot or the pasted outputs of a node has the same fate as through the node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def traced(node: random_nodes.Node, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """As random_nodes.seen() tells a frame; empty if none left."""
+    """The frame in the form of random_nodes.seen(); empty if no frame left."""
     left = found["packet"]
     if left is None:
         return []

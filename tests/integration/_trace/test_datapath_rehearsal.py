@@ -16,7 +16,7 @@ from lab.controller import Controller
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
 
-PEER = "192.0.2.1"  # the lab's router, by which its controllers come
+PEER = "192.0.2.1"  # the lab's router, over which controllers connect
 RULE = {"priority": 700, "to": PEER, "action": "blackhole"}
 CONTROLLER = "the controller's SSH connection"
 
@@ -28,7 +28,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 
 def rehearsal(node: NamespaceNode) -> Steps:
-    """As if the controller were the lab's load balancer, and came by SSH."""
+    """A rehearsal as if the controller were the lab's load balancer, and connected by SSH."""
     connection = f"SSH_CONNECTION={PEER} 50123 {node.ipv4} 22"
     return Steps(node, "datapath_rehearsal", through=["env", connection])
 

@@ -43,7 +43,7 @@ def node(lab: Lab) -> NamespaceNode:
 
 
 def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
-    """The packet, the texts and the settings that the texts lack."""
+    """The packet, the texts, and the settings that are not in the texts."""
     told = yaml.safe_load((CASES / name / "case.yml").read_text())
     packet = {**told["packet"], "interface": told["packet"].pop("in_interface")}
     packet.pop("in_interface", None)
@@ -52,7 +52,7 @@ def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
 
 
 def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The result. The node is afterwards as before."""
+    """The result. Fails if the node has changed."""
     before = node.snapshot()
     result = Steps(node, "datapath_trace", {"packet": packet, **options}).run()
     assert not result["changed"] and node.snapshot() == before
@@ -314,9 +314,9 @@ def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNo
 
 
 def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: NamespaceNode) -> None:
-    """A Service's address is none of the VPC: the CNI's rules take it for the internet, before kube-proxy's translate it.
+    """A Service's address is not in the VPC: the CNI's rules treat it as the internet's, before kube-proxy translates it.
 
-    https://github.com/aws/amazon-vpc-cni-k8s/issues/3800 has the case; the texts are ours.
+    https://github.com/aws/amazon-vpc-cni-k8s/issues/3800 has the case; the texts are made for this test.
     """
     dump = {
         "ip addr": "2: ens5: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.5/20 scope global ens5\n"
@@ -349,7 +349,7 @@ def test_a_mark_that_takes_a_pods_request_off_its_own_eni_is_named(node: Namespa
 
 
 def test_the_way_back_is_told_by_the_rule_for_the_link_by_which_an_answer_comes_in(node: NamespaceNode) -> None:
-    """As Terway's rules, which name the pod's link."""
+    """Such as Terway's rules, which name the pod's link."""
     dump = {
         "ip rule": "0: from all lookup local\n512: from all to 10.0.1.20 lookup main\n"
         "2048: from 10.0.1.20 iif cali1 lookup 1003\n32766: from all lookup main\n",
@@ -374,7 +374,7 @@ FROM_POD = {"source": "10.244.1.9", "destination": "192.0.2.1", "destination_por
 
 
 def test_the_rules_that_a_packet_from_behind_a_bridge_meets_are_named(node: NamespaceNode) -> None:
-    """The bridge hands the packet to the node, and the kernel traces it as another one from there."""
+    """The bridge hands the packet to the node, and the kernel traces it as a new packet after that."""
     drop = "-A FORWARD -s 10.244.1.0/24 -j DROP"
     found = trace(node, FROM_POD, dump={**BRIDGED, "iptables-save": f"*filter\n:FORWARD ACCEPT [0:0]\n{drop}\nCOMMIT\n"})
     assert found["culprit"] == {"kind": "rule", "text": f"ip filter: {drop}"}
@@ -400,7 +400,7 @@ def test_a_packet_from_a_pod_leaves_a_bridge_by_its_uplink_or_is_dropped_there(n
     assert found["culprit"] == {"kind": "rule", "text": f"bridge filter: -A OUTPUT {rule}"}
 
 
-# What was asked in public, with texts of ours in the form in which it was pasted. Paste, packet, culprit and words of the reason.
+# Questions in public reports, with new texts in the form of the pasted ones: paste, packet, culprit, words of the reason.
 REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "https://github.com/rancher-archives/rke/issues/485": (
         "$ sudo iptables -t filter -v --line-numbers -L FORWARD\nChain FORWARD (policy DROP 3 packets, 188 bytes)\n"
@@ -410,7 +410,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.42.2.0/24 via 10.42.2.0 dev flannel.1 onlink\n",
         {"source": "10.9.9.9", "destination": "10.42.2.7", "destination_port": 80, "interface": "eth0"},
         "ip filter: -P FORWARD DROP",
-        "But the dump lacks the rules of KUBE-FORWARD, which come before it.",
+        "But the dump lacks the rules of KUBE-FORWARD, which the packet meets before.",
     ),
     "https://github.com/projectcalico/calico/issues/9290": (
         "$ ip route\ndefault via 10.0.0.1 dev eth0\n10.0.3.5 dev cali11239 scope link\n"
@@ -422,7 +422,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "4    DROP       all  --  0.0.0.0/0            0.0.0.0/0            /* cali:D */ mark match 0x0/0x20000\n",
         {"source": "10.9.9.9", "destination": "10.0.3.5", "protocol": "icmp", "interface": "eth0"},
         "ip filter: -A cali-tw-cali11239 -m mark --mark 0x0/0x20000 -j DROP",
-        "But the dump lacks the rules of cali-pi-_D, which come before it.",
+        "But the dump lacks the rules of cali-pi-_D, which the packet meets before.",
     ),
     "https://github.com/Azure/AKS/issues/2225": (
         "$ iptables --list\nChain FORWARD (policy ACCEPT)\ntarget     prot opt source               destination\n"
@@ -435,7 +435,7 @@ REPORTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "ip filter: -A AZURE-NPM -m set --match-set azure-npm-39 dst -j DROP",
         "drops the packet",
     ),
-    # A cache for DNS on the node, whose address pods behind azure-vnet's bridge do not reach.
+    # A DNS cache on the node; pods behind azure-vnet's bridge do not reach its address.
     "https://github.com/Azure/AKS/issues/1642": (
         "nodelocaldns: <BROADCAST,NOARP,UP,LOWER_UP> mtu 1500 qdisc noqueue state UNKNOWN group default\n"
         "    inet 10.0.0.10/32 brd 10.0.0.10 scope global nodelocaldns\n"
@@ -521,7 +521,7 @@ TO_SERVER = {"source": "192.0.2.10", "destination": "10.43.7.7", "destination_po
 def test_a_packet_to_a_virtual_server_meets_input_and_its_reply_forward(
     node: NamespaceNode, rules: str, verdict: str, reply: str | None, culprit: str | None
 ) -> None:
-    """https://github.com/kubernetes/kubernetes/issues/68194 has the second one."""
+    """https://github.com/kubernetes/kubernetes/issues/68194 has the second case."""
     found = trace(node, TO_SERVER, dump={"report": f"{IPVS}{rules}\nCOMMIT\n"})
     assert (found["verdict"], (found["reply"] or {}).get("verdict")) == (verdict, reply)
     assert (found["culprit"] or {}).get("text", "").startswith(culprit or "") and bool(found["culprit"]) == bool(culprit)
@@ -645,7 +645,7 @@ def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -
 
 
 def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: NamespaceNode) -> None:
-    """A pod on another ENI gets the address of the first, and leaves by its own: https://github.com/antrea-io/antrea/pull/3975."""
+    """A pod's packet gets another ENI's address, and leaves by its own: https://github.com/antrea-io/antrea/pull/3975."""
     text = (
         '-A PREROUTING -i eni+ -m comment --comment "AWS, outbound connections" -m state --state NEW -j AWS-CONNMARK-CHAIN-0\n'
         '-A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80\n'
@@ -662,5 +662,5 @@ def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: Names
     found = trace(node, packet, dump={"report": text})
     assert (found["verdict"], found["interface"], found["packet"]["source"]) == ("forwarded", "eth1", "192.168.19.187")
     assert "Its source is an address of eth0: a cloud" in found["reason"]
-    marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the cure of the report
+    marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the remedy in the report
     assert (marked["interface"], "a cloud" in marked["reason"]) == ("eth0", False)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook ``trace``, of a folder of outputs and of nodes."""
+"""The playbook ``trace``, on a folder of outputs and on nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab itself: what every other test stands on."""
+"""The lab itself, on which every other test depends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lab.prober import Prober
 from lab.waiting import eventually
 
 BUILD_LIMIT = 1.5  # seconds for two nodes
-FREED_LIMIT = 5.0  # seconds that the kernel may take to free what a killed lab had
+FREED_LIMIT = 5.0  # seconds that the kernel may take to free the objects of a killed lab
 
 
 def test_two_nodes_are_built_in_well_under_the_limit() -> None:
@@ -59,19 +59,19 @@ sys.stdin.read()
 
 
 def processes_in(namespaces: set[str]) -> list[str]:
-    """Processes, by number and name, that live in one of these network namespaces."""
+    """Processes, by number and name, in one of these network namespaces."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(process / "ns/net") in namespaces:
                 found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
         except OSError:
-            continue  # ended meanwhile, or not ours to see
+            continue  # ended meanwhile, or not readable
     return found
 
 
 def traces(token: str) -> list[str]:
-    """What on the host carries the token: links, mounts, and names in the folders that a lab may touch."""
+    """Objects of the host with the token: links, mounts, and names in the folders that a lab may change."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     folders = [*FOLDERS, "/root/.ansible", "/run/netns", "/tmp", "/var/tmp", "/dev/shm"]
@@ -112,7 +112,7 @@ BUILDS = {
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 @pytest.mark.parametrize("program", BUILDS)
 def test_what_builds_an_image_ends_with_its_caller(tmp_path: Path, program: str, number: signal.Signals) -> None:
-    """A stand-in that would build for an hour."""
+    """A stand-in's build would take an hour."""
     stand_in, begun = tmp_path / program, tmp_path / "begun"
     stand_in.write_text(f"#!/bin/sh\necho $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 3600\n")
     stand_in.chmod(0o755)
@@ -161,7 +161,7 @@ def test_process_1_is_refused_or_hidden() -> None:
         Machine("process 1", 1).run(["true"])
 
 
-# What a node is
+# Properties of a node
 
 
 def test_a_node_has_its_own_folders_and_links_and_the_hosts_root(lab: Lab) -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that runs systemd is a node of the cloud as any other, after each of its boots."""
+"""A node that runs systemd has the cloud's links, metadata and programs, after each of its boots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ExecStart={command}
 [Install]
 WantedBy=sysinit.target
 """
-# Asks once, as early as a unit can, and writes down what it heard.
+# Asks once, as early as a unit can, and records the answer.
 ASK = """
 import urllib.request
 url = "http://169.254.169.254/metadata/instance/network/interface?api-version=2021-02-01"

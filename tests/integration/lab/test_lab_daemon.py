@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab that stays while tools come and go, and leaves nothing when it ends, however that happens."""
+"""A lab that stays between calls of its tool, and leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tool:
         return json.loads(done.stdout)
 
     def processes(self) -> list[int]:
-        """The daemon and all its children, found by what it was started with, and the node's process 1."""
+        """The daemon and all its children, found by its arguments, and the node's process 1."""
         return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_mine(path)]
 
     def building(self) -> list[int]:
@@ -136,7 +136,7 @@ def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[st
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
     assert eventually(lambda: not tool.processes(), END_LIMIT)
     assert "there is no lab" in tool.call("probe", "pod1").stderr
-    assert tool.call("down").returncode == 0  # there need not be one
+    assert tool.call("down").returncode == 0  # succeeds without a lab too
     tool.up(declaration)  # and the folder can be used again
 
 
@@ -162,7 +162,7 @@ def test_who_gives_up_while_it_is_built_leaves_nothing(tool: Tool, number: signa
     )  # fmt: skip
     assert eventually(lambda: tool.building() != [], END_LIMIT)
     (daemon,) = tool.building()
-    os.kill(daemon, signal.SIGSTOP)  # so that it is not done before it is given up
+    os.kill(daemon, signal.SIGSTOP)  # so that it is not ready before the caller is killed
     assert not (tool.folder / "control").exists()
     starter.send_signal(number)
     starter.wait()
@@ -180,7 +180,7 @@ def test_it_ends_with_its_folder(tool: Tool) -> None:
 
 def test_it_ends_without_requests(tool: Tool) -> None:
     tool.up(NAMESPACES, "--idle", "4")
-    for _number in range(4):  # as long as requests come, it stays; a busy machine takes a second for each
+    for _number in range(4):  # the daemon stays while requests come; a busy machine takes a second for each
         time.sleep(1.2)
         tool.ask("probe", "pod1")
     assert eventually(lambda: not tool.processes(), END_LIMIT)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What azure-vnet's rules do to packets: for a pod that it serves, and for the next one that gets the address."""
+"""The effect of azure-vnet's rules on packets: for a pod that it serves, and for a later pod with the same address."""
 
 from __future__ import annotations
 

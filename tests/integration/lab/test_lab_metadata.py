@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metadata service of the lab answers as the clouds do, and fails in all the ways that a client must tell apart."""
+"""The metadata service of the lab answers as the clouds do, and fails in all the ways that a client must distinguish."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that run systemd boot, reboot and go away as real ones do; their package managers see what a test publishes."""
+"""Nodes that run systemd boot, reboot and stop as real ones do; their package managers see a test's packages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ mkdir "$folder"
 
 @pytest.fixture
 def front() -> Iterator[Machine]:
-    """The other end of a node's link: what the load balancer is to a whole lab."""
+    """The other end of a node's link, as the load balancer is in a whole lab."""
     with namespace.machine("front") as machine:
         yield machine
 
@@ -80,7 +80,7 @@ def test_a_reboot_keeps_the_files_and_nothing_of_the_kernel(podman: Podman, fron
         assert node.run(["nft", "list", "tables"]).stdout == ""
         assert "77:" not in node.run(["ip", "rule"]).stdout
         assert "eth0" in node.run(["ip", "-br", "link"]).stdout
-        if reboot == node.reboot:  # a node that reboots by itself is plugged in while it boots
+        if reboot == node.reboot:  # a node that reboots by itself gets its link during the boot
             assert node.read("/etc/seen").startswith("eth0")
 
 
@@ -116,7 +116,7 @@ def test_a_killed_lab_leaves_nothing_and_disturbs_no_other(podman: Podman, kille
         os.kill(pids[name], signal.SIGKILL)
     lab.wait()
     lab.stdout.close()
-    if "holder" in killed:  # then it is the next lab that cleans up
+    if "holder" in killed:  # then the next lab cleans up
         Podman().close()
     deadline = time.monotonic() + CLEAN_UP_LIMIT
     while Path(folder).exists() or Path("/proc", node).exists():
@@ -206,7 +206,7 @@ def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     code = "from lab import images; print(images.root('bookworm', ['a']))"
     environment = {**_environment(), "PATH": f"{fake.parent}:{os.environ['PATH']}"}
     half = tmp_path / "kubenode-datapath/roots" / f".{images.key('bookworm', ['a'])}.unfinished"
-    half.mkdir(parents=True)  # what a killed build leaves
+    half.mkdir(parents=True)  # as after a killed build
     build = [sys.executable, "-c", code]
     builders = [subprocess.Popen(build, stdout=subprocess.PIPE, text=True, env=environment) for _builder in range(2)]
     answers = {builder.communicate()[0].splitlines()[-1] for builder in builders}
@@ -217,7 +217,7 @@ def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def _enable(node: SystemdNode, name: str, command: str) -> None:
-    """A unit that is started early, as one that has to be done before kubelet."""
+    """Enables a unit that starts early, as a unit before kubelet must."""
     text = f"[Service]\nType=oneshot\nExecStart={command}\n[Install]\nWantedBy=sysinit.target\n"
     node.write(f"/etc/systemd/system/{name}.service", text)
     node.run(["systemctl", "enable", f"{name}.service"])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that is a VM: what containers on the kernel of a test host cannot do, and what they can, over SSH."""
+"""A node that is a VM: features that containers on a test host's kernel lack, and those that they have, over SSH."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAYBOOK = [
     }
 ]
 
-# A VM that is only just switched on.
+# A VM that has just been switched on.
 ANOTHER_LAB = """
 import sys, time
 from lab import Lab, Node

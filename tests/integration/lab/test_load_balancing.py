@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's load balancer for Services on a real kernel: probes, packets, and what it leaves behind.
+"""The lab's load balancer for Services on a real kernel: probes, packets, and clean-up.
 
 The API is a stand-in here; tests/cluster has the real one.
 """
@@ -24,7 +24,7 @@ NODE_PORT, HEALTH_PORT, WEB = 30080, 32000, "default/web"
 
 
 class StoredObjects:
-    """Services and Nodes as the API answers them. Each request ends in an error while ``is_down``."""
+    """Services and Nodes as the API returns them. Each request ends in an error while ``is_down``."""
 
     def __init__(self, lab: Lab) -> None:
         self.services: list[dict[str, Any]] = []

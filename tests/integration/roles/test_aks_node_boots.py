@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The profile aks_dual_stack through real boots: systemd, metadata that comes, stays away and lies, and other owners."""
+"""The profile aks_dual_stack through real boots: systemd, metadata that is late, missing or wrong, and other owners."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def play(running: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
 
 @pytest.fixture(scope="module")
 def bare(running: Lab) -> dict[str, object]:
-    """The node as it came."""
+    """The node before the profile."""
     running.node("node1").place_kubelet_stand_in()
     state: dict[str, object] = running.node("node1").snapshot()
     return state
@@ -149,14 +149,14 @@ def test_metadata_that_comes_after_20_seconds_is_waited_for(running: Lab, node: 
 def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_again(
     running: Lab, node: SystemdNode, fault: str
 ) -> None:
-    if fault != "refused":  # a minute each; the boot program's own tests have every fault
+    if fault != "refused":  # a minute each; the tests of the boot program cover every fault
         shorten(node, seconds=4)
     limit = DEADLINE if fault == "refused" else 4
     running.metadata.change(Behaviour(fault=fault))  # type: ignore[arg-type]
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
     node.stop()
     node.start()
-    # Not before the deadline. How long after it is up to how busy the machine is; without a deadline of its own it is a minute.
+    # Not before the deadline. The delay after it depends on the machine's load; the usual deadline is a minute.
     assert eventually(lambda: state_of(node, "kubelet") == "active", limit=limit + 50)
     start = node.kubelet_starts()[-1]
     assert TABLE not in start.tables and limit - 5 < start.clock - started < limit + 50
@@ -165,7 +165,7 @@ def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_ag
 
 
 def shorten(node: SystemdNode, seconds: int, former: float = DEADLINE) -> None:
-    """Another deadline, for this boot's sake; the next run puts it right."""
+    """Sets another deadline for this boot; the next run restores the unit."""
     unit = f"/etc/systemd/system/{UNIT}"
     text = node.read(unit)
     node.write(unit, text.replace(f" eth0 {former:g}\n", f" eth0 {seconds}\n"))
@@ -185,7 +185,7 @@ def test_ipv6_lost_and_gained_between_boots_is_followed(running: Lab, node: Syst
 
 
 def hurry(node: SystemdNode) -> None:
-    """The timer asks again after a second; the next run puts it right."""
+    """Lets the timer ask again after a second; the next run restores the timer."""
     path = f"/etc/systemd/system/{TIMER}"
     text = node.read(path)
     node.write(path, text.replace("Sec=120\n", "Sec=1\n").replace("Sec=10\n", "Sec=100ms\n"))
@@ -195,7 +195,7 @@ def hurry(node: SystemdNode) -> None:
 def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     running: Lab, node: SystemdNode, play: Callable[..., int]
 ) -> None:
-    """Beside the primary interface, the metadata service tells of one that is being attached."""
+    """The metadata has, besides the primary interface, one that is being attached."""
     (primary, *_others) = former = running.metadata.own[node.ipv4]
     attached = dataclasses.replace(DUAL_STACK, mac="", subnet4="/")
     known, without = (primary, attached), (dataclasses.replace(primary, ipv6=()), attached)
@@ -242,7 +242,7 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
 
 
 def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
-    """Both run for KUBENODE_FIGHT_SECONDS (20): the table is never gone or changed by the role, nor by the unit after it."""
+    """Both run for KUBENODE_FIGHT_SECONDS (20): neither the role nor the unit after it removes or changes the table."""
     node = Node("node2", pods=["pod2"], system="bookworm")
     with Lab("fight", nodes=[node], metadata=True) as lab:
         machine: SystemdNode = lab.node("node2")
@@ -259,5 +259,5 @@ def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
                 assert lab.load_balancer.probe_tcp(lab.pod("pod2").address, 8080)
             machine.run(["systemctl", "restart", "ipv6_nftables.service"])
             assert eventually(lambda: has_table(machine))
-            time.sleep(1)  # the pace of impatient operators, not of a load test
+            time.sleep(1)  # as often as an impatient operator, not as a load test
         assert machine.snapshot() == before

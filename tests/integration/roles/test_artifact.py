@@ -17,7 +17,7 @@ from lab import Lab, collection
 
 TOOLS = Path(sys.executable).parent
 MODULES = sorted(path.stem for path in (collection.CHECKOUT / "plugins/modules").glob("[!_]*.py"))
-# What an installed collection consists of; everything else stays in the repository.
+# The contents of an installed collection; everything else stays in the repository.
 FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles"}
 FILES = {"CONTRIBUTING.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md"}
 

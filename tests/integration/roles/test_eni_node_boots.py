@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rp_filter, nftables_connmark and link_addresses through real boots and hotplugs: what brings back what they have written.
+"""rp_filter, nftables_connmark and link_addresses through real boots and hotplugs, which apply the modules' files.
 
 The last scene has packets: marks of ENIs, as the role gives them to an image.
 """
@@ -23,7 +23,7 @@ from lab.metadata_replies import Aws, Nic
 from lab.podman import Podman
 from lab.waiting import eventually
 
-VLAN = "eth0.100"  # by name; what the kernel makes of the name is the same for every kind of link
+VLAN = "eth0.100"  # by name; the kernel treats the name in the same way for every kind of link
 RP_FILTER = {"interfaces": ["eth0", VLAN, "eth1", "eni*"], "mode": "loose"}
 CONNMARK = {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True}
 ADDRESSES = {link: f"10.9.{number}.10" for number, link in enumerate(("eth0", VLAN, "eth1", "eni1"))}
@@ -51,12 +51,12 @@ class Rack:
         self._front = front
 
     def plug(self, link: str) -> None:
-        """Put a card in; returns when udev is through with it."""
+        """Adds a network interface; returns when udev has handled it."""
         self._front.ip([f"link add plug-{link} type veth peer name {link} netns {self.node.pid}"])
         self.node.run(["udevadm", "settle"])
 
     def pull(self) -> None:
-        """Take out what was put in since the boot."""
+        """Removes the network interfaces added since the boot."""
         self.node.run(["sh", "-c", "for link in eth1 eni1; do ip link delete $link 2> /dev/null; done; true"])
 
     def run(self, module: str, **options: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Rack:
         return result
 
     def addressed(self) -> set[str]:
-        """The links that have the address that is theirs."""
+        """The links that have their own address."""
         listed = self.node.run(["ip", "-o", "address"]).stdout
         return {link for link, address in ADDRESSES.items() if f" {address}/32 scope global noprefixroute {link}" in listed}
 
@@ -78,7 +78,7 @@ class Rack:
 
 @pytest.fixture(scope="module")
 def rack(podman: Podman) -> Iterator[Rack]:
-    """A hardened node with two links, where kubelet looks for what it needs."""
+    """A hardened node with two links, on which kubelet records the settings at its start."""
     with namespace.machine("front") as machine:
 
         def plug(node: SystemdNode) -> None:
@@ -95,7 +95,7 @@ def rack(podman: Podman) -> Iterator[Rack]:
 
 @pytest.fixture(scope="module")
 def bare(rack: Rack) -> dict[str, int]:
-    """The values that a boot and two cards put in later leave without us."""
+    """The values after a boot and two hotplugs, without the collection."""
     rack.node.reboot()
     rack.plug("eth1")
     rack.plug("eni1")
@@ -125,7 +125,7 @@ def test_a_boot_brings_all_before_kubelet_and_a_later_run_has_nothing_to_do(boot
     booted.plug("eni1")
     assert booted.values() == {**bare, **dict.fromkeys(FILTERS, 2), "eth0/src_valid_mark": 1}
     (entry,) = booted.run("rp_filter", **RP_FILTER)["diff"]
-    assert entry["after_header"].startswith("permanent: ")  # a line by name, for the boots to come
+    assert entry["after_header"].startswith("permanent: ")  # a line by name, for later boots
     assert not booted.run("rp_filter", **RP_FILTER)["changed"]
     remove_all(booted, bare)
 
@@ -144,9 +144,9 @@ exec /lib/systemd/systemd
 
 
 def see_devices(node: SystemdNode) -> None:
-    """From the next boot on systemd has units for devices, as outside of containers.
+    """From the next boot, systemd has units for devices, as outside of containers.
 
-    Before it listens to udev it looks whether /dev is a devtmpfs, or udev is there (sd_device_monitor_new_full).
+    Before systemd listens to udev, it checks for a devtmpfs at /dev, or for udev (sd_device_monitor_new_full).
     """
     node.run(["rm", "/sbin/init"])
     node.write("/sbin/init", INIT)
@@ -168,7 +168,7 @@ def test_a_link_gets_its_address_at_boot_when_it_comes_and_when_it_comes_again(r
         assert (again["changed"], again["addresses"]["kept"]) == (False, 4)
         rack.pull()
         assert eventually(lambda: rack.addressed() == {"eth0", VLAN}, PATIENCE)
-    # What the boot has added stays known as ours when its unit goes before it.
+    # The record keeps the addresses that the boot has added, although the unit is removed first.
     rack.run("link_addresses", state="absent", immediate=False)
     assert rack.addressed() == {"eth0", VLAN}
     assert rack.run("link_addresses", state="absent")["addresses"]["removed"]
@@ -189,7 +189,7 @@ ROLE = {
 
 
 def test_each_eni_answers_its_requests_after_a_boot_and_when_it_comes_again(tmp_path: Path) -> None:
-    """A request by one ENI is for the pod of the other, and the cloud checks sources."""
+    """A request that arrives by one ENI is for the other ENI's pod, and the cloud checks sources."""
     with EniLab("marks", [FIRST, SECOND], system="bookworm") as lab:
         node: EniSystemdNode = lab.node("node1")
         nics = [

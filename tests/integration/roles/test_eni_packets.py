@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of packets on a node whose pods share ENIs: pod -> load balancer and client -> node port.
+"""Packets on a node whose pods share ENIs: pod -> load balancer and client -> node port.
 
-The scenes are proved with state that is loaded by hand, then with nftables_connmark in its place.
+Each problem is shown with a table loaded by hand, then solved by nftables_connmark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.steps import Steps
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
-SERVER_PORT = 9000  # of a server of the node itself
+SERVER_PORT = 9000  # of a server on the node itself
 OFF, STRICT, LOOSE = 0, 1, 2
 POD_LINKS = "veth-*"
 FROM_OUTSIDE = 'iifname "eth0" fib daddr . iif type local'
@@ -42,13 +42,13 @@ def lab() -> Iterator[EniLab]:
 
 @pytest.fixture
 def unchecked() -> Iterator[EniLab]:
-    """A cloud that lets an ENI send from any address: what a pod sends by its ENI under the node's address arrives."""
+    """A cloud that lets an ENI send from any address: a pod's packet that leaves its ENI with the node's address arrives."""
     with EniLab("unchecked", [Eni("eth1", pods=["pod1"])], source_check=False) as running:
         yield running
 
 
 def load(node: EniNode, *rules: str, priority: int = -150) -> None:
-    """A table by hand."""
+    """Load a table by hand."""
     text = "\n".join([f"type filter hook prerouting priority {priority};", *rules])
     node.run(["nft", "-f", "-"], f"table inet by_hand {{\nchain prerouting {{\n{text}\n}}\n}}\n")
 
@@ -58,7 +58,7 @@ MARK_PACKETS = f"{FROM_OUTSIDE} meta mark set meta mark | 0x80"
 
 
 def mark_by_hand(node: EniNode, *rules: str) -> None:
-    """The scheme without the module."""
+    """The marks and the rule without the module."""
     load(node, *rules, FROM_POD)
     node.ip([f"rule add {MARK_RULE}"])
 
@@ -84,7 +84,7 @@ def serve_load_balancer(lab: EniLab, backend: Backend = "nftables") -> EniNamesp
 
 
 class Drops(NamedTuple):
-    """Packets that were dropped meanwhile: by the node's reverse-path filtering, and by the router for their source."""
+    """Packets dropped meanwhile: by the node's reverse-path filter, and by the router because of their source."""
 
     reverse_path: int
     source: int
@@ -102,7 +102,7 @@ def counting_drops(lab: EniLab) -> Iterator[Callable[[], Drops]]:
 
 
 def assert_unanswered(lab: EniLab, call: Callable[[EniLab, float], Answer | None], cause: str) -> None:
-    """``cause``: whether it is the reverse path or the source that packets were dropped for."""
+    """``cause`` of the drops: "reverse path", "source" or "neither"."""
     with counting_drops(lab) as drops:
         assert call(lab, QUICK) is None
     assert (drops().reverse_path > 0, drops().source > 0) == (cause == "reverse path", cause == "source"), drops()
@@ -156,7 +156,7 @@ def test_a_pods_load_balancer_answers_under_any_filter_where_its_eni_has_an_addr
 def test_no_filter_helps_a_pods_load_balancer_where_the_cloud_checks_sources_and_the_eni_has_no_address(
     lab: EniLab, mode: int, marked: bool
 ) -> None:
-    """The request itself leaves by the ENI under the node's address; there is no reply that could mark anything."""
+    """The request leaves by the ENI with the node's address and is lost, so no reply can mark the connection."""
     node = serve_load_balancer(lab)
     node.filter_reverse_path(mode)
     if marked:
@@ -190,7 +190,7 @@ def test_under_strict_the_load_balancers_reply_has_to_be_marked_although_it_is_n
 @pytest.mark.parametrize("mode", [STRICT, LOOSE])
 @EACH_BACKEND
 def test_the_load_balancers_reply_must_not_mark_the_connection(unchecked: EniLab, backend: Backend, mode: int) -> None:
-    """The pod would go on by the primary, and masquerading drops a connection that changes its interface."""
+    """The pod's next packets would leave by the primary; masquerading drops a connection that changes its interface."""
     node = serve_load_balancer(unchecked, backend)
     node.filter_reverse_path(mode)
     node.set_sysctls({"net.ipv4.conf.eth0.src_valid_mark": 1})
@@ -203,7 +203,7 @@ def test_the_load_balancers_reply_must_not_mark_the_connection(unchecked: EniLab
 
 
 class NodePort(NamedTuple):
-    """``cause`` is what drops packets, "" where nothing does."""
+    """``cause`` of dropped packets, "" if none are dropped."""
 
     exceptions: dict[str, int]
     cause: str
@@ -248,7 +248,7 @@ def test_a_node_port_answers_where_its_reply_leaves_by_the_primary(lab: EniLab, 
 
 
 def run(node: EniNode, **options: Any) -> None:
-    """The module alone; the rule is another module's."""
+    """Run the module alone; the rule is another module's."""
     given = {"primary_interface": "eth0", "pod_interfaces": [POD_LINKS], "permanent": False, **options}
     result = node.module("nftables_connmark", given)
     assert not result["failed"], result
@@ -256,7 +256,7 @@ def run(node: EniNode, **options: Any) -> None:
 
 
 def filter_for(node: EniNode, strict: bool) -> None:
-    """Strict everywhere, or the primary loose, with the rule that routes marked packets."""
+    """Filter strictly everywhere, or loosely on the primary, with the rule that routes marked packets."""
     node.filter_reverse_path(STRICT, **({} if strict else {"eth0": LOOSE}))
     node.ip([f"rule add {MARK_RULE}"])
 
@@ -283,7 +283,7 @@ def test_a_node_port_answers_with_the_module_only(lab: EniLab, policy: Policy, b
 @EACH_STRICTNESS
 @EACH_BACKEND
 def test_a_pods_load_balancer_answers_with_the_module(unchecked: EniLab, backend: Backend, strict: bool) -> None:
-    """Under loose it does anyway, and goes on doing so."""
+    """Under loose, it answers without the module too."""
     node = serve_load_balancer(unchecked, backend)
     filter_for(node, strict)
     if strict:
@@ -337,7 +337,7 @@ def test_both_scenes_answer_at_once_where_the_eni_has_an_address(strict: bool) -
 def test_a_connection_that_was_there_before_the_module_goes_on_by_the_primary(
     unchecked: EniLab, policy: Policy, strict: bool
 ) -> None:
-    """Its next packet marks it, so that a node need not be drained."""
+    """The connection's next packet marks it, so that a node need not be drained."""
     node = serve_node_port(unchecked, policy)
     node.filter_reverse_path(OFF)
     with unchecked.client.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
@@ -500,7 +500,7 @@ def call_server_by_eth1(lab: EniLab, timeout: float = 1.0) -> Answer | None:
 
 
 def test_a_pod_on_another_node_is_answered_for_by_the_eni_too(two: EniLab) -> None:
-    """kube-proxy masquerades the request to the primary interface's address, where the pod's reply comes back."""
+    """kube-proxy masquerades the request to the primary interface's address, so the pod's reply comes in there."""
     node = two.node("node1")
     node.service(NODE_PORT, [BACKEND], "Cluster", backend="iptables")
     assert_unanswered(two, call_by_eth1, "source")
@@ -548,7 +548,7 @@ def test_replies_follow_the_last_request_of_a_connection_that_changes_its_way_in
 
 
 def test_a_client_outside_the_vpc_is_answered_by_the_pods_own_eni(two: EniLab) -> None:
-    """The CNI routes only what pods send to the VPC by their ENI, as Cilium does; the client calls the pod's own address."""
+    """Only packets of pods to the VPC are routed by their ENI, as with Cilium; the client calls the pod's own address."""
     node, pod = two.node("node1"), two.pod("pod1")
     node.ip(
         [
@@ -591,7 +591,7 @@ def test_an_l7_proxys_answer_in_a_pods_place_leaves_by_the_primary(lab: EniLab, 
 
 
 def test_a_pods_answer_that_turns_around_in_lo_leaves_by_the_primary(lab: EniLab) -> None:
-    """As a BPF program redirects it; conntrack puts the client's address back there, and the node routes it anew."""
+    """As if a BPF program redirects it; there, conntrack restores the client's address, and the node routes again."""
     node = serve_node_port(lab, "Cluster")
     filter_for(node, strict=False)
     rule = f'ip daddr {PRIMARY.address} ether daddr set 00:00:00:00:00:00 fwd to "lo"'
@@ -602,13 +602,13 @@ def test_a_pods_answer_that_turns_around_in_lo_leaves_by_the_primary(lab: EniLab
     assert call_node_port(lab)
 
 
-# Marks of others
+# Foreign marks
 
 
 @EACH_STRICTNESS
 @pytest.mark.parametrize("theirs", [0x4000, 0x8000, 0xF00, 0xFFFF0000, 0xFFFFFF7F])
 def test_other_bits_of_marks_survive_on_packets_and_connections(lab: EniLab, theirs: int, strict: bool) -> None:
-    """kube-proxy's, Cilium's, Calico's, and all at once: set before our table, read after it."""
+    """kube-proxy's, Cilium's, Calico's, and all at once: set before the module's table, read after it."""
     node = serve_node_port(lab)
     filter_for(node, strict)
     run(node, strict=strict)

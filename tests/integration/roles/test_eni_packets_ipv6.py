@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""IPv6 packets on a node whose pods share ENIs: client -> node port -> pod. There is no reverse-path filtering in the way."""
+"""IPv6 packets on a node whose pods share ENIs: client -> node port -> pod. IPv6 has no reverse-path filter."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(lab: En
 
 
 def test_a_request_that_came_in_by_another_eni_is_answered_by_it(lab: EniLab) -> None:
-    """As Cilium's pods with a client outside the VPC: the pod is on eth1, and its own route leads by eth0."""
+    """As with Cilium and a client outside the VPC: the pod is on eth1, and its own route is by eth0."""
     node, pod = lab.node("node1"), lab.pod("pod1")
     node.run(["ip", *eni6.MARK_RULE.split()])
     node.run(["ip", "-6", "rule", "delete", "from", pod.address, "lookup", "1001"])
@@ -124,7 +124,7 @@ def test_a_node_port_of_another_eni_is_answered_by_it() -> None:
 
 
 def assert_refused(lab: EniLab) -> None:
-    """The reply leaves by the ENI under the node's address, and the router drops it for that."""
+    """The reply leaves by the ENI with the node's address, so the router drops it."""
     before = lab.router.refused()
     assert lab.client.fetch(eni6.NODE, NODE_PORT, timeout=QUICK) is None
     assert lab.router.refused() > before

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the playbooks have in common, as an operator of a fleet sees it: batches, limits, checks by packets, and the report."""
+"""Features that all playbooks share, as an operator of a fleet sees them: batches, limits, checks by packets, and the report."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class Fleet:
         return node
 
     def pid_file(self, number: int) -> Path:
-        """The file without which no connection enters the node any more, from now on in the test's hands."""
+        """The file without which no connection enters the node; from now on the test writes it."""
         path = self._folder / f"node{number}.pid"
         path.write_text(str(self.node(number).pid))
         self._tell(number, lab_node_pid_file=str(path))
         return path
 
     def lose_python(self, number: int) -> None:
-        """The node has none that Ansible knows of."""
+        """Name a Python in the inventory that the node does not have."""
         self._tell(number, ansible_python_interpreter="/no/python")
 
     def _tell(self, number: int, **variables: str) -> None:
-        """Ansible, by the inventory."""
+        """Set variables of the node in the inventory."""
         inventory = json.loads(self._inventory.read_text())
         inventory["all"]["children"]["nodes"]["hosts"][f"node{number}"].update(variables)
         self._inventory.write_text(json.dumps(inventory))
@@ -73,7 +73,7 @@ class Fleet:
         return self.node(number).exists(TABLE_FILE)
 
     def play(self, *arguments: str, environment: dict[str, str] | None = None, **variables: Any) -> Run:
-        """Run it; a namespace node has no systemd of its own and would be taken for an image."""
+        """Run the playbook with a mode: a namespace node has no systemd of its own, and would be taken for an image."""
         profile = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
         played = playbook.play(
             self._inventory,
@@ -97,13 +97,13 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def occupy(node: NamespaceNode) -> None:
-    """An operator's file is in the way: the module refuses."""
+    """Puts an operator's file at the module's path, so that the module refuses."""
     node.write(TABLE_FILE, "# foreign\n")
 
 
 @contextlib.contextmanager
 def watched(report: Path) -> Iterator[list[dict[str, Any]]]:
-    """Fills a list with the report as it is in the course of the block, and at its end."""
+    """Fills a list with the report's states during the block, and at its end."""
     seen: list[dict[str, Any]] = []
     over = threading.Event()
 
@@ -145,7 +145,7 @@ def test_a_limit_is_kept_and_its_first_node_is_the_canary(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize(("limit", "goes_on"), [("24", False), ("25%", True)])
 def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: str, goes_on: bool) -> None:
-    """Its batch is brought to its end in any case."""
+    """The node's batch is completed in any case."""
     occupy(fleet.node(2))
     untouched = [fleet.node(4).snapshot()]
     done = fleet.play(batches="[3, 1]", max_failed_percentage=limit)
@@ -158,7 +158,7 @@ def test_a_broken_node_stops_the_rollout_at_the_set_limit(fleet: Fleet, limit: s
 
 
 def test_nodes_that_are_away_count_as_lost_and_have_their_lines(fleet: Fleet) -> None:
-    """One from the start, and one as the canary, after which Ansible begins no other play."""
+    """One node is away from the start, and one is the canary, after which Ansible begins no other play."""
     fleet.pid_file(2).unlink()
     done = fleet.play(batches=2)
     assert [node["state"] for node in done.report["nodes"].values()] == ["changed", "unreachable", *["not reached"] * 2]
@@ -189,7 +189,7 @@ def test_a_check_that_could_not_be_made_is_an_error_and_not_taken_for_silence(fl
 
 
 def test_what_answered_before_must_answer_after(fleet: Fleet) -> None:
-    """The operator names another node as the load balancer, and the pod's replies to that end on the node."""
+    """The operator gives another node's address as the load balancer's, so the pod's replies to it end on the node."""
     check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
     astray = [{"source": fleet.node(2).address, "translated": fleet.node(1).address}]
     checked = fleet.play("--check", checks=json.dumps([check]), aks_dual_stack_probes=astray, checks_timeout="2")
@@ -215,7 +215,7 @@ def test_a_rehearsal_sends_the_checks_of_the_node_itself(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("setting", ["ANSIBLE_ANY_ERRORS_FATAL", "ANSIBLE_STRATEGY"])
 def test_lines_are_true_under_other_settings(fleet: Fleet, setting: str) -> None:
-    """any_errors_fatal stops the others of the batch where they are; the strategy free does not wait for anybody."""
+    """any_errors_fatal stops the other nodes of the batch immediately; with the strategy free, no node waits for another."""
     occupy(fleet.node(1))
     done = fleet.play(batches=2, environment={setting: "free" if setting == "ANSIBLE_STRATEGY" else "true"})
     other = "changed" if setting == "ANSIBLE_STRATEGY" else "stopped"
@@ -292,14 +292,14 @@ TAGGED = """- hosts: all
     ids=["all", "its tag", "another tag", "without its tag"],
 )
 def test_a_node_on_which_no_task_ran_is_not_ok(tmp_path: Path, selection: Sequence[str], state: str) -> None:
-    """That a condition skips a task is a verdict on the node; that the user has not selected it is none."""
+    """A task that its condition skips counts as a result of the node; a task that the user has not selected does not."""
     report = run_own(tmp_path, TAGGED.replace("PYTHON", sys.executable), "node1,node2,", *selection)
     assert {name: node["state"] for name, node in report["nodes"].items()} == {"node1": state, "node2": state}
     assert report["totals"] == {state: 2}
 
 
 def run_own(folder: Path, text: str, inventory: str, *arguments: str) -> dict[str, Any]:
-    """The report of a play of one's own."""
+    """The report of an operator's own play."""
     path = folder / "play.yml"
     path.write_text(text.replace("REPORT", str(folder / "report.json")))
     enabled = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
@@ -340,7 +340,7 @@ def test_a_fleet_converges_after_one_broken_node_stopped_its_rollout(tmp_path: P
         occupy(fleet.node(5))
         with watched(fleet.report) as seen:
             stopped = fleet.play(batches="[1, 20%]")
-        # Whether a batch is seen while it runs depends on the machine: the file is written once in a second.
+        # The file is written once in a second, so a fast machine may not show a batch while it runs.
         assert any({"changed", "not reached"} <= {*one["totals"]} for one in seen if one["ended"] is None)
         ended = [one["ended"] is not None for one in seen]
         assert ended == sorted(ended) and not ended[0]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All profiles in one image: built in a chroot on this machine, which stays as it was, and then booted."""
+"""All profiles in one image: built in a chroot on this machine, whose state does not change, and then booted."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ FILES = (
     *(f"{SYSTEM}/{unit}" for unit in (PROBE, TIMER, RETURN, ROUTES, CHECK)),
     *DROP_INS,
 )
-# All that the roles bring. Every file is root's.
+# All files that the roles add. Each is root's.
 NEW = {
     **dict.fromkeys(FOLDERS, "drwxr-xr-x 0:0"),
     **dict.fromkeys(FILES, "-rw-r--r-- 0:0"),
@@ -145,19 +145,19 @@ NEW = {
     f"{azure_vnet.CONFLIST}.kubenode_bak": "-rw------- 0:0",
     "/var/lib/kubenode/lib": "drwx------ 0:0",
 }
-LIBRARY = "/var/lib/kubenode/lib/pyroute2-"  # what the unit for routes works with
-# What a package manager writes down for itself.
+LIBRARY = "/var/lib/kubenode/lib/pyroute2-"  # needed by the unit for routes
+# A package manager's own records.
 NOTES = (
     "/etc/ld.so.cache", "/var/cache/apt/", "/var/cache/ldconfig/", "/var/lib/apt/", "/var/lib/dpkg/", "/var/log/",
     "/var/lib/systemd/deb-systemd-helper-enabled",
 )  # fmt: skip
 
-# Programs by which a kernel or its systemd is changed.
+# Programs that change a kernel or its systemd.
 ACTS = re.compile(r"bridge|conntrack|ip|modprobe|nsenter|sysctl|systemctl|tc|udevadm|(arp|eb|ip6?)tables.*")
 
 
 class Built(NamedTuple):
-    """The plays, in their order; what is new in the root, as snapshot.describe tells; and the programs that the build started."""
+    """The plays, in order; new files in the root, in the form of snapshot.describe; and the programs that the build started."""
 
     predicted: Played
     done: Played
@@ -168,7 +168,7 @@ class Built(NamedTuple):
 
 class Builder(ThisMachine):
     def snapshot(self) -> dict[str, Any]:
-        """Its network and its files, without the notes of podman, which a lab at the same time may write."""
+        """The machine's network and files, without podman's records, which another lab may write meanwhile."""
         files = {path: found for path, found in snapshot.tree(Path("/")).items() if "/containers/" not in path}
         return {**snapshot.network(self), **files}
 
@@ -198,7 +198,7 @@ class Image:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """What an image's builder begins with: a kubelet, azure-vnet's configuration and Cilium's, and no nftables."""
+    """The image before the build: it has a kubelet, azure-vnet's configuration and Cilium's, and no nftables."""
     image = Image(tmp_path_factory.mktemp("image"))
     apt.publish(cast(BootingNode, image.build), apt.packages("bookworm", ["nftables"], PACKAGES))
     kubelet.place(cast(BootingNode, image.build))
@@ -209,7 +209,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 @pytest.fixture(scope="module")
 def built(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Checked, built with each program that starts written down, and built again."""
+    """Checked, built with a record of each started program, and built again."""
     builder, log = Builder(), tmp_path_factory.mktemp("log") / "started"
     machine, begin = builder.snapshot(), image.build.tree()
     predicted = image.play("--check", "--diff")
@@ -272,13 +272,13 @@ def test_nothing_is_left_but_what_the_next_boot_loads(image: Image, built: Built
 
 @pytest.fixture(scope="module")
 def booted(image: Image, built: Built) -> Iterator[Lab]:
-    """The first boot of the image, with metadata that says IPv6."""
+    """The first boot of the image, with an IPv6 address in the metadata."""
     with Lab("image", nodes=[Node("node1", pods=["pod1"], system="bookworm", build=image.build)], metadata=True) as lab:
         yield lab
 
 
 def plug_in(lab: Lab) -> None:
-    """The ENI, and the link that Cilium makes."""
+    """Adds the ENI, and the link that Cilium makes."""
     node: SystemdNode = lab.node("node1")
     lab.load_balancer.ip([f"link add eni1 type veth peer name eth1 netns {node.pid}", "link set eni1 up"])
     node.ip(["address add 10.0.1.10/24 dev eth1", "link set eth1 up"])
@@ -317,7 +317,7 @@ def test_a_boot_without_ipv6_has_no_table_and_one_that_finds_azure_vnet_says_so(
 
 
 def condition(node: SystemdNode) -> tuple[str, str]:
-    """Whether the unit that looks for azure-vnet had something to look at, and what became of it."""
+    """The result of the condition of the unit that checks for azure-vnet, and the unit's state."""
     show = ["systemctl", "show", "--property=ConditionResult", "--property=ActiveState", CHECK]
     told = dict(line.split("=") for line in node.run(show).stdout.split())
     return told["ConditionResult"], told["ActiveState"]

@@ -23,14 +23,14 @@ PAGE = (collection.CHECKOUT / "docs/recipes.md").read_text()
 
 
 def block(section: str, language: str) -> str:
-    """The block of a section, as a reader copies it."""
+    """The code block of a section, as a reader copies it."""
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return str(found)
 
 
 def bare(name: str, system: str, *lacks: str) -> Node:
-    """A node whose apt can install what it lacks."""
+    """A node whose apt can install the packages that it lacks."""
     return Node(name, pods=["pod1"], system=system, without=["nftables", *lacks], besides=lacks)
 
 
@@ -45,7 +45,7 @@ def boots_with_the_table(lab: Lab, *others: str) -> None:
     assert is_answered(lab)
 
 
-# What image-builder gives each play besides the user's variables, and what its sysprep does that a profile could suffer from:
+# image-builder's variables for each play besides the user's, and the steps of its sysprep that could break a profile:
 # packages are held, apt's lists and the machine id go, and with "uninitialized" the next boot applies systemd's presets.
 GIVEN = ("packer_build_name=sig-ubuntu-2404", "packer_builder_type=azure-arm", "http_proxy= https_proxy= no_proxy= python_path=")
 PROXIES = {name: "" for name in ("http_proxy", "https_proxy", "no_proxy", "PYTHONPATH")}
@@ -63,7 +63,7 @@ def builder() -> Iterator[Lab]:
 
 
 def build(lab: Lab, folder: Path) -> Played:
-    """A play of the shape of image-builder's, with the words that its Packer template takes from the recipe."""
+    """A play of the shape of image-builder's, with the variables that its Packer template takes from the recipe."""
     recipe = json.loads(block("Cluster API on Azure", "json"))
     roles = {"ansible.builtin.include_role": {"name": "{{ role }}"}, "loop": "{{ node_custom_roles_post.split() }}"}
     tasks = [
@@ -111,7 +111,7 @@ def commands(folder: Path) -> str:
 
 
 def test_the_commands_before_kubeadm_install_and_run_the_profile(joining: Lab, tmp_path: Path) -> None:
-    """As a service runs them, which has no home and no locale: cloud-init is one."""
+    """As in a service such as cloud-init, which has no home and no locale."""
     node: SystemdNode = joining.node("node1")
     node.write("/srv/commands.sh", commands(tmp_path))
     node.copy_in(tmp_path, "/srv/collection")

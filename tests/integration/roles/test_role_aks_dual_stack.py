@@ -30,7 +30,7 @@ class Site:
         self._inventory = inventory
 
     def play(self, *arguments: str, **variables: str) -> Played:
-        """Run it; the namespace node has no systemd of its own and would be taken for an image."""
+        """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         return playbook.play(self._inventory, PLAYBOOK, *arguments, variables={"aks_dual_stack_mode": "runtime", **variables})
 
     def is_answered(self) -> bool:
@@ -137,7 +137,7 @@ def test_probes_may_be_json_text(site: Site) -> None:
 
 def test_agentbakers_unit_stays_the_owner(site: Site) -> None:
     site.play()
-    site.play(aks_dual_stack_state="absent")  # what stays of a role is nftables
+    site.play(aks_dual_stack_state="absent")  # absent keeps the package nftables
     site.node.run(["nft", "-f", "-"], agentbaker.TABLE)
     agentbaker.place(site.node)
     before = site.node.snapshot()

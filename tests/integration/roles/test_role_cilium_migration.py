@@ -25,8 +25,8 @@ from lab.server import Server
 KILLS = int(os.environ.get("KUBENODE_MIGRATION_KILLS", "2"))
 PLAYBOOK = "kubenode.datapath.cilium_migration"
 DEAD = [AzurePod(1), AzurePod(2)]
-# Writes down what it is told. Files beside it say what fails, what the node is ("true" if it is cordoned, the annotation, AKS's
-# label, taints), and which pods it has. A pod that is deleted gives way to another.
+# Records its arguments. Files beside it say which verb fails, the node's state ("true" if it is cordoned, the annotation, AKS's
+# label, taints), and which pods the node has. A deleted pod is replaced by another one.
 KUBECTL = r"""#!/bin/sh
 folder=$(dirname "$0")
 printf '%s\n' "$*" >> "$folder/calls"
@@ -64,11 +64,11 @@ class Pool:
         return self._play(0, arguments, target, variables)
 
     def kill(self, after: float, **variables: Any) -> None:
-        """Run it, and kill the controller's processes after so many seconds."""
+        """Run the playbook, and kill the controller's processes after this number of seconds."""
         self._play(after, (), "node1", variables)
 
     def _play(self, killed_after: float, arguments: Sequence[str], target: str, variables: Mapping[str, Any]) -> Played:
-        """A namespace node has no systemd of its own and would be taken for an image, so the mode is given."""
+        """Run the playbook with a mode: a namespace node has no systemd of its own, and would be taken for an image."""
         named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
         given = {"target": target, "report": str(self.folder / "report.json"), **named}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
@@ -77,17 +77,17 @@ class Pool:
         )
 
     def report(self) -> dict[str, Any]:
-        """What the role told of the first node."""
+        """The role's report of the first node."""
         told: dict[str, Any] = json.loads((self.folder / "report.json").read_text())["nodes"]["node1"]["stats"]
         return dict(told["cilium_migration"])
 
     def say(self, **texts: str) -> None:
-        """What kubectl answers, by the name of its file."""
+        """Sets kubectl's answers, by the name of its file."""
         for name, text in texts.items():
             (self.folder / name).write_text(text)
 
     def attach(self, pod: AzurePod) -> None:
-        """A live pod of azure-vnet; its other end is eth1 of pod1."""
+        """Adds a live pod of azure-vnet; the other end of its link is eth1 of pod1."""
         azure_vnet.attach(self.node, pod, self.lab.pod("pod1").pid)
         self.lab.pod("pod1").ip([f"address add {pod.address}/16 dev eth1"])
 
@@ -96,7 +96,7 @@ class Pool:
         return shlex.join(self.node.command(["ip", "link", "delete", pod.host_link]))
 
     def calls(self) -> list[str]:
-        """What kubectl was told since it was asked last."""
+        """The arguments of kubectl's calls since this was called last."""
         path = self.folder / "calls"
         said = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -379,7 +379,7 @@ def test_where_cilium_does_not_serve_nothing_is_changed(pool: Pool) -> None:
 
 def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
     rule = f"ebtables-nft {DEAD[0].rules[0]}"
-    lock = "/run/kubenode.lock"  # held until the run has proved itself, or has rolled back
+    lock = "/run/kubenode.lock"  # held until the run is confirmed, or rolled back
     gone = f"! test -e {lock} && ! ebtables-nft-save | grep -q {DEAD[0].mac}"
     restore = f"until {gone}; do sleep 0.1; done; {rule}"
     pool.node.run(["sh", "-c", f"({restore}) > /dev/null 2>&1 &"])

@@ -48,7 +48,7 @@ class Site:
         self._inventory = inventory
 
     def play(self, *arguments: str, environment: dict[str, str] | None = None, **variables: Any) -> Played:
-        """Run it; the namespace node has no systemd of its own and would be taken for an image."""
+        """Run the playbook with a mode: the namespace node has no systemd of its own, and would be taken for an image."""
         given = {f"eni_policy_routing_{name}": value for name, value in {"mode": "runtime", **variables}.items()}
         return playbook.play(self._inventory, PLAYBOOK, "-vvv", *arguments, variables=given, environment=environment)
 
@@ -58,7 +58,7 @@ class Site:
 
 @contextmanager
 def site_of(tmp_path: Path, cni: bool, system: str | None = None) -> Iterator[Site]:
-    """All links filter strictly, as many a distribution has it."""
+    """All links filter strictly, as in many distributions."""
     with EniLab("role", [ENI], cni=cni, system=system) as lab:
         node: EniNode = lab.node("node1")
         mac = node.place.mac
@@ -81,7 +81,7 @@ def aws(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Site]:
-    """A node without one, whose pods reach nothing."""
+    """A node without a CNI, whose pods have no connectivity."""
     with site_of(tmp_path, cni=False) as site:
         yield site
 
@@ -127,7 +127,7 @@ def test_the_metadatas_enis_are_routed_as_awss_cni_does_it(aws: Site, remedy: st
 
 
 def test_the_metadatas_enis_are_rehearsed_in_a_twin(aws: Site) -> None:
-    """The request to the node port arrives and its reply is lost, before; both arrive in the twin, and then on the node."""
+    """Before, the request to the node port arrives and its reply is lost; both arrive in the twin, and then on the node."""
     request = {"source": LOAD_BALANCER, "destination": PRIMARY.address, "destination_port": NODE_PORT, "interface": "eth0"}
     rehearsed = aws.play(remedy="strict", rehearse=True, rehearse_packets=[request], **AWS).well()
     # Twice each: this node lacks pyroute2.
@@ -174,7 +174,7 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
 
 
 def mark_as_the_cni(node: EniNode, backend: str, mark: str) -> None:
-    """The rules of amazon-vpc-cni with AWS_VPC_K8S_CNI_CONNMARK, for the names that pods' links have here."""
+    """The rules of amazon-vpc-cni with AWS_VPC_K8S_CNI_CONNMARK, for the names of the lab's pod links."""
     own = ["-m", "comment", "--comment", "AWS, primary ENI"]
     local = ["-m", "addrtype", "--dst-type", "LOCAL", "--limit-iface-in"]
     to_mangle(node, backend, "-A", "PREROUTING", "-i", "eth0", *own, *local, "-j", "CONNMARK", "--set-mark", f"{mark}/{mark}")
@@ -198,7 +198,7 @@ def has_table(node: EniNode) -> bool:
 
 @pytest.mark.parametrize("backend", ["nft", "legacy"])
 def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_suffice(aws: Site, backend: str) -> None:
-    """The CNI marks with a mark of its own; then Calico accepts packets before they reach the CNI's rules."""
+    """The CNI uses a non-default mark; then Calico accepts packets before they reach the CNI's rules."""
     node, given = aws.node, AUTO
     mark_as_the_cni(node, backend, "0x100")
     played = four_steps(aws, changed=1, **given)
@@ -221,7 +221,7 @@ def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_
 
 
 def test_a_cni_that_does_not_mark_is_not_said_to(aws: Site) -> None:
-    """As with AWS_VPC_CNI_NODE_PORT_SUPPORT=false, or before the CNI starts; what came first makes no difference."""
+    """As with AWS_VPC_CNI_NODE_PORT_SUPPORT=false, or before the CNI starts; the order of role and CNI does not matter."""
     given = AUTO
     played = four_steps(aws, changed=1, **given)
     none = "No rule of amazon-vpc-cni marks connections that come in by eth0."
@@ -246,7 +246,7 @@ def test_service_addresses_bring_the_table_although_the_cni_marks(aws: Site) -> 
 
 
 def test_an_enis_mark_brings_its_table_rule_and_filter_and_goes_again(aws: Site) -> None:
-    """A client outside the VPC calls a pod of eth1; the CNI marks for the primary ENI, and leads the pod's reply there."""
+    """A client outside the VPC calls a pod of eth1; the CNI marks for the primary ENI, and sends the pod's reply there."""
     node, pod = aws.node, aws.lab.pod("pod1")
     mark_as_the_cni(node, "nft", "0x80")
     node.ip([f"rule delete from {pod.address} lookup {ENI.table}"])
@@ -350,7 +350,7 @@ def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
 
 
 def test_the_daemons_alone_need_no_layout_and_no_metadata(aws: Site) -> None:
-    """As for the AWS CNI on an image that lets networkd remove its rules."""
+    """As with the AWS CNI on an image whose networkd would remove its rules."""
     clean = aws.node.snapshot()
     played = four_steps(aws, changed=1, manage=["daemons"])
     assert "systemd-networkd" in played.output and "Connections that arrive" not in played.output

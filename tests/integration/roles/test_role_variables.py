@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables of a role, from each place that Ansible takes them from, are checked although the host cannot be reached."""
+"""Variables of a role, from each source of Ansible, are checked although the host cannot be reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLD = "eni_policy_routing_remedi is not a variable of the role eni_policy_routi
 
 
 class Site:
-    """A role with the meta data of the real one, and a task that does nothing; a host without an address."""
+    """A role with the metadata of the real one, and a task without effect; a host without an address."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,13 +83,13 @@ WAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_variables_may_come_from_everywhere(site: Site, way: str) -> None:
-    """The error has all that is wrong, so that one line tells that the other variables are right."""
+    """The error lists every wrong variable, so an error with one line shows that the other variables are right."""
     refused = WAYS[way](site, {**GOOD, **TYPO})
     assert refused.failed and f'"msg": "{TOLD}"' in refused.output, refused.output
 
 
 def test_wrong_values_are_told_before_the_host_is_looked_at(site: Site) -> None:
-    """Types and choices included, which ansible-core would report in its own words."""
+    """Types and choices included, which ansible-core would report with other texts."""
     given = {**GOOD, "eni_policy_routing_enis": "eth0", "eni_policy_routing_protocol": "x"}
     refused = site.play({"roles": [ROLE]}, *by_text(given), "--tags", ROLE)
     assert refused.failed and " unreachable=0 " in refused.output, refused.output

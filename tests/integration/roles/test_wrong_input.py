@@ -67,7 +67,7 @@ FREE = {"checkpoint_command", "restart_networkd", "nftables", "later_interfaces"
 
 
 def junk(role: str, count: int = 24) -> list[Wrong]:
-    """Always the same. A list or dictionary is no text, and a text is no list."""
+    """Always the same values: a list or dictionary for a text, and a text for a list."""
     specs = (collection.CHECKOUT / "roles" / role / "meta/argument_specs.yml").read_text()
     names = sorted({*re.findall(rf"^      {role}_(\w+):", specs, re.MULTILINE)} - FREE)
     chosen = random.Random(role)
@@ -91,7 +91,7 @@ def test_wrong_variables_are_told_by_name_and_leave_the_node_as_it_was(lab: Lab,
 
 
 def played(inventory: Path, folder: Path, role: str, wrong: Sequence[Wrong], arguments: Sequence[str]) -> list[str]:
-    """What was said against each, in one play."""
+    """The error about each, from one play."""
     tasks = [task for name, value in wrong for task in attempt(role, {**RIGHT[role], name: value})]
     keep = {"content": "{{ told | to_json }}", "dest": str(folder / "told.json")}
     last = {"ansible.builtin.copy": keep, "delegate_to": "localhost", "check_mode": False}
@@ -103,7 +103,7 @@ def played(inventory: Path, folder: Path, role: str, wrong: Sequence[Wrong], arg
 
 
 def attempt(role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-    """Notes what was said; nothing if the role was content."""
+    """Records the error; none if the role accepted the variable."""
     given = {f"{role}_{name}": value for name, value in variables.items()}
     include = {"ansible.builtin.include_role": {"name": f"kubenode.datapath.{role}"}, "vars": given}
     note = {"ansible.builtin.set_fact": {"told": "{{ told | default([]) + [said] }}"}}

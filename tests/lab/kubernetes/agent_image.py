@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The image of the collection's DaemonSet, built from its Containerfile as a user does, on a Debian root of our own."""
+"""The image of the collection's DaemonSet, built from its Containerfile as a user does, on the lab's own Debian root."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXT = collection.CHECKOUT / "deploy/image"
 
 
 def build(version: str, *options: str) -> str:
-    """Builds the image with the collection of this checkout; answers its name.
+    """Builds the image with the collection of this checkout; returns its name.
 
     version: the tag. options: of podman build.
     """
@@ -50,18 +50,18 @@ def build(version: str, *options: str) -> str:
 
 
 def layers(image: str) -> str:
-    """The digests of its contents."""
+    """The digests of the image's layers."""
     return _run(["podman", "image", "inspect", "--format={{.RootFS.Layers}}", image])
 
 
 def save(image: str, path: Path) -> None:
-    """Writes an archive of it, for ``ctr images import``."""
+    """Writes an archive of the image, for ``ctr images import``."""
     path.unlink(missing_ok=True)
     _run(["podman", "save", "--format=docker-archive", f"--output={path}", image])
 
 
 def extract(image: str, folder: Path) -> None:
-    """Writes its files into a folder, without those of /dev."""
+    """Writes the image's files into a folder, without those of /dev."""
     container = _run(["podman", "create", image]).strip()
     archive = folder.with_suffix(".tar")
     try:

@@ -44,7 +44,7 @@ class ApiError(LabError):
 class Api:
     """The API as the control plane's machine reaches it, with the rights of an administrator.
 
-    ``folder`` takes the client's configuration, and what kubectl caches. ``token`` is the administrator's.
+    ``folder`` takes the client's configuration, and kubectl's cache. ``token`` is the administrator's.
     """
 
     def __init__(self, machine: Machine, address: str, token: str, program: Path, folder: Path) -> None:
@@ -57,7 +57,7 @@ class Api:
 
     @property
     def configuration(self) -> Path:
-        """The kubeconfig file; it holds where the control plane's network is reached."""
+        """The kubeconfig file; valid where the control plane's network is reached."""
         return self._folder / "kubeconfig.json"
 
     def trust(self, authority: str) -> None:
@@ -66,7 +66,7 @@ class Api:
         self.configuration.write_text(_kubeconfig(self._address, self._token, authority))
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl; answer its stdout. Raises LabError with what it said where it fails."""
+        """Run kubectl; returns its stdout. Raises LabError with its output if it fails."""
         done = subprocess.run(
             self._machine.command([str(self._program), "--kubeconfig", str(self.configuration), *words]),
             input=input or "", capture_output=True, text=True, check=False, timeout=timeout,
@@ -87,9 +87,9 @@ class Api:
     def request(
         self, path: str, method: str = "GET", body: dict[str, Any] | None = None, content: str = "application/json"
     ) -> dict[str, Any]:
-        """One request, in a few milliseconds; answers the object. A PATCH wants ``content`` MERGE_PATCH, for example.
+        """One request, in a few milliseconds; returns the object. A PATCH wants ``content`` MERGE_PATCH, for example.
 
-        Raises ApiError where the API refuses, and OSError where there is none.
+        Raises ApiError if the API refuses, and OSError if it cannot be reached.
         """
         plain = self._machine.in_network(lambda: socket.create_connection((self._address, PORT), timeout=10))
         connection = http.client.HTTPConnection(self._address, PORT)

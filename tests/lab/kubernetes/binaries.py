@@ -41,7 +41,7 @@ _FLAGS = " ".join(
 )
 _GENERATED = "k8s.io/kubernetes/pkg/generated/openapi"
 _MARK = re.compile(rb"^\s*// \+k8s:openapi-gen=", re.MULTILINE)
-_RECIPE = 1  # part of the key: raise it when the commands below change what comes out of them
+_RECIPE = 1  # part of the key: raise it when the results of the commands below change
 
 
 def folder() -> Path:
@@ -76,14 +76,14 @@ def _compile(place: Path) -> Path:
 
 
 def _generate_openapi(root: Build, log: Path) -> None:
-    """kube-apiserver imports a package that is no part of the source, but made from comments in it."""
+    """kube-apiserver imports a package that is generated from comments in the source."""
     _say("generating the OpenAPI definitions of Kubernetes")
     _run(root, log, ["go", "build", "-o", "/build/openapi-gen", "k8s.io/kubernetes/vendor/k8s.io/kube-openapi/cmd/openapi-gen"])
     inputs = ",".join(sorted(_marked(root.changes / _TREE[1:])))
     header = f"{_TREE}/hack/boilerplate/boilerplate.generatego.txt"
     result = ["-p", _GENERATED, "-O", "zz_generated.openapi", "--output-base", "/build/src"]
     generate = ["/build/openapi-gen", "-i", inputs, *result, "-h", header, "-r", "/build/violations"]
-    _run(root, log, generate, cwd=_TREE)  # it finds vendor/ from there
+    _run(root, log, generate, cwd=_TREE)  # the generator finds vendor/ from there
 
 
 def _marked(tree: Path) -> Iterator[str]:

@@ -50,8 +50,8 @@ class RunningPod(Machine):
 class Cluster(Lab):
     """A running cluster, in every respect a Lab; its nodes run Debian 12 with systemd, and kubelet as a unit.
 
-    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: whose
-    load balancer Services of type LoadBalancer meet; ``load_balancing`` is the controller that follows them. ``others`` are
+    ``network`` connects the pods. ``without`` and ``besides`` are packages of the nodes, as of Node. ``balanced_as``: the cloud
+    whose load balancer Services of type LoadBalancer get; ``load_balancing`` is the controller that follows them. ``others`` are
     further nodes of the lab, on which nothing of Kubernetes runs until ``start_proxy()``.
     """
 
@@ -82,7 +82,7 @@ class Cluster(Lab):
         return self.control_plane.api
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl; answer its stdout. Raises LabError with what it said where it fails."""
+        """Run kubectl; returns its stdout. Raises LabError with its output if it fails."""
         return self.api.kubectl(*words, input=input, timeout=timeout)
 
     def apply(self, *manifests: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Cluster(Lab):
             self.kubectl("apply", "--filename=-", input=_list(manifests))
 
     def delete(self, *manifests: dict[str, Any]) -> None:
-        """Delete objects, and wait until they are gone; one that is not there is fine."""
+        """Delete objects, and wait until they are gone; a missing one is fine."""
         self.kubectl("delete", "--ignore-not-found", "--filename=-", input=_list(manifests))
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Cluster(Lab):
         self.kubectl("rollout", "status", workload, f"--timeout={timeout:g}s", timeout=timeout + 10)
 
     def wait_until_ready(self, timeout: float = READY_LIMIT) -> None:
-        """Wait until kubelet of each node says that it is ready; what it said before this call does not count."""
+        """Wait until kubelet of each node reports that it is ready; reports from before this call do not count."""
         since = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=1)
         deadline = time.monotonic() + timeout
         while waited := [name for name, heard in self._ready().items() if heard is None or heard < since]:
@@ -118,7 +118,7 @@ class Cluster(Lab):
             time.sleep(0.1)
 
     def _ready(self) -> dict[str, datetime | None]:
-        """When each node last said that it is ready; None where the last word is another."""
+        """When each node last reported that it is ready; None if its last report is another."""
         said: dict[str, datetime | None] = {node.name: None for node in self.workers}
         for node in self.api.items("/api/v1/nodes"):
             for condition in node["status"].get("conditions", ()):
@@ -188,7 +188,7 @@ class Cluster(Lab):
     # Building
 
     def _start_machines(self, declared: Sequence[Node]) -> None:
-        own = self._start_namespace(Namespace.network, "control-plane")  # waited for with the others
+        own = self._start_namespace(Namespace.network, "control-plane")  # super() waits for it too
         super()._start_machines(declared)
         self._folder.mkdir(exist_ok=True)
         logs = collection.CHECKOUT / ".build/logs" / self.name
@@ -197,7 +197,7 @@ class Cluster(Lab):
 
     @property
     def _folder(self) -> Path:
-        """Goes with the containers, however the lab ends."""
+        """Made below the containers' folder, with which it is removed, however the lab ends."""
         return self.podman.folder / "kubernetes"
 
     def _folders(self, declared: Node) -> dict[str, Path]:
@@ -223,13 +223,13 @@ class Cluster(Lab):
         self._endings.callback(self._stop_balancing)
 
     def _stop_balancing(self) -> None:
-        self.load_balancing.close()  # which may be another one by then
+        self.load_balancing.close()  # balance_as() may have replaced it
 
     def _registration(self, node: ClusterNode) -> dict[str, Any]:
-        """The node as kubelet finds it: which subnets its pods have can be said only once."""
+        """The node as kubelet finds it: the subnets of its pods can be set only once."""
         subnets = list(self.network.pod_subnets(node))
         spec = {"podCIDR": subnets[0], "podCIDRs": subnets} if subnets else {}
-        resources = {"cpu": "1"}  # until kubelet says how much there is; without any, it dies of a nil map
+        resources = {"cpu": "1"}  # until kubelet reports the capacity; without one, it crashes because of a nil map
         status = {"capacity": resources, "allocatable": resources}
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": spec, "status": status}
 

@@ -53,7 +53,7 @@ class ControlPlane(Machine):
         self.api = Api(self, ADDRESS_IPV4, self.token, binaries.folder() / "kubectl", folder)
 
     def connect(self, front: LoadBalancer) -> None:
-        """The link to the nodes, and the way to pods and clients by the lab's router."""
+        """The link to the nodes, and the route to pods and clients by the lab's router."""
         front.ip([veth(_PORT_NAME, self.pid), f"link set {_PORT_NAME} master {LINK} up"])
         self.ip(
             [
@@ -86,19 +86,19 @@ class ControlPlane(Machine):
             programs / "kube-apiserver", DUAL_STACK,
             f"--etcd-servers={_ETCD}",
             f"--advertise-address={ADDRESS_IPV4}", f"--secure-port={PORT}", "--insecure-port=0",
-            f"--cert-dir={certificates}",  # it makes its own certificate there
+            f"--cert-dir={certificates}",  # the API server writes its own certificate there
             f"--token-auth-file={tokens}", "--authorization-mode=RBAC", "--allow-privileged=true",
             f"--service-cluster-ip-range={SERVICES_IPV4},{SERVICES}",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--kubelet-preferred-address-types=InternalIP",  # no name of a node can be resolved
+            "--kubelet-preferred-address-types=InternalIP",  # names of nodes cannot be resolved
         )  # fmt: skip
         self._wait_until_ready(certificates / "apiserver.crt")
         client = f"--kubeconfig={self.api.configuration}"
         alone = ("--leader-elect=false", "--port=0", "--secure-port=0")
         self._start(
             programs / "kube-controller-manager", DUAL_STACK, client, *alone,
-            "--allocate-node-cidrs=false",  # the lab has routes to the pods of each node, and says which these are
+            "--allocate-node-cidrs=false",  # the lab has routes to the pods of each node, and sets their subnets
             "--node-monitor-period=1s",
             f"--service-account-private-key-file={key}", f"--root-ca-file={certificates / 'apiserver.crt'}",
         )  # fmt: skip
@@ -106,7 +106,7 @@ class ControlPlane(Machine):
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """The API takes connections and does not answer, as one that is overloaded."""
+        """During the block, the API accepts connections and does not answer, as an overloaded one does."""
         api = self._running["kube-apiserver"]
         api.send_signal(signal.SIGSTOP)
         try:
@@ -116,7 +116,7 @@ class ControlPlane(Machine):
 
     @contextmanager
     def slow(self, seconds: float = 1.0) -> Iterator[None]:
-        """Each answer of the API may take this long."""
+        """During the block, each answer of the API may take this long."""
         ended = threading.Event()
 
         def hesitate() -> None:
@@ -133,7 +133,7 @@ class ControlPlane(Machine):
             hesitating.join()
 
     def stop(self) -> None:
-        """End all programs at once: nothing of what they keep is used again."""
+        """Kill all programs at once: none of their data is used again."""
         for program in self._running.values():
             program.kill()
         for program in self._running.values():

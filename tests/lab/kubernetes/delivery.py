@@ -32,8 +32,8 @@ _FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).
 class Delivery:
     """One profile's overlay, applied to all nodes. ``image`` is loaded on them, as there is no registry.
 
-    As a context manager it deletes its objects and the namespace at the end, whatever became of the block; the nodes stay as they
-    are.
+    As a context manager it deletes its objects and the namespace at the end, also after a failure in the block; the nodes keep
+    their state.
     ``profile`` is the overlay's name, ``variables`` are the role's that apply() always gives, ``interval`` is the time between
     two looks in minutes, from the next apply() on.
     """
@@ -90,7 +90,7 @@ class Delivery:
         assert eventually(lambda: f"Controlled By:  DaemonSet/{self.daemonset}" not in self.pods(), SLOW), self.pods()
 
     def edit(self, **content: Any) -> None:
-        """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is told to look."""
+        """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is made to read it again."""
         path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
         (volume,) = (one for one in self._daemonset()["spec"]["template"]["spec"]["volumes"] if one["name"] == "variables")
         self.cluster.api.request(f"{path}/{volume['configMap']['name']}", "PATCH", content, MERGE_PATCH)
@@ -109,16 +109,16 @@ class Delivery:
 
     @property
     def ready(self) -> int:
-        """How many pods are."""
+        """How many pods are ready."""
         count: int = self._daemonset()["status"]["numberReady"]
         return count
 
     def pods(self) -> str:
-        """What kubectl tells of them to a person."""
+        """The output of kubectl about the pods."""
         return self.cluster.kubectl("describe", "pods", *_PODS)
 
     def events(self, node: str) -> str:
-        """What kubectl tells of a node to a person."""
+        """The output of kubectl about a node's events."""
         return self.cluster.kubectl("describe", "node", node)
 
     def logs(self) -> str:

@@ -5,7 +5,7 @@
 
 load balancer --- eth0  192.0.2.17   the node's address
               \\-- eth1  10.1.1.0/24  an ENI without an address on the node; the cloud lets it send from any
-              \\-- eth2  10.1.2.0/24  an ENI with an address, 10.1.2.10; the cloud drops what is not from one that it owns
+              \\-- eth2  10.1.2.0/24  an ENI with an address, 10.1.2.10; the cloud drops packets from addresses not its own
 
 Pods have addresses of both in turn: 10.1.1.11, 10.1.2.11, 10.1.1.12, ... Those of the second node are in 10.2.0.0/16. The
 load balancer is the subnets' router. IPv4, as only it has reverse-path filtering in the kernel.
@@ -63,7 +63,7 @@ class Interface(Subnet):
 
     @property
     def table(self) -> int:
-        """AWS's: the device's number, and one."""
+        """AWS's number of the table: the device's number plus 1."""
         return self.number + 1
 
     @property
@@ -72,7 +72,7 @@ class Interface(Subnet):
 
     @property
     def pod_gateway(self) -> str:
-        """The node's address on the pods' links: it is not the router's, to which packets go on."""
+        """The node's address on the pods' links: not the router's, to which the node forwards."""
         return self._host(254)
 
     def owned(self) -> list[str]:
@@ -107,7 +107,7 @@ def described(node: ClusterNode) -> list[dict[str, Any]]:
 
 
 class SharedInterfaces(PodNetwork):
-    """ptp and host-local, with the rules and tables of a home-made CNI, which every boot has from the beginning."""
+    """ptp and host-local, with the rules and tables of a home-made CNI, which are there at the start of every boot."""
 
     def connect(self, node: ClusterNode, lab: Lab) -> None:
         lab.metadata.own[node.ipv4] = nics(node.place)
@@ -119,7 +119,7 @@ class SharedInterfaces(PodNetwork):
         connect_node(node)
 
     def configuration(self, node: ClusterNode) -> dict[str, Any]:
-        # A range for each address: host-local goes on from the one that it gave last.
+        # A range for each address: host-local continues after the address that it gave last.
         ranges = [
             {"subnet": eni.subnet, "rangeStart": address, "rangeEnd": address, "gateway": eni.pod_gateway}
             for index in range(_PODS)
@@ -131,13 +131,13 @@ class SharedInterfaces(PodNetwork):
 
 
 def filter_strictly(node: ClusterNode) -> None:
-    """Let the node drop what comes by another interface than the way back, now and after each boot, as a hardened image does."""
+    """Set strict reverse-path filtering, now and for each boot, as on a hardened image."""
     node.write(_STRICT_PATH, _STRICT)
     node.run(["sysctl", "--quiet", f"--load={_STRICT_PATH}"])
 
 
 def connect_router(router: Machine, eni: Interface) -> None:
-    """The router's end of a link that is there: it knows which addresses the interface owns."""
+    """The router's end of an existing link: it has the addresses that the interface owns."""
     router.ip(
         [
             f"address add {eni.gateway}/24 dev {eni.port}",
@@ -154,7 +154,7 @@ def connect_router(router: Machine, eni: Interface) -> None:
 
 
 def connect_node(node: ClusterNode) -> None:
-    """The node's ends: an ENI's own address has no route in table main, as AWS's CNI deletes it."""
+    """The node's ends: an ENI's own address has no route in table main, because AWS's CNI deletes that route."""
     for eni in interfaces(node.place):
         address = [f"address add {eni.address}/24 dev {eni.name} noprefixroute"] if eni.has_address else []
         node.ip(

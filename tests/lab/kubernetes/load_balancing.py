@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cloud's side of Services of type LoadBalancer: the lab's own controller, in place of a cloud provider's.
 
-It is written for these tests, and is neither cloud-provider-azure nor AWS's controller: it does what theirs make the cloud's
-load balancer do. It gives each Service a front-end address, probes the nodes as the cloud does, forwards to those that
-answer, and writes the address into the Service's status, which is when kube-proxy serves it.
+It is written for these tests, and is neither cloud-provider-azure nor AWS's controller: it acts as the cloud's
+load balancer does under theirs. It gives each Service a front-end address, probes the nodes as the cloud does, forwards to those
+that answer, and writes the address into the Service's status, which is when kube-proxy serves it.
 
     with LoadBalancing(lab.load_balancer, api, AZURE) as balancing:
         balancing.wait_for("default/web", IPV6, {"node1", "node2"})
@@ -40,7 +40,7 @@ _WAIT_LIMIT = 120.0  # seconds; a busy machine takes its time
 
 
 class KubernetesApi(Protocol):
-    """What the controller needs of ``lab.kubernetes.api.Api``."""
+    """The part of ``lab.kubernetes.api.Api`` that the controller uses."""
 
     def items(self, path: str) -> Sequence[dict[str, Any]]: ...
 
@@ -102,7 +102,7 @@ class LoadBalancing:
         if self._source:
             self._machine.ip([f"address delete {self._source}/32 dev lo"])
 
-    # What tests ask. ``service`` is NAMESPACE/NAME.
+    # Queries of tests. ``service`` is NAMESPACE/NAME.
 
     def knows(self, service: str) -> bool:
         """Whether the Service has a front end; one that was deleted has none."""
@@ -127,7 +127,7 @@ class LoadBalancing:
         raise LabError(f"after {limit:g} s {service} is not forwarded to {sorted(nodes)}: {found}; {self._error or 'no error'}")
 
     def record(self, service: str, family: Family, node: str) -> ProbeRecord:
-        """The probes that decide on the Service's first port on a node, since there is something to probe."""
+        """The probes that decide about the Service's first port on a node, as soon as there is a target."""
         current, _healthy = self._applied
         frontend = self._frontend(service, family)
         targets = {one.name: frontend.target(frontend.ports[0], one) for one in current.candidates(frontend)}
@@ -177,7 +177,7 @@ class LoadBalancing:
         self._applied = (self._current, healthy)
 
     def _route(self) -> None:
-        """Let each node's mark lead to it."""
+        """Let packets with a node's mark go to that node."""
         new = {node.number for node in self._current.nodes} - self._routed
         for family in (IPV4, IPV6):
             self._ip(family, [f"rule add fwmark {number} lookup {number}" for number in new])
@@ -204,7 +204,7 @@ class LoadBalancing:
         return lambda: prober.tcp(target.address, target.port, self._timeout, tries=1)
 
     def _end(self, targets: set[Target]) -> None:
-        """Stop probing these, all at once."""
+        """Stop probing these targets, all at once."""
         ended = [self._probings.pop(target) for target in targets]
         for probing in ended:
             probing.end()
@@ -221,7 +221,7 @@ def _is_ok(answer: Answer | None) -> bool:
 
 
 def _failure(step: Callable[[], None]) -> Exception | None:
-    """The error in which a step ends. It is tried again: an API server restarts, a Service is deleted meanwhile."""
+    """The error of a failed step. The step is tried again: an API server may restart, a Service may be deleted meanwhile."""
     try:
         step()
     except (OSError, LabError) as error:

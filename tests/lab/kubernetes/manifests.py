@@ -17,7 +17,7 @@ BOTH: tuple[IpFamily, ...] = ("IPv4", "IPv6")
 
 
 def server(name: str, kind: Literal["DaemonSet", "Deployment"] = "DaemonSet", **pod: Any) -> dict[str, Any]:
-    """A workload whose pods, labelled ``app: NAME``, answer HTTP with what SERVER answers.
+    """A workload whose pods, labelled ``app: NAME``, answer HTTP as SERVER does.
 
     ``pod`` is added to the spec of its pods, for example ``nodeName="node1"``.
     """

@@ -48,7 +48,7 @@ class PointToPoint(PodNetwork):
     def configuration(self, node: ClusterNode) -> dict[str, Any]:
         subnets = [[{"subnet": subnet}] for subnet in self.pod_subnets(node)]
         routes = [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
-        # Leases in /run: after a boot no pod of the boot before is left.
+        # Leases are in /run: pods do not survive a boot.
         addresses = {"type": "host-local", "ranges": subnets, "routes": routes, "dataDir": "/run/cni"}
         return {
             "cniVersion": "0.3.1",

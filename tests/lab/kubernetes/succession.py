@@ -10,7 +10,7 @@ azure-vnet  the pod's link is a port of azure0, as eth0 is; adds the rules, the 
             azure-vnet adds, and removes them with the pod
 cilium-cni  the pod's link is routed, without BPF; knows nothing of azure-vnet's rules
 
-Both take addresses out of one small range in turn, as both have Azure's, so that an address is soon another pod's. Unlike
+Both take addresses out of one small range in turn, as both use Azure's, so that another pod soon has the same address. Unlike
 azure-vnet's pods, these have the node as their router. IPv4 only.
 """
 
@@ -156,7 +156,7 @@ def _install(node: ClusterNode, kind: str, path: str, settings: dict[str, Any]) 
     node.write(f"{PLUGINS}/{kind}", plugin, 0o755)
     configuration = {"cniVersion": "0.3.1", "name": "pods", "plugins": [{"type": kind, "ipam": _ipam(node), **settings}]}
     node.write(f"{path}.new", json.dumps(configuration, indent=2), 0o600)
-    node.run(["mv", f"{path}.new", path])  # the runtime reads it whole
+    node.run(["mv", f"{path}.new", path])  # the runtime reads either the old or the new file
 
 
 def _ipam(node: ClusterNode) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The packages, units and files that make a node a worker of a cluster.
 
-Units lie in a folder that a node sees read-only, so that they are there at its first boot as at each other one.
+Units lie in a folder that a node sees read-only, so that they are there at every boot, the first one included.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ _KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "featureGates": _GATES,
-    "nodeStatusUpdateFrequency": "2s",  # a node that is ready is seen to be
+    "nodeStatusUpdateFrequency": "2s",  # readiness is reported soon
     "resolvConf": f"{SETTINGS}/resolv.conf",
     "oomScoreAdj": 0,
     "failSwapOn": False,
-    # A node of the lab has no controllers of cgroups to give away.
+    # A node of the lab has no cgroup controllers to delegate.
     "cgroupDriver": "cgroupfs",
     "cgroupsPerQOS": False,
     "enforceNodeAllocatable": [],
@@ -101,7 +101,7 @@ _KUBELET = {
 }
 
 # kubelet sets these (setupKernelTunables in pkg/kubelet/cm/container_manager_linux.go), and they are the whole machine's. It sets
-# none that has its value already, so a node shows it files which do.
+# none that has its value already, so a node shows kubelet files that have these values.
 _KERNEL_SETTINGS = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -111,8 +111,8 @@ _KERNEL_SETTINGS = {
     "kernel/keys/root_maxbytes": 25000000,
 }
 
-# Conntrack's sizes are the whole machine's too; 0 leaves them. It holds a socket open for each node port: with the 1,024 files of
-# systemd's default it cannot start iptables-restore after 990 of them.
+# Conntrack's sizes are the whole machine's too; 0 keeps them. kube-proxy holds a socket open for each node port: with the 1,024
+# files of systemd's default it cannot start iptables-restore after 990 of them.
 _PROXY_UNIT = f"""\
 [Unit]
 Description=kube-proxy
@@ -144,7 +144,7 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
         "kubelet.json": json.dumps(_KUBELET, indent=2),
         "kubeconfig.json": kubeconfig,
         "keep-kernel-settings": _keep_kernel_settings(),
-        "resolv.conf": "options attempts:1\n",  # a pod wants one, and there is no name to resolve
+        "resolv.conf": "options attempts:1\n",  # a pod needs one, and there is no name to resolve
         "runc": _RUNC,
     }
     _write(folder / "units", units)
@@ -154,11 +154,11 @@ def prepare(folder: Path, kubeconfig: str, addresses: tuple[str, str]) -> None:
     wanted.mkdir()
     for name in ("kubelet.service", "kube-proxy.service"):
         (wanted / name).symlink_to(f"../{name}")
-    (folder / "units/e2scrub_reap.service").symlink_to("/dev/null")  # ten seconds of each boot, for disks that are not there
+    (folder / "units/e2scrub_reap.service").symlink_to("/dev/null")  # would wait ten seconds at each boot for missing disks
 
 
 def folders(folder: Path, programs: Path) -> dict[str, Path]:
-    """Make the folders that prepare() fills; answer where a node sees them, and the programs."""
+    """Make the folders that prepare() fills; returns the paths at which a node sees them, and the programs."""
     seen = {UNITS: folder / "units", SETTINGS: folder / "settings"}
     for made in seen.values():
         made.mkdir(parents=True)

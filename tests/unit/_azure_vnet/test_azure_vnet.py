@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""azure-vnet's leftovers: rules by shape, state files of any kind, and what the evidence says."""
+"""azure-vnet's leftovers: rules by shape, state files of any kind, and verdicts from the evidence."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ def test_a_pods_rule_goes_by_the_evidence(rule: Rule, found: Evidence, verb: str
 
 @pytest.mark.parametrize("mac", ["00:00:5e:00:01:0a", "00:00:5e:00:02:ff"])
 def test_a_virtual_routers_rule_stays_and_counts_for_no_pod(mac: str) -> None:
-    """The node has the address with the MAC of its interface, or keepalived makes an interface with both."""
+    """An interface has the address and another MAC, or keepalived makes an interface with both."""
     router = Rule(ARP.text.replace(MAC, mac))
     redirect = Rule("-p IPv4 -j redirect")
     of_node = OTHERS._replace(namespace="", link="eth1")
@@ -422,7 +422,7 @@ def test_rules_for_the_whole_node_go_with_the_last_pod(found: Evidence, expected
 
 
 def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
-    """In tunnel mode a pod's ARP reply does not tell its MAC."""
+    """In tunnel mode a pod's ARP reply does not contain the pod's MAC."""
     virtual = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
     unsure = evidence(LIVES, states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
@@ -527,7 +527,7 @@ def test_a_tunnel_is_azure_vnets_by_the_bridge_that_a_file_names() -> None:
 
 
 def test_an_interface_in_the_bridge_is_azure_vnets_without_a_file_and_a_pods_link_is_not() -> None:
-    """Its MAC is the one that it has now."""
+    """The expected MAC is the current one of the interface."""
     veth = Interface("", "veth1", OTHER_MAC, frozenset(), "azure0")
     found = evidence(veth, ports=frozenset({"eth0", "eth9", "veth1", HOST_LINK}))
     sources = [
@@ -661,5 +661,5 @@ def test_the_reported_node_is_cured() -> None:
     judge = Judge(evidence(pod, neighbours=REPORTED_NEIGHBOURS), chains)
     assert {verdict.verb for rule in chains[PREROUTING] if (verdict := judge.rule(PREROUTING, rule))} == {REMOVE}
     assert judge.neighbour(REPORTED_NEIGHBOURS[1]).is_leftover
-    before = Judge(evidence(neighbours=REPORTED_NEIGHBOURS), chains)  # before the pod is there, nothing tells
+    before = Judge(evidence(neighbours=REPORTED_NEIGHBOURS), chains)  # without the pod there is no evidence
     assert {verdict.verb for rule in chains[PREROUTING] if (verdict := before.rule(PREROUTING, rule))} == {DOUBTFUL}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backup of what was removed: what is written is read; what is damaged says so."""
+"""The backup of removed objects: a written backup reads back; a damaged one is an error."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_node_is_known_by_its_machine_id_and_a_mac(node: Node, is_same: bool) 
     assert NODE.is_same(node) == is_same == node.is_same(NODE)
 
 
-# What is restored
+# Restored objects
 
 
 BRIDGE = Interface("", "azure0", NODE.macs[0], frozenset({"10.240.0.4"}))

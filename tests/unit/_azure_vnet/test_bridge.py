@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which bridge goes, whose its addresses are, and in which order they move; what a journal keeps of it."""
+"""Which bridge is removed, to which NIC its addresses move, and in which order; and the journal of these steps."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_nic_that_a_killed_run_took_out_of_the_bridge_has_its_addresses() ->
     scene = Scene((nic, AZURE0, other), (*both, own, *elsewhere, *copies))
     assert bridge.nic_of(scene, AZURE0, None) == nic
     assert bridge.nic_of(scene._replace(addresses=(*both, *copies[:2])), AZURE0, None) == nic
-    assert bridge.nic_of(scene._replace(addresses=(own, *elsewhere)), AZURE0, None) is None  # it has nothing to move
+    assert bridge.nic_of(scene._replace(addresses=(own, *elsewhere)), AZURE0, None) is None  # the bridge has no address to move
     with pytest.raises(DatapathError, match="no link is in bridge azure0"):
         bridge.nic_of(scene._replace(addresses=(*both[:1], *copies, *elsewhere)), AZURE0, None)  # both have it
 

@@ -37,7 +37,7 @@ ROUTES_UNIT = "kubenode-policy-routes-75.service"
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here survives the machine, and the program is not run."""
+    """No test needs files to survive a crash, and none runs the program."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(boot_policy, "archive", lambda name: "program")
     monkeypatch.setattr(units, "rehearse", lambda operation: None)
@@ -52,11 +52,11 @@ class Accepting:
         return nft_backend.Check(text)
 
     def perform(self, operation: nft_backend.Check) -> None:
-        """It does."""
+        """Accept the script."""
 
 
 def table(root: Path, path: str, is_present: bool, script: str = "one", is_asking: bool = True) -> list[Resource]:
-    """A table of the module that has a boot program as well. is_asking: whether that decides at boot."""
+    """The table of the module that also has a boot program. is_asking: whether the program decides at boot."""
     systemd = t.cast(units.Units, FakeUnits(root, is_running=False))
     boot = BootTable(RootedFiles(root), systemd, "ip6", "probe", path)
     asks = table_unit.BootCondition("address", "eth0", "/usr/bin/python3", boot.program)
@@ -93,7 +93,7 @@ def tree(root: Path) -> dict[str, tuple[int, str]]:
 ONE, BESIDE, ELSEWHERE = "/etc/kubenode/one", "/etc/kubenode/two", "/etc/elsewhere/one"
 WITHIN, OPERATORS, THIRD = "/etc/kubenode/within/one", "/etc/operators/one", "/etc/third/one"
 
-# What earlier runs were for, and what the run that is killed is for: paths, None for absent.
+# The paths of earlier runs, and the path of the run that is killed; None for absent.
 CHANGES: dict[str, tuple[list[str], str | None]] = {
     "create": ([], ONE),
     "move within the folder": ([ONE], BESIDE),
@@ -108,7 +108,7 @@ CHANGES: dict[str, tuple[list[str], str | None]] = {
 }
 
 
-# For these each next run is tried after each kill, for the others one of them.
+# For these, every next run is tried after each kill; for the others, one next run.
 THOROUGH = ("create", "move within the folder", "move to another folder", "absent")
 
 
@@ -123,7 +123,7 @@ class Machine:
         (root / "etc/operators/site").write_text("mine\n")
 
     def resources(self, path: str | None, at: str = ONE) -> list[Resource]:
-        """at: the path that absent is given."""
+        """at: the path with which absent runs."""
         return self._build(self.root, path or at, path is not None)
 
     def prepare(self, paths: t.Iterable[str]) -> Machine:
@@ -204,7 +204,7 @@ def test_a_folder_stays_with_what_an_operator_put_into_it(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("build", [table, routes])
 def test_a_run_that_waited_for_another_knows_what_that_one_has_placed(tmp_path: Path, build: Build) -> None:
-    """Both have looked at the node before either changed it."""
+    """Both runs have observed the node before either changed it."""
     machine = Machine(tmp_path, build)
     machine.hold(ONE)
     waiting = machine.resources(ELSEWHERE)
@@ -222,7 +222,7 @@ def test_a_unit_of_a_former_version_is_known_by_its_text(tmp_path: Path) -> None
     machine = Machine(tmp_path, table)
     clean = tree(tmp_path)
     machine.hold(ELSEWHERE)
-    assert not [path for path in tree(tmp_path) if path.endswith(".files")]  # nothing but the unit tells
+    assert not [path for path in tree(tmp_path) if path.endswith(".files")]  # the unit alone names the file
     machine.hold(None)
     assert tree(tmp_path) == clean
 
@@ -256,7 +256,7 @@ REFUSED = ("/run/former/one", "/etc/systemd/system/one", "/usr/lib/systemd/forme
 def test_absent_removes_ours_where_present_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build, path: str
 ) -> None:
-    """A version that knew of no such refusal has put it there; the unit loads it, or the record of a killed run names it."""
+    """A version without this refusal has placed the file; the unit loads it, or the record of a killed run names it."""
     last, lived = 0, False
     while not lived:
         last += 1
@@ -337,7 +337,7 @@ def test_absent_needs_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_a_run_killed_while_it_undoes_what_it_did_is_completed_or_undone_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """It fails at each operation, and is killed at each one that would undo an earlier one."""
+    """The run fails at each operation, and is killed at each operation that undoes an earlier one."""
     former, path = CHANGES[change]
     clean = tree(Machine(tmp_path / "clean", table).root)
     fails, has_failed = 0 if path else 1, True  # absent goes on when its record cannot be written
@@ -357,7 +357,7 @@ def test_a_run_killed_while_it_undoes_what_it_did_is_completed_or_undone_by_the_
 def failing_and_killed(
     monkeypatch: pytest.MonkeyPatch, resources: list[Resource], fails: int, dies: int
 ) -> type[BaseException] | None:
-    """What ended a run whose operation number ``fails`` fails, and that is killed ``dies`` operations later."""
+    """The exception that ended a run whose operation ``fails`` fails, and that is killed ``dies`` operations later."""
     performed = 0
     perform = RootedFiles.perform
 

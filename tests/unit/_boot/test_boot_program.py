@@ -53,7 +53,7 @@ def started(*argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
     packed = zipfile.ZipFile(io.BytesIO(archive("_probe_snat.ipv6_program").encode("utf-8", "surrogateescape")))
-    main = packed.read("__main__.py").decode("ascii")  # Python 2 takes no other without being told
+    main = packed.read("__main__.py").decode("ascii")  # the default encoding of Python 2
     for version in ((2, 7, 18), (3, 6, 8), (3, 8, 20)):
         said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
         done = started(sys.executable, "-I", "-S", "-c", said)
@@ -94,7 +94,7 @@ def lacking(part: str, program: str) -> str:
         (
             "_listener.listener_program",
             "kubenode/_discovery/discovery_program.py",
-        ),  # only for sets that follow from ENIs
+        ),  # only for rules and routes computed from ENIs
         ("_listener.listener_program", "kubenode/_listener/load_program.py"),
     ],
 )
@@ -152,7 +152,7 @@ def test_an_interpreter_that_the_boot_may_not_find_is_none(path: str, defect: st
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., str]:
-    """Makes programs, in folders that last and where alone interpreters are looked for."""
+    """Makes programs in folders that survive a boot; interpreters are looked for in these folders only."""
     monkeypatch.setattr(interpreters, "FLEETING", (f"{tmp_path}/home/",))
     monkeypatch.setattr(process, "SEARCH_PATH", f"{tmp_path}/local:{tmp_path}/bin")
     real = os.stat
@@ -269,7 +269,7 @@ def test_a_unit_keeps_its_interpreter_while_that_lasts_and_nothing_else_changes(
         converged.setattr(interpreters, "choose", lambda: pytest.fail("a converged run starts no process"))
         assert run(second) == first
     systemd.systemd.states[asking("").name] = UnitState("failed", "failed", "exit-code", "0")
-    assert run(second) == second  # what the unit failed by may be its interpreter
+    assert run(second) == second  # the unit may have failed because of its interpreter
     os.unlink(second)
     assert run(first) == first
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller does with what modules and nodes answer."""
+"""What the controller does with the answers of modules and nodes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import 
 
 Result = dict[str, t.Any]
 LIFE = "3ad5\nnet:[1]\n17"
-ALIVE = f"{LIFE}\n900.00\n"  # the node's answer: its life and its uptime
+ALIVE = f"{LIFE}\n900.00\n"  # the node's answer: its boot identity and its uptime
 CONFIRMED: Result = {"state": "confirmed", "told": "confirmed", "age": 0}
 IMMEDIATE = {"before_header": "immediate: x"}
 PERMANENT = {"before_header": "permanent: y"}
 
 
 class Host:
-    """An action on a node that answers as told.
+    """An action on a node with given answers.
 
-    results: of the module. answers: of the node, None for silence, which is also what follows.
+    results: of the module. answers: of the node; None for no answer, as also after the last one.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ def test_what_is_armed_is_confirmed_over_a_new_connection_and_the_module_run_aga
     }
     assert host.resets == 1 and host.runs == [host._task.args] * 2
     assert "/rollback confirm 1f 'it'\"'\"'s well';" in host.commands[0]
-    assert host.timeouts[-1] == 10  # as it was
+    assert host.timeouts[-1] == 10  # the former timeout
 
 
 def test_an_answer_that_was_lost_is_not_a_failure() -> None:
@@ -219,11 +219,11 @@ def test_a_connection_through_the_network_needs_no_command(transport: str) -> No
     assert host.execute()["changed"] and host.resets == 1
 
 
-# A connection of ssh, which is looked after
+# A connection of ssh, which is monitored
 
 
 class Ssh:
-    """The connection of ssh. log: what its master process was told."""
+    """The connection of ssh. log: the commands to its master process."""
 
     transport = "ssh"
     become = None
@@ -259,7 +259,7 @@ class Ssh:
 
 
 class SshHost(Host):
-    """hangs: its module's connection has died, which it hears of when that is hung up."""
+    """hangs: the module's connection has died, which the action notices when the connection is closed."""
 
     def __init__(self, log: Path, results: t.Any, answers: t.Any, hangs: float = 0.0) -> None:
         super().__init__(results, answers, checkpoint=30)
@@ -285,7 +285,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 BACK: Result = {"state": "rolled back", "told": "Back.", "age": 0.0}
-YOUNG = "4711\nnet:[1]\n17\n0.17\n"  # another life, which has begun this moment
+YOUNG = "4711\nnet:[1]\n17\n0.17\n"  # another boot identity: the node has just started
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_node_whose_uptime_cannot_be_is_not_taken_for_restarted(log: Path, upt
 
 
 def test_a_node_that_does_not_answer_may_have_been_armed_until_that_was_known(log: Path) -> None:
-    """Otherwise the play could give up shortly before the node, which rolls back later, can be asked again."""
+    """Otherwise the play could give up shortly before the node has rolled back and can answer again."""
 
     class Unreachable:
         def _low_level_execute_command(self, _command: str) -> t.Any:

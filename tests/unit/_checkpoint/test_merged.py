@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One result of the runs before and after the confirmation of a checkpoint."""
+"""The runs before and after the confirmation of a checkpoint give one result."""
 
 from __future__ import annotations
 

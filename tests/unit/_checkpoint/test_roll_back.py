@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A step of a roll-back counts as undone when it reads back so."""
+"""A step of a roll-back counts as undone when the node, read again, shows the former state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
 
 
 def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
-    """Of steps that are called after their numbers."""
+    """The roll-back of steps that are named by their numbers."""
     entries = [codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)]
     monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
     return rollback_program.replay(ARMED, "it was not confirmed")
@@ -69,7 +69,7 @@ def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monk
 
 
 def test_every_backend_can_read_back_what_it_does() -> None:
-    """A name in the journal without a backend would be found out when it is too late."""
+    """A name in the journal without a backend would be noticed only during a roll-back."""
     operations = [
         files.Remove("/x"), routing_backend.Apply(75, ()), link_backend.Apply(()), nft_backend.Replace("ip", "x", ""),
         resolved_backend.Set("eth0", resolved_backend.Dns()), sysctl.Write("x", 1), units.Reload(),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ENIs in, rules and routes out, as each CNI numbers them; and what is wrong with ENIs."""
+"""ENIs in, rules and routes out, as each CNI numbers them; and errors about ENIs."""
 
 from __future__ import annotations
 

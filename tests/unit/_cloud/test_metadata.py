@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Metadata as values: the clouds' answers read, the meant link found, and when it is worth asking again."""
+"""Metadata as values: the clouds' answers are read, the link that an answer means is found, and when to ask again."""
 
 from __future__ import annotations
 
@@ -481,7 +481,7 @@ SILENT = Silent(REQUEST, 5, 0)
 
 
 class Service:
-    """Gives one answer after the other, the last for ever, and takes ``lasting`` seconds for each."""
+    """Gives one answer after the other, then repeats the last one; each takes ``lasting`` seconds."""
 
     def __init__(self, *answers: NoMetadata | str, lasting: float = 0.0) -> None:
         self.answers, self.lasting = list(answers), lasting

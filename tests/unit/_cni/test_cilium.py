@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a Cilium agent's options say of IPv6 node ports, in the spellings of each version."""
+"""Whether a Cilium agent's options enable IPv6 node ports, in the spellings of each version."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who marks connections, from the rules of iptables-save and from the kernel's encoding of nf_tables."""
+"""Which program marks connections, from the rules of iptables-save and from the kernel's encoding of nf_tables."""
 
 from __future__ import annotations
 

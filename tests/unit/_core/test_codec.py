@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a journal keeps comes back as it was, and nothing else comes back at all."""
+"""Operations in a journal read back as they were, and nothing else is decoded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN = (
 
 
 def _named(values: st.SearchStrategy[t.Any]) -> st.SearchStrategy[t.Any]:
-    """Any class of the vocabulary, with some of its fields, or all, given."""
+    """An object of any class that a journal can hold, with some or all of its fields set."""
 
     def of(kind: t.Any) -> st.SearchStrategy[t.Any]:
         usual = kind._field_defaults

@@ -34,8 +34,7 @@ class Put:
 
 
 class Shelf:
-    """A resource of keys and values that behaves, and its own backend; it can be told to say no, to lose a write, or to be
-    interrupted."""
+    """A resource of keys and values, and its own backend; a test can have it refuse or lose a write, or be interrupted."""
 
     OPERATIONS = (Put,)
 
@@ -212,7 +211,7 @@ def test_a_plan_that_cannot_be_made_changes_nothing() -> None:
 
 
 class Watched:
-    """A checkpoint that writes down what it is told, and what was performed by then."""
+    """A checkpoint that records each call, and the number of operations performed by then."""
 
     def __init__(self, shelves: list[Shelf]) -> None:
         self._shelves = shelves
@@ -263,7 +262,7 @@ def test_a_run_that_rolls_back_itself_leaves_nothing_armed(how: str) -> None:
 
 
 def test_what_cannot_be_undone_waits_as_well() -> None:
-    """As the removal of a library, which the way back may need."""
+    """Such as the removal of a library, which the roll-back may need."""
     shelves = [Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     plan = shelves[1].plan
     shelves[1].plan = lambda observed: Plan(tuple(step._replace(undo=None) for step in plan(observed).steps))  # type: ignore[method-assign]
@@ -292,11 +291,11 @@ def test_a_run_goes_on_without_an_optional_step_that_fails() -> None:
     assert shelf.values == {"a": "old", "b": "2"}
 
 
-# What is said after an undo was looked at
+# The report of an undo that was verified
 
 
 class Deaf(Shelf):
-    """A shelf whose undo is accepted and not done: it answers nothing, and keeps the value."""
+    """A shelf that accepts an undo and does not perform it: it raises nothing, and keeps the value."""
 
     def perform(self, operation: Put) -> None:
         if operation.value != "old":
@@ -345,7 +344,7 @@ def test_another_order_is_a_difference() -> None:
 
 
 def test_what_a_backup_would_keep_is_no_difference() -> None:
-    """It has packet counters, which may move between the plan and the look after the undo."""
+    """A backup has packet counters, which may change between the plan and the observation after the undo."""
 
     class Counting(Shelf):
         packets = 0
@@ -363,7 +362,7 @@ def test_what_a_backup_would_keep_is_no_difference() -> None:
         converge(shelves, BOTH)
 
 
-# The report is that of the observation which was acted upon
+# The report belongs to the observation from which the applied plan was made
 
 
 def test_the_report_is_that_of_the_plan_that_was_applied() -> None:
@@ -375,16 +374,16 @@ def test_the_report_is_that_of_the_plan_that_was_applied() -> None:
 
     @contextlib.contextmanager
     def behind_another_run() -> t.Iterator[None]:
-        first.values["a"] = "5"  # between the first look and the lock
+        first.values["a"] = "5"  # between the first observation and the lock
         yield
 
     outcome = converge([first, second], {Plane.IMMEDIATE}, exclusive=behind_another_run)
     assert (outcome.report(first), outcome.report(second)) == ({"a": "5"}, None)
-    assert converge([first], BOTH).report(first) == {"a": "1"}  # also of a plan that is empty
+    assert converge([first], BOTH).report(first) == {"a": "1"}  # also for an empty plan
 
 
 class SaysNoAfterwards(Shelf):
-    """Does its work, and then answers that nothing was done."""
+    """Performs the operation, and then raises a failure."""
 
     def perform(self, operation: Put) -> None:
         super().perform(operation)
@@ -402,7 +401,7 @@ def test_a_step_that_was_done_although_it_was_refused_is_undone_too(before: int)
 
 def test_a_record_that_cannot_be_undone_keeps_what_it_records() -> None:
     class Recorded(Shelf):
-        """Its last value is a record of the others, on a disk that is full by then."""
+        """Its last value is a record of the others; the disk is full when it is written."""
 
         def plan(self, observed: dict[str, str]) -> Plan:
             plan = super().plan(observed)
@@ -437,7 +436,7 @@ def test_a_backup_stays_if_what_it_keeps_could_not_be_restored() -> None:
 
 
 def test_a_module_is_planned_anew_when_its_turn_comes() -> None:
-    """As routes that the kernel removes with an address, or a unit that needs a package."""
+    """Such as routes that the kernel removes with an address, or a unit that needs a package."""
     first, second = Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"}, Plane.PERMANENT)
     outlooks: list[str] = []
     plan = second.plan
@@ -462,7 +461,7 @@ def test_groundwork_is_undone_with_what_is_built_on_it() -> None:
 
 
 def test_a_checkpoint_is_armed_after_the_groundwork_and_undoes_that_too() -> None:
-    """Other files wait for the confirmation, and so does groundwork that is removed after what was built on it."""
+    """Other files wait for the confirmation, and so does the removal of groundwork, after the objects that need it."""
     ground, built = Shelf("ground", {"a": "1"}, Plane.PERMANENT), Shelf("built", {"b": "2"})
     file, last = Shelf("file", {"c": "3"}, Plane.PERMANENT), Shelf("last", {"d": "4"}, Plane.PERMANENT)
     shelves = [ground, built, file, last]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fields of rules and routes: what is taken for which value, and what is said of the rest."""
+"""The fields of rules and routes: accepted spellings with their values, and the errors for others."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""JSON that is valid and has another shape: each reader says so in its own words, or passes it over. None dies of it."""
+"""Valid JSON of an unexpected shape: each reader raises its own error or ignores the part. None raises another exception."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_record(text: str) -> object:
 def read_listing(text: str) -> object:
     try:
         found = json.loads(text)
-    except (RecursionError, ValueError):  # as the edge does
+    except (RecursionError, ValueError):  # as the backend does
         raise ValueError("no JSON") from None
     return nft_table.from_listing(found).text()
 
@@ -59,7 +59,7 @@ AZURE = [
 CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}
 ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_files.files.Remove": {"path": "/x"}}}}
 
-# What reads, a good text as a value, and what may be raised.
+# The reader, a correct text as a value, and the exceptions that it may raise.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
     "backup": (read_backup, json.loads(backup.to_text(KEPT)), (backup.Damaged,)),
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
@@ -73,7 +73,7 @@ READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception]
 
 
 def places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
-    """Where something stands in a value: the value itself, and all that is in it."""
+    """The paths in a value: of the value itself, and of everything inside it."""
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:

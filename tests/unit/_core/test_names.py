@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names in options: the longest and the oddest that are taken, and the first that are not."""
+"""Names in options: the longest and the oddest accepted ones, and refused ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_table_may_have_any_free_name(name: str) -> None:
 def test_a_word_of_nfts_language_is_no_name_for_a_table(name: str) -> None:
     with pytest.raises(Invalid, match=f"^table must be a word that no nft from version .* reserves.*'{name}' was given"):
         names.table("table", name)
-    assert names.table("table", name, is_new=False) == name  # absent removes what an nft that leaves it free has made
+    assert names.table("table", name, is_new=False) == name  # absent removes a table of an nft that does not reserve the word
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", 'a"', "a\n", "a{", "\u00e4", "a" * 129, ".a", "-a"])

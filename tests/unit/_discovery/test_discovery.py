@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What each boot asks for itself: the question in normal form, what follows from an answer, and when it is asked again."""
+"""What each boot asks the metadata service: the question in normal form, the rules of an answer, and when to ask again."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_a_bad_question_is_named_with_what_is_allowed(given: dict[str, t.Any], t
     assert str(error.value).startswith(told)
 
 
-# What follows from an answer
+# Rules and routes of an answer
 
 
 def test_a_boot_and_a_run_record_the_same() -> None:
-    """The run is told what the filter says, the boot computes it; the listener reads the record of either."""
+    """A run gets the rules from the filter, a boot computes them; the listener reads the record of either."""
     told = eni_layout.desired("aws_vpc_cni", NODE)
     found = discovery.found(AWS, NODE)
     run, boot = (
@@ -116,7 +116,7 @@ def test_a_boot_and_a_run_record_the_same() -> None:
 
 
 def test_a_boot_asks_for_the_managed_part_only() -> None:
-    """Without tables, an ENI that has no number yet is no trouble."""
+    """If tables are not managed, an ENI that has no number yet is no error."""
     found = discovery.found({**AWS, "manage": ["mark_rule"]}, [NODE[0], {**NODE[1], "device_number": 0}, NODE[2]])
     assert [rule["priority"] for rule in found.rules] == [1024]
     assert (found.routes, found.unfit, found.left_out) == ([], {}, {})
@@ -144,7 +144,7 @@ def test_an_eni_that_is_not_described_in_full_does_not_keep_the_others() -> None
 
 @pytest.mark.parametrize("lie", [{"device_number": 1}, {"ipv4": NODE[1]["ipv4"]}], ids=["number", "address"])
 def test_an_eni_that_contradicts_another_does_not_keep_the_others(lie: dict[str, t.Any]) -> None:
-    """As one on another network card, before its card is told."""
+    """As an ENI on another network card, before the metadata names the card."""
     found = discovery.found(AWS, [*NODE[:2], {**NODE[2], **lie}])
     assert (found.rules, found.routes) == discovery.found(AWS, NODE[:2])[:2]
     (reason,) = found.unfit.values()
@@ -186,7 +186,7 @@ def test_the_file_holds_the_question_and_the_record_the_answer_as_well() -> None
     assert policy.from_text(plain.text(), TABLES, ()).text() == Policy(75).text()
 
 
-# Cards
+# Network interfaces that a cloud may know
 
 ETHER, LOOPBACK = 1, 772
 
@@ -212,7 +212,7 @@ def link(kind: int, number: int, name: str, of_kind: str = "", device: int = ETH
 )
 def test_a_card_is_a_link_that_a_cloud_may_know(message: bytes, is_card: bool) -> None:
     watch = EventFilter(75, Dependencies(pods=["eni*", "vlan*"]))
-    assert watch.concern(message) is None  # by itself it loses nothing
+    assert watch.concern(message) is None  # a new link alone removes no rule or route
     assert watch.cards == (frozenset([Card(3, "eth1", "02:00:00:00:00:03")]) if is_card else frozenset())
 
 
@@ -234,7 +234,7 @@ def test_a_card_that_goes_or_gets_another_name_is_another_set() -> None:
     assert watch.cards == frozenset()
 
 
-# When it is asked
+# When a boot asks
 
 ETH0, ETH1 = Card(2, "eth0", "02:00:00:00:00:00"), Card(3, "eth1", "02:00:00:00:00:01")
 ONE, BOTH = frozenset([ETH0]), frozenset([ETH0, ETH1])

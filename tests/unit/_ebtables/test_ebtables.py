@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ebtables rules: what the tools print, what it means, and which of the kernel's rules it is."""
+"""ebtables rules: what the tools print, what a line means, and which of the kernel's rules it shows."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_what_the_legacy_tools_print_is_read(text: str) -> None:
     }
 
 
-# Which of the kernel's rules a listed one is
+# Which of the kernel's rules a listed rule is
 
 
 def of(number: int) -> Rule:
@@ -188,7 +188,7 @@ def test_a_listed_rule_is_paired_where_it_is_certain(
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 6), max_size=12), st.integers(0, 2**32))
 def test_whatever_comes_and_goes_meanwhile_no_rule_is_taken_for_another(numbers: list[int], seed: int) -> None:
-    """The listing shows a moment between two looks; rules come and go before it and after it."""
+    """The listing is of a moment between two observations; rules come and go before and after that moment."""
     chance = random.Random(seed)
     first = dict(enumerate(numbers))  # by handle, in order
 
@@ -211,7 +211,7 @@ def test_whatever_comes_and_goes_meanwhile_no_rule_is_taken_for_another(numbers:
         assert None not in handles
 
 
-LISTINGS = {  # the kernel had 4, 5 and 6 before and after
+LISTINGS = {  # the kernel had rules 4, 5 and 6 before and after
     "whole": ((4, 5, 6), True),
     "with another rule": ((4, 9, 5, 6), True),
     "with a rule twice": ((4, 5, 5, 6), False),
@@ -244,7 +244,7 @@ def test_a_rule_is_put_at_its_position_with_its_counters() -> None:
     assert ebtables.inserted("FORWARD", 7, Rule("-p ARP -j DROP", (3, 252))) == "-I FORWARD 7 -p ARP -j DROP -c 3 252"
 
 
-# What the kernel's encoding must contain for a rule to be taken for a listed one.
+# The bytes that a rule of the kernel must contain to match a listed rule.
 V6 = bytes.fromhex("fd00") + bytes(13) + b"\x20"
 NEEDLES = {
     "-p IPv4 --ip-dst 10.240.0.4 -j DROP": {bytes((10, 240, 0, 4))},

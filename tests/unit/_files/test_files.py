@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files that other programs may have placed: whatever stands in a file's place, a run reads it or says why not, and goes on."""
+"""Files that other programs may have placed: whatever is at a file's path, a run reads it or says why not, and goes on."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def os_release(root: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     return packages.os_release()
 
 
-# What reads; where the odd one stands, and a good one beside it; what is made of the good one alone.
+# The reader; the paths of an odd file and of a good one beside it; the text of the good one, and its result alone.
 READERS: dict[str, tuple[t.Callable[[Path, pytest.MonkeyPatch], object], str, str, str, object]] = {
     "sysctl.d": (sysctl_files, "10-odd.conf", "20-good.conf", "a=1\n", ["20-good.conf"]),
     "rt_tables.d": (routing_tables, "rt_tables.d/odd.conf", "rt_tables.d/good.conf", "7 mine\n", ["mine"]),
@@ -194,7 +194,7 @@ def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
     (tmp_path / "20-masked.conf").symlink_to("/dev/null")
     warnings: list[str] = []
     assert sysctl.configuration(warnings.append) == {f"{tmp_path}/20-masked.conf": ""}
-    if place is Path.mkdir:  # which no program waits for
+    if place is Path.mkdir:  # systemd-sysctl does not wait for a folder
         assert warnings == []
     else:
         (warning,) = warnings
@@ -203,7 +203,7 @@ def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
 
 @pytest.mark.parametrize("desired", [files.Content("text", 0o640), files.Target("elsewhere")], ids=["file", "link"])
 def test_what_is_in_place_is_not_written_again(tmp_path: Path, desired: files.Content | files.Target) -> None:
-    """The undo of a step that was not done, such as to remove a file from a folder that takes no write, does nothing."""
+    """The undo of a step that was not performed, such as a removal from a read-only folder, writes nothing."""
     path = tmp_path / "file"
     put = files.Put(str(path), desired)
     files.Files().perform(put)

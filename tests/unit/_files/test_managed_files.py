@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files of ours and their folder, on a real file system."""
+"""The collection's files and their folder, on a real file system."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_what_a_killed_run_left_is_cleared(tmp_path: Path, desired: str | None) 
 def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str | None, then: str | None
 ) -> None:
-    """As rp_filter's file, whose path is the name of a set."""
+    """As rp_filter's file, which is found by its path."""
     path, desired = tmp_path / "kubenode" / "file", None if former else "text\n"
     last, lived = 0, False
     while not lived:
@@ -265,7 +265,7 @@ def test_a_write_that_may_not_have_reached_the_disk_is_rolled_back(tmp_path: Pat
 
     def fails_once_written(descriptor: int) -> None:
         calls.append(descriptor)
-        if path.exists() and len(calls) == 3:  # the folder made, the file filled, the file in place
+        if path.exists() and len(calls) == 3:  # the folder is made, the file is written, the file is moved into place
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fails_once_written)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses of links: what is kept of them in a record and in units reads back, whatever the links are called."""
+"""Addresses of links: a record and units of them read back, whatever the names of the links are."""
 
 from __future__ import annotations
 

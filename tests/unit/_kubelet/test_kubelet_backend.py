@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What kubelet was told, found in the places where nodes keep it, and the services that run it."""
+"""Kubelet's settings, read from the places where nodes keep them, and the services that run kubelet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_another_label_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
         ("0::/system.slice/docker-4f.scope/kubelet.slice/kubelet.service\n", ""),  # a node in a container
         ("0::/docker/4f/system.slice/kubelet.service\n", ""),
         ("0::/user.slice/user-0.slice/session-1.scope\n", ""),
-        ("0::/k3s\n", ""),  # k3s moves itself there if a login started it
+        ("0::/k3s\n", ""),  # k3s moves itself to this cgroup if a login started it
         ("0::/\n", ""),
         ("", ""),
         ("nonsense\n", ""),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The option ``before``, and the units of this collection that it concerns."""
+"""The option ``before``, and the units of this collection that it applies to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backup of iptables rules holds what a run may have removed and nothing else."""
+"""The backup of iptables rules holds the rules that a run may have removed, and nothing else."""
 
 from __future__ import annotations
 

@@ -200,6 +200,6 @@ def test_chains_of_kube_proxy_are_one_entry_for_each_place() -> None:
 
 
 def test_a_chain_in_a_table_that_azure_vnet_does_not_use_is_not_certain() -> None:
-    """Its rules are not read, so that it may not be empty."""
+    """The table's rules are not read, so the chain may not be empty."""
     found = only(Facts(chains=((Table("ip", "raw", "nft"), "SWIFT"),)))
     assert not found.is_certain and "its rules were not read" in found.evidence

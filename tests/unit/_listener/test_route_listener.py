@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the listener decides without a node: which message matters, what can be loaded, how long to wait."""
+"""The listener's decisions, without a node: which message matters, which routes can be loaded, how long to wait."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def contests(data: bytes) -> bool:
 
 
 def test_only_a_program_that_changes_our_rules_and_routes_contests_them() -> None:
-    """What the kernel drops with a link or an address comes back with that, however often."""
+    """Routes that the kernel drops with a link or an address are restored with the link or address, however often."""
     programs = [rule(DELRULE, 75), rule(NEWRULE, 75), route(DELROUTE, 75), route(NEWROUTE, 75)]
     programs.append(route(NEWROUTE, 4, flags=REPLACE))
     assert [contests(data) for data in programs] == [True] * 5
@@ -202,7 +202,7 @@ def test_a_program_that_keeps_on_never_ends_the_row_by_our_own_pause() -> None:
     assert pauses == sorted(pauses) and pauses[-1] == LONGEST
 
 
-# What can be loaded
+# Which routes can be loaded
 
 OURS, THEIRS = 75, 2
 ROUTES: list[dict[str, t.Any]] = [
@@ -280,7 +280,7 @@ def test_a_source_must_be_an_address_of_the_node() -> None:
 
 
 def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_the_routes_link() -> None:
-    """net/ipv6/addrconf.c, ipv6_chk_addr: the link is compared for addresses of link scope alone."""
+    """net/ipv6/addrconf.c, ipv6_chk_addr: only for a link-local address is the link compared."""
     sourced = {"table": 1003, "to": "fd07::/64", "dev": "eth1", "src": "fd01::9"}
     local = {"table": 255, "to": "fd01::9", "type": "local", "dev": "eth0"}
     assert waits(desired(None, [sourced]), links=UP) == ["fd01::9 is not an address of this node"]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removed rules come back to where they were."""
+"""Removed rules are restored at their former positions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_rules_come_back_beside_their_neighbours(before: str, gone: set[int], no
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
 def test_taken_and_put_back_the_chain_is_what_it_was(texts: list[str], doomed: set[str]) -> None:
-    """Rules with equal texts go together, as they get the same verdict."""
+    """Rules with equal texts are removed together, because they get the same verdict."""
     removed = taken(texts, {number for number, text in enumerate(texts) if text in doomed})
     merge = chain.put_back([Rule(text) for text in removed.left], removed)
     assert ([rule.text for rule in merge.rules], merge.moved, merge.present) == (texts, False, ())
@@ -58,7 +58,7 @@ def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> N
     assert [merge.rules[position].text for position in merge.added] == [text for text in texts if text in "XYZ"]
 
 
-RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether it is right, and whether each is there once
+RESTORED = {  # the chain was aXbYc, and X and Y were removed: whether the chain is right, and whether each rule is in it once
     "as it was": ("aXbYc", True, True),
     "among other rules": ("1aX2b3Yc4", True, True),
     "beside other rules": ("a1Xb2Yc", True, True),
@@ -93,7 +93,7 @@ def test_a_rule_taken_from_what_was_removed_is_as_if_it_had_not_been_there() -> 
     assert removed.without({1, 3}) == taken(list("abc"), set())
 
 
-REMOVALS = {  # each newest first: a chain before, what went of it; then the chain now, and as it shall be
+REMOVALS = {  # removals, newest first: a chain before, and the rules removed; then the current chain, and the desired one
     "one run": ([("aXb", "X")], "ab", "aXb"),
     "two runs of different rules": ([("aYb", "Y"), ("aXYb", "X")], "ab", "aXYb"),
     "the oldest run tells the position": ([("abX", "X"), ("aXb", "X")], "ab", "aXb"),

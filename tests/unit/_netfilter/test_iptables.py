@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules of iptables: read as iptables-save prints them, removed by text, and put back by a script."""
+"""Rules of iptables: read as iptables-save prints them, removed by text, and restored by a script."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What networkd's files say together, what its versions do, and which agents a node has."""
+"""The settings of all of networkd's files, what its versions do, and which network daemons a node has."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What nft answers is understood, or is an error in words: it is never taken for a table that is not there, or is another."""
+"""An answer of nft is understood, or is an error: it is never taken for a missing or a different table."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_table_goes_although_nft_cannot_read_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_cannot_be_told_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a user who is not root."""
+    """Without root, the kernel does not say whether there is a table."""
     for answer, expected in ((0, True), (errno.ENOENT, False)):
         monkeypatch.setattr(nfnetlink, "_ask", lambda messages, code=answer: code)
         assert nfnetlink.has_table("ip6", "mine") is expected
@@ -184,4 +184,4 @@ def test_without_nft_check_mode_says_that_a_run_fails_and_the_run_changes_nothin
     assert not errors and all("a run fails before it changes anything. Install nft first" in one for one in warnings) and warnings
     _warnings, (error,) = survey(ProbeSnat().table(), monkeypatch, check=False)
     assert "nft is not installed" in error and "Nothing was changed" in error
-    assert survey(None, monkeypatch, check=False) == ([], [])  # to take a table away, it is not needed
+    assert survey(None, monkeypatch, check=False) == ([], [])  # nft is not needed to remove a table

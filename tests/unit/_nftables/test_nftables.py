@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What stands in a listing and in no table of ours is foreign: it is kept, shown and compared, and taken for nothing else."""
+"""Parts of a listing that the collection's tables do not have are foreign: kept, shown, compared, and never misread."""
 
 from __future__ import annotations
 

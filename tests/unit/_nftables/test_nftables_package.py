@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The package, its record and the service's mask in the loop; versions; and what each package manager is told."""
+"""The package, its record and the service's mask in the loop; versions; and the command lines of each package manager."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OLD, NEW = "1.0.6-2+deb12u2", "1.1.3-1"
 
 
 class Node:
-    """A root with the folders that every node has, and the edges on it."""
+    """A root with the folders that every node has, and the backends on it."""
 
     def __init__(self, root: Path, manager: FakePackages, is_running: bool = True) -> None:
         for folder in ("etc/systemd/system", "run/systemd/system", "run/systemd/units", "var/lib"):
@@ -60,7 +60,7 @@ class Node:
 
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> FakePackages:
-    """A node's package manager; nft is there when its package is."""
+    """A node's package manager; nft is installed if its package is."""
     fake = FakePackages({"nftables": OLD})
     monkeypatch.setattr(package_resource.process, "find", lambda name: "/usr/sbin/nft" if "nftables" in fake.packages else None)
     return fake
@@ -72,7 +72,7 @@ def node(tmp_path: Path, manager: FakePackages) -> Node:
 
 
 def four_steps(node: Node, make: t.Callable[[], t.Any]) -> Outcome:
-    """Checked, run, checked again, run again. Gives the run's outcome."""
+    """Checked, run, checked again, run again. Returns the outcome of the first run."""
     before = node.tree(), dict(node.manager.packages)
     predicted = node.run(make(), check=True)
     assert predicted.changed
@@ -213,7 +213,7 @@ def test_what_a_killed_run_held_is_let_go_after_its_package_manager_has_ended(no
         with pytest.raises(SystemExit):
             node.run(node.package())
     assert HOLD in node.units.loaded
-    node.manager.packages = {"nftables": OLD}  # dpkg went on
+    node.manager.packages = {"nftables": OLD}  # dpkg has gone on and finished
     node.manager.changing = lambda: None
     four_steps(node, node.package)
     assert isinstance(node.manager.performed[-1], packages.Wait)
@@ -223,7 +223,7 @@ def test_what_a_killed_run_held_is_let_go_after_its_package_manager_has_ended(no
 
 
 def _without_undo(perform: t.Callable[[t.Any, t.Any], None]) -> t.Callable[[t.Any, t.Any], None]:
-    """A run that dies does nothing any more."""
+    """A killed run performs no undo."""
     dead = False
 
     def until_death(resource: t.Any, operation: t.Any) -> None:
@@ -320,7 +320,7 @@ def test_a_version_that_is_none_is_refused(given: str) -> None:
         version.wanted("minimum_version", given)
 
 
-# Which manager
+# Which package manager
 
 HAS = {
     "debian": {"apt-get", "dpkg"},
@@ -362,7 +362,7 @@ def test_without_a_manager_the_error_says_what_the_system_is() -> None:
         backend.installed("nftables")
 
 
-# What each manager is told
+# The command lines of each package manager
 
 LISTED = "Available Packages\nnftables.x86_64    1:1.0.9-1.azl3  base\nnftables.x86_64    1:1.0.10-2.azl3 base\n"
 POLICY = "nftables:\n  Installed: (none)\n  Candidate: 1.0.6-2+deb12u2\n  Version table:\n"

@@ -314,7 +314,7 @@ EACH_OTHER_MARK = (("0x100", "0xfffffd7f"), ("0x300", "0xffffff7f"))
 
 
 def test_strict_gives_no_reply_on_the_primary_interface_the_mark_of_another() -> None:
-    """The reverse-path filter of that interface would look up the source by it."""
+    """The reverse-path filter of the primary interface would look up the source by this mark."""
     text = desired(interfaces=WAYS, strict=True).table().text()
     (entering,) = re.findall(r"\tchain entering \{.*?\}", text, re.DOTALL)
     assert "replies_" not in entering

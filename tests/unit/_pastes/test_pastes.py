@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pasted outputs of old and new tools, damaged ones too, give the snapshot that they tell."""
+"""Pasted outputs of old and new tools, damaged ones too, give the snapshot that they describe."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_modules_are_loaded_without_what_they_do_not_need(
         assert part.__name__ == f"{NAME}.part"
         assert (f"{NAME}.rest" in sys.modules) == needs_init
         assert library.load(NAME, "part") == [part]
-        assert importlib.import_module(NAME).rest.__name__ == f"{NAME}.rest"  # whole for another importer
+        assert importlib.import_module(NAME).rest.__name__ == f"{NAME}.rest"  # another importer gets all of the package
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
             del sys.modules[name]
@@ -85,7 +85,7 @@ def test_a_link_is_not_found(folder: Path, tmp_path: Path) -> None:
 def test_what_is_missing_is_asked_for_and_check_mode_does_not_ask() -> None:
     carrying = CarriedLibrary(NAME, True, lambda: False, Plane.PERMANENT)
     outcome = converge([carrying], {Plane.PERMANENT}, check=True)
-    assert outcome.changed and outcome.diff() == []  # the run finds it brought already, and its diff is the same
+    assert outcome.changed and outcome.diff() == []  # the run finds the library on the node already, and its diff is the same
     with pytest.raises(DatapathError, match=f"{NAME} 1.2 or newer is not on this node") as error:
         hold(True)
     causes: list[t.Any] = [error.value]

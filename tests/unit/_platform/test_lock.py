@@ -85,7 +85,7 @@ def test_a_signal_to_end_is_an_exception_while_the_lock_is_held(tmp_path: Path, 
 def test_the_lock_is_shared_with_what_its_holder_starts_and_gone_with_the_last_of_them(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with exclusive(path) as descriptor:
-        inherited = os.dup(descriptor)  # as a program that was started meanwhile has it
+        inherited = os.dup(descriptor)  # as a program started meanwhile inherits the lock
         os.link(path, tmp_path / "kept")  # a run that is killed does not remove it
     os.rename(tmp_path / "kept", path)
     try:
@@ -98,7 +98,7 @@ def test_the_lock_is_shared_with_what_its_holder_starts_and_gone_with_the_last_o
 
 
 def test_to_wait_for_the_lock_follows_no_open_file_of_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be on a network file system whose server has gone: stat(2) would not come back."""
+    """Such a file may be on a network file system whose server is down: stat(2) would hang."""
     followed, stat = list[str](), os.stat
 
     def following(path: t.Any, **options: t.Any) -> os.stat_result:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A running node is told from an image by what the controller knows, or else by systemd and the namespaces of the node."""
+"""A running node differs from an image by what the controller knows, or else by systemd and the node's namespaces."""
 
 from __future__ import annotations
 

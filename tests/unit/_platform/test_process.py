@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Programs that are started: what they get, and what they leave."""
+"""Programs that are started: their input, and the processes that they leave."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_program_that_hangs_is_killed_with_its_children_and_named(
 def test_a_program_that_the_kernel_does_not_let_go_of_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, short_grace: None
 ) -> None:
-    """A program that waits in the kernel does not hear SIGKILL: here, it is not sent."""
+    """A program that waits in the kernel does not react to SIGKILL; here, the signal is not sent."""
     monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
     started = time.monotonic()
     with pytest.raises(Uncertain, match="cannot be killed, as it is stuck in the kernel"):
@@ -184,7 +184,7 @@ def test_a_killed_run_takes_its_program_along(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_a_killed_runs_program_has_started_keeps_no_other_run_waiting(tmp_path: Path) -> None:
-    """The program is a shell, which dies with the run; its sleep does not, and holds the lock."""
+    """The program is a shell, which dies with the run; its sleep lives on, and holds the lock."""
     run = Run(tmp_path, lasts=60, completes=False)
     run.end(signal.SIGKILL)
     assert ends(run.pid)
@@ -218,7 +218,7 @@ def test_a_run_that_is_told_to_end_leaves_no_program_behind(tmp_path: Path, numb
 
 
 def test_the_deadline_of_a_program_outlives_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told by the alarm that the program was started with: /proc has no word of it, so it is let run out."""
+    """The program was started with an alarm. /proc does not show alarms, so the test waits for the end."""
     code = RUN.replace("with lock", "process.GRACE = 0.1\nwith lock")
     monkeypatch.setattr(f"{__name__}.RUN", code)
     run = Run(tmp_path, lasts=60, completes=True, seconds=1)

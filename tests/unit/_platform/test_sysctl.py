@@ -66,7 +66,7 @@ def test_a_pattern_reads_back_from_its_text(pattern: str) -> None:
 def test_a_pattern_without_names_matches_all_else(pattern: str, names: tuple[str, ...]) -> None:
     parts = glob.without(glob.parse(pattern), names)
     for word in WORDS:
-        if not word.startswith("."):  # a part may begin with a class where the whole began with a star
+        if not word.startswith("."):  # a part may begin with a character class where the pattern began with a star
             is_left = glob.matches(pattern, word) and word not in names
             assert any(glob._matches(part, word) for part in parts) == is_left
             assert any(glob._matches(glob.parse(glob.text(part)), word) for part in parts) == is_left

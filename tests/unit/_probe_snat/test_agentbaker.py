@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""AgentBaker's unit: what a node has of it, and that it is replaced and given back without a change of its files."""
+"""AgentBaker's unit: its files on a node, and that it is replaced and restored without a change of these files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def image(tmp_path: Path) -> Image:
     return Image(tmp_path)
 
 
-# What the node has
+# The files on the node
 
 
 def test_the_units_links_and_then_its_files_tell_what_the_image_has(image: Image) -> None:
@@ -163,7 +163,7 @@ def test_a_drop_in_of_the_operator_is_not_replaced(image: Image) -> None:
     assert not image.hold(False).changed and path.exists()
 
 
-# The guard, and the table that is handed over
+# The refusal beside AgentBaker's unit, and the table that it takes over
 
 
 @pytest.mark.parametrize("desired", [ProbeSnat(name="other"), ProbeSnat(interface="eth1"), ProbeSnat(priority=-290)])

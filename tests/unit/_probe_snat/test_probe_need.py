@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a node needs the probe table, by what was seen on it."""
+"""Whether a node needs the probe table, by the CNI and the programs observed on it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ NOT_PROBED = (no_probe("fe80::", 10), no_probe("ff00::", 8))
 
 
 def listing(*not_probed: dict[str, t.Any]) -> dict[str, t.Any]:
-    """What nft 1.0.6 prints of the table that AgentBaker loads; of ours with the further matches of the first translation."""
+    """What nft 1.0.6 prints of AgentBaker's table; or of the collection's, with the further matches of the first translation."""
     rewrite_in = {"mangle": {"key": payload("ip6", "saddr"), "value": TRANSLATED}}
     rewrite_out = {"mangle": {"key": payload("ip6", "daddr"), "value": SOURCE}}
     types = {"set": ["nd-router-advert", "nd-neighbor-solicit", "nd-neighbor-advert"]}

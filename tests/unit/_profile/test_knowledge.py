@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a profile learns of the node: what follows from its ENIs and from its addresses, on a node and for an image."""
+"""The facts of a node that a profile uses: those from its ENIs and its addresses, on a node and for an image."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A profile's list of modules: what it may contain, what stands in place of references, and its order."""
+"""A profile's list of modules: its possible contents, the values of its references, and its order."""
 
 from __future__ import annotations
 

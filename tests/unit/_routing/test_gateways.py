@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is said of a gateway and of a source before the kernel refuses them: integration tests ask the kernel itself."""
+"""Errors about a gateway or a source that the kernel would refuse; the integration tests ask the kernel itself."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_source_may_be_the_address_that_its_route_makes(src: str) -> None:
     assert NODE.lack_of_source(made) == ""
     assert NODE.lack_of_source(made._replace(type=UNICAST)) == NOT_HERE
     assert NODE.lack_of_source(made._replace(dst=fields.network(packed(src), 24))) == NOT_HERE
-    assert NODE.lack_of_source(made._replace(type=BLACKHOLE, hops=())) == ""  # the kernel asks only where packets leave
+    assert NODE.lack_of_source(made._replace(type=BLACKHOLE, hops=())) == ""  # no packet leaves, so no check
 
 
 def test_a_next_hop_that_names_its_link_keeps_it_beside_one_that_does_not() -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a rule and a route mean, in options, in text, in netlink messages and in a file."""
+"""The meaning of a rule and a route, in options, in text, in netlink messages and in a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of(rules: t.Any = None, routes: t.Any = None, protocol: object = 75) -> poli
 
 
 def rule_of(**options: t.Any) -> rule.Rule:
-    """``from`` and ``not`` are words of Python's: they come as ``from_`` and ``not_``."""
+    """``from`` and ``not`` are keywords of Python, so they are given as ``from_`` and ``not_``."""
     plain = {key.rstrip("_"): value for key, value in options.items()}
     (one,) = of(rules=[{"priority": 700, "table": "main", **plain}]).rules or ()
     return one
@@ -103,7 +103,7 @@ def test_two_ways_to_say_a_route_are_one_route(one: dict[str, t.Any], other: dic
 
 
 Make = t.Callable[..., t.Any]
-# With what makes each only inside its test: there, `make mutants` has changed the code.
+# Each is made only inside its test: by then, `make mutants` has changed the code.
 TEXTS: list[tuple[Make, dict[str, t.Any], str]] = [
     (rule_of, {"from_": "10.0.1.5", "table": 1003}, "ip rule 700: from 10.0.1.5 lookup 1003"),
     (rule_of, {"to": "10.0.0.0/8"}, "ip rule 700: from all to 10.0.0.0/8 lookup main"),
@@ -284,7 +284,7 @@ BAD_RULES = [
 
 
 def value_of(error: Invalid, entry: t.Any) -> object:
-    """What stands in an entry where an error says, as ``routes[0].nexthops[1].dev``."""
+    """The value of an entry at the place that an error names, such as ``routes[0].nexthops[1].dev``."""
     for word in re.findall(r"\w+", error.option)[2:]:
         entry = entry[int(word)] if isinstance(entry, list) else entry.get(word)
     return entry
@@ -430,7 +430,7 @@ def test_a_file_keeps_the_desired_state(rules: list[dict[str, t.Any]], routes: l
     text = desired.text()
     for kept in (
         policy.from_text("# heading\n" + text, TABLES),
-        policy.from_text(text, {}),  # numbers, as a name may come to mean something else
+        policy.from_text(text, {}),  # numbers, because the meaning of a name may change
     ):
         assert (kept.rules, kept.routes) == (desired.rules, desired.routes)
 
@@ -492,7 +492,7 @@ def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
 
 @pytest.mark.parametrize("links", [("eth1", ""), ("", "eth1"), ("", "")])
 def test_a_route_is_taken_from_the_file_by_its_gateway_alone(links: tuple[str, str]) -> None:
-    """As an operator reads it on the node, where the link is told."""
+    """As an operator reads the file, in which a comment names the link."""
     kept, going = ({"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links)
     other = {"table": 9, "to": "10.8.0.0/16", "via": "10.0.0.1"}
     left = of(routes=[kept, other]).without(of(routes=[going]))
@@ -551,7 +551,7 @@ _SELECTORS: dict[int, st.SearchStrategy[bytes]] = {
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """Of rules that have much in common: the addresses are last, in the kernel's order or another, or are not there."""
+    """Messages of similar rules: the addresses are last, in the kernel's order or another, or are missing."""
     family, size = draw(st.sampled_from(((socket.AF_INET, 4), (socket.AF_INET6, 16))))
     lengths = {rule.FRA_DST: "dst_len", rule.FRA_SRC: "src_len"}
     ends = draw(st.permutations([kind for kind in lengths if draw(st.booleans())]))
@@ -696,7 +696,7 @@ def test_every_node_knows_main(monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any)
     assert rt_tables_backend.tables() == {"main": 254, "local": 255, "default": 253, "mine": 8, "pods": 1003}
 
 
-# Others' layouts
+# Layouts of CNIs
 
 
 QUIET = [
@@ -744,11 +744,11 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
     former, told = of([marked, one, two], [*first, *second]), of([marked, one], first)
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert told.besides(former.by(())) == told
-    assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # what is told of a table counts
+    assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # routes given for a table take precedence
 
 
 def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
-    """What they say besides the address is parsed once, with an error each time."""
+    """Their other fields are parsed once; an error in these is raised for each entry."""
     addresses: list[t.Any] = [
         "10.0.0.1",
         "10.0.0.2",

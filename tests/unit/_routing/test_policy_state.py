@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules and routes of ours among those of others, on a kernel that is nowhere."""
+"""The collection's rules and routes among foreign ones, on a fake kernel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def hold(kernel: FakeNetlink, desired: policy.Policy, is_present: bool = True, c
 
 
 def node(*current: tuple[t.Any, int]) -> FakeNetlink:
-    """A kernel with its own rule and route, and more."""
+    """A fake kernel with the kernel's own rule and route, and these."""
     rules = [one for one in current if isinstance(one[0], Rule)]
     return FakeNetlink([MAIN, *rules], [NEAR, *(one for one in current if not isinstance(one[0], Rule))])
 
@@ -130,7 +130,7 @@ def test_anothers_equal_satisfies_and_absent_leaves_it() -> None:
 
 @pytest.mark.parametrize("is_ours_onlink", [False, True])
 def test_a_route_with_and_one_without_onlink_send_packets_the_same_way(is_ours_onlink: bool) -> None:
-    """A CNI's gateway is a neighbour by a route of its own, and ours need none, or the other way round."""
+    """A route whose gateway is a neighbour by another route needs no onlink."""
     theirs, ours = (route(via="192.0.2.1", onlink=is_onlink) for is_onlink in (not is_ours_onlink, is_ours_onlink))
     kernel = node((theirs, THEIRS))
     outcome, state = hold(kernel, policy.Policy(OURS, None, (ours,)))
@@ -354,7 +354,7 @@ def test_a_gateway_without_a_link_is_refused_where_two_links_may_have_it() -> No
 
 
 def test_a_route_of_ours_that_goes_makes_no_neighbour() -> None:
-    """The next boot would not find it."""
+    """The next boot would not find the route that is removed."""
     kernel = node((connected("10.77.0.0/16", "eth1"), OURS))
     for entry in (FAR, {**FAR, "dev": "eth1"}):
         with pytest.raises(Invalid, match=r"routes\[0\].via must be a neighbour"):
@@ -418,13 +418,13 @@ def test_absent_with_lists_takes_those_alone() -> None:
 
 
 def parsed(entries: Entries, kind: str) -> list[t.Any]:
-    """Each by itself, so that they may contradict each other, as several programs' do."""
+    """Each entry is parsed alone, so that entries may contradict each other, as those of several programs do."""
     return [getattr(of(**{kind: [entry]}), kind)[0] for entry in entries]
 
 
 @st.composite
 def kernels(draw: st.DrawFn, owners: tuple[int, ...] = (OURS, THEIRS, KERNEL)) -> FakeNetlink:
-    """What a kernel can hold: rules are unique by protocol, routes by key."""
+    """A possible state of the kernel: rules are unique by protocol, routes by key."""
     rules = {
         (one, owner): one
         for one in parsed(draw(st.lists(strategies.rules, max_size=5)), "rules")
@@ -459,7 +459,7 @@ def test_any_desired_state_holds_and_foreign_objects_stay(kernel: FakeNetlink, d
         return
     assert kernel.not_of(OURS) == foreign
     theirs = {item for item, _owner in foreign}
-    desired = resolved(desired, Gateways([NEAR[0]]))  # all gateways are there
+    desired = resolved(desired, Gateways([NEAR[0]]))  # all gateways are neighbours
     for items, is_rule in ((desired.rules, True), (desired.routes, False)):
         current = {item for item in kernel.of(OURS) if isinstance(item, Rule) == is_rule}
         was = {item for item in ours if isinstance(item, Rule) == is_rule}

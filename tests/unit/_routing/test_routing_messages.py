@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the kernel says of a rule or a route, and which field of ours it is: each by itself, and no other with it."""
+"""Attributes of the kernel's messages about rules and routes: each sets its own field of the model, and no other one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_rule_of_no_protocol_is_of_protocol_0() -> None:
 
 
 def test_rules_of_many_addresses_are_read_as_one_by_one() -> None:
-    """They are taken apart together where their last attribute is an address, source or destination."""
+    """Rules whose last attribute is an address, source or destination, are decoded together."""
     bodies = [
         rule.HEADER.pack(V4, *lengths, 0, 254, 1, 0) + packed({rule.FRA_PRIORITY: u32(7), kind: v4(f"10.0.0.{last}")})
         for last in range(3)
@@ -115,7 +115,7 @@ def test_rules_of_many_addresses_are_read_as_one_by_one() -> None:
 
 
 def test_rules_of_many_addresses_are_written_as_one_by_one() -> None:
-    """pyroute2 encodes one of those that are alike."""
+    """pyroute2 encodes one of several similar rules."""
     addresses = {
         V4: [(b"", 0), (v4("10.0.0.1"), 32), (v4("10.0.0.2"), 32), (v4("10.0.0.4"), 30)],
         V6: [(b"", 0), (v6("fd00::1"), 128), (v6("fd00::2"), 128), (v6("fd00::"), 8)],
@@ -305,7 +305,7 @@ LLADDR = bytes.fromhex("a29688 20cbc6")
 READ_NEIGHBOURS: list[tuple[int, int, Attributes, str]] = [
     (2, 0x80, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev eth1 lladdr a2:96:88:20:cb:c6 PERMANENT"),
     (2, 0x04, {1: v6("fe80::1"), 2: LLADDR}, "fe80::1 dev eth1 lladdr a2:96:88:20:cb:c6 STALE"),
-    (7, 0x20, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev if7 FAILED"),  # the address that it had is another's by now
+    (7, 0x20, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev if7 FAILED"),  # its former MAC may now be another host's
     (2, 0x80, {1: v4("10.0.0.1")}, "10.0.0.1 dev eth1 PERMANENT"),
     (2, 0x06, {1: v4("10.0.0.1"), 2: LLADDR}, "10.0.0.1 dev eth1 lladdr a2:96:88:20:cb:c6 6"),
     *((2, state, {1: v4("10.0.0.1"), 2: LLADDR}, "None") for state in (0, 0x01, 0x40)),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The order of rules of one priority: compared, brought about without a gap, undone."""
+"""The order of rules of one priority: compared, changed without a gap, undone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAIN = [(Rule(family, 32766, table=rt_names.MAIN), 2) for family in (2, 10)]
 
 
 def parsed(entries: list[dict[str, t.Any]]) -> list[Rule]:
-    """Each by itself, so that they may contradict each other."""
+    """Each entry is parsed alone, so that entries may contradict each other."""
     return [(policy.from_options(OURS, [entry], None, rt_names.TABLES).rules or ())[0] for entry in entries]
 
 
@@ -68,7 +68,7 @@ def node(*rules: Rule, foreign: t.Iterable[Rule] = ()) -> FakeNetlink:
 
 @dataclasses.dataclass
 class Packets:
-    """Every packet, by the rules that would decide it: the first of these does."""
+    """Every packet, as the set of rules that match it; the first of these decides."""
 
     rules: t.Sequence[Rule]
 
@@ -77,7 +77,7 @@ class Packets:
         return [next((rule for rule in order if rule in subset), None) for subset in subsets]
 
 
-# What is planned
+# The plan
 
 
 def test_another_order_is_a_change_and_is_reported_as_what_is_done() -> None:
@@ -115,7 +115,7 @@ def test_rules_of_different_priorities_have_no_order() -> None:
 
 
 def test_rules_of_which_no_packet_meets_two_have_no_order() -> None:
-    """A pod that comes in the middle of the list moves no other."""
+    """A new pod in the middle of the list moves no other rule."""
     kernel = node(*PODS[:1], *PODS[2:])
     _outcome, state = hold(kernel, *PODS)
     assert state.rules.report()["added"] == [str(PODS[1])] and state.rules.removed == []
@@ -175,7 +175,7 @@ def test_a_rule_that_a_killed_run_left_twice_is_there_once_afterwards() -> None:
     added, deleted = rule_order.messages(current, [Order((NARROW,), (MARKED,))])
     left = [*current, *added]
     for one in deleted:
-        left.remove(one)  # the first that is equal, as the kernel does
+        left.remove(one)  # the first equal rule, as the kernel does
     assert left == [WIDE, MARKED]
 
 
@@ -200,7 +200,7 @@ def test_what_cannot_come_before_a_foreign_rule_is_refused_where_a_packet_would_
 
 
 def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anything_is_sent() -> None:
-    """The kernel would delete the first of ours in place of the second, which names less: the first has to step behind."""
+    """The kernel would delete the collection's first rule instead of the second, which has fewer selectors."""
     marked = rule(from_="10.0.0.0/8", fwmark=1)
     kernel = node(marked, WIDE, foreign=[NARROW])
     with pytest.raises(Refusal, match=r"rules\[0\] cannot be placed before rules\[1\]"):
@@ -211,7 +211,7 @@ def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anythin
     assert ours(kernel) == [marked]
 
 
-# What cannot be read
+# Rules that cannot be read
 
 
 UNREADABLE = WIDE._replace(opaque=b"its message")
@@ -251,7 +251,7 @@ rules = st.lists(strategies.rules, max_size=7)
 
 @st.composite
 def at_few_priorities(draw: st.DrawFn) -> tuple[list[Rule], list[Rule], list[Rule]]:
-    """What is there of ours and of others, and what is desired; they share many rules."""
+    """Current rules of the collection, foreign rules, and desired rules; they share many rules."""
     pool = list({one.key: one for one in parsed(draw(rules))}.values())
     assume(pool)
     chosen = st.lists(st.sampled_from(pool), unique=True)
@@ -316,7 +316,7 @@ def test_what_is_killed_half_way_is_completed_or_undone(
 @pytest.mark.parametrize("sent", range(4))
 @pytest.mark.parametrize("is_undone", [True, False])
 def test_a_rule_that_only_stepped_behind_is_there_once_after_a_kill(sent: int, is_undone: bool) -> None:
-    """The kernel would take it for the one that goes."""
+    """Before this step, the kernel would delete this rule instead of the one that is to be removed."""
     kernel = node(WIDE, rule())
     state = LivePolicy(kernel, policy.Policy(OURS, (WIDE,)))
     (step,) = state.plan(state.observe()).steps
@@ -371,7 +371,7 @@ OVERLAPPING: list[dict[str, t.Any]] = [
 @settings(max_examples=100)
 @given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
 def test_a_packet_meets_the_old_order_or_the_new_one(one: list[int], other: list[int], first: int, second: int) -> None:
-    """All packets that six rules can tell apart, after each message. None of them names less than another and does the same."""
+    """All packets that six rules can distinguish, after each message. No deletion of one of the rules matches another one."""
     pool = [rule(**options, table=1000 + number) for number, options in enumerate(OVERLAPPING)]
     assert not any(one != two and hits(one, two) for one in pool for two in pool)
     current, desired = [pool[number] for number in one[:first]], [pool[number] for number in other[:second]]

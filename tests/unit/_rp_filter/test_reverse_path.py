@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reverse-path filtering: options, the file's text, and the running settings on a kernel that is nowhere."""
+"""Reverse-path filtering: options, the file's text, and the running settings on a fake kernel."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_a_file_of_the_same_name_that_is_read_instead_is_warned_of(path: str, ot
 
 
 def test_a_path_by_another_name_of_its_folder_masks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /lib/sysctl.d where /lib is a link to /usr/lib."""
+    """Such as /lib/sysctl.d if /lib is a link to /usr/lib."""
     (tmp_path / "usr").mkdir()
     (tmp_path / "lib").symlink_to("usr")
     folders = (str(tmp_path / "usr"), str(tmp_path / "lib"))
@@ -316,7 +316,7 @@ class Machine:
         return LiveReversePath(self.kernel, files, one, path, configuration=self.files_read)  # type: ignore[arg-type]
 
     def boot(self, files: dict[str, str]) -> None:
-        """The record goes, the kernel starts anew, and the boot reads ``files``."""
+        """The record is removed, the kernel restarts, and the boot reads ``files``."""
         shutil.rmtree(self._root / "run")
         (self._root / "run").mkdir()
         self.kernel.boot(files)
@@ -355,7 +355,7 @@ ODD: list[object] = [None, True, 1.5, "1", "", "\ud800", [], {}, 2**31, -(10**30
 
 
 def unfit() -> list[str]:
-    """Lines that are no entry: each of its values replaced by each odd one that the kernel or a link could not have."""
+    """Invalid lines of the record: an entry with one value replaced by one that no kernel or link can have."""
     fits: dict[str, list[object]] = {
         "value": [None],
         "next": [None],
@@ -583,7 +583,7 @@ def started(root: Path, start: tuple[int, int, dict[str, int]]) -> Machine:
 
 
 def current(machine: Machine, one: DesiredFilter) -> bool:
-    """Whether the desired state was possible; the links that it covers have it, and the others what they had at the start."""
+    """Makes the desired state current: its links get the value, the others keep theirs. False if the state is impossible."""
     try:
         machine.hold(one)
     except Refusal:
@@ -644,11 +644,11 @@ OTHERS = st.lists(
     ),
     max_size=4,
 ).map("\n".join)
-UNSAYABLE = "e*"  # a link whose name is a pattern wherever a line says it
+UNSAYABLE = "e*"  # a link whose name is a pattern in every line
 
 
 def written(one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
-    """All files, with ours for the desired state."""
+    """All files, with the collection's file for the desired state."""
     return {**others, PATH: HEADING + sysctl_text(one, links, others)}
 
 
@@ -660,13 +660,13 @@ def test_the_files_heading_tells_the_desired_state(one: DesiredFilter) -> None:
 @needs_root
 @settings(max_examples=200, deadline=None)
 @given(one=DESIRED, early=OTHERS, late=OTHERS, last=OTHERS)
-@example(  # what gives the old value of conf/all to other links is itself overridden
+@example(  # the line that gives other links the old value of conf/all is itself overridden
     one=desired("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/all/rp_filter = 2\nnet/ipv4/conf/*/rp_filter = 1",
     late="net/ipv4/conf/eth*/rp_filter = 0\nnet/ipv4/conf/*/rp_filter = 1",
     last="",
 )
-@example(  # a pattern that another file says before and after ours
+@example(  # another file has the pattern before and after the collection's file
     one=desired("eth0", mode="off", raise_all=True),
     early="net/ipv4/conf/eth*/rp_filter = 2",
     late="net/ipv4/conf/*/rp_filter = 1\nnet/ipv4/conf/eth*/rp_filter = 2",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tools print is divided into tables, sets and virtual servers."""
+"""The output of tools is divided into tables, sets and virtual servers."""
 
 from __future__ import annotations
 

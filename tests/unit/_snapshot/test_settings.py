@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What takes effect of settings that a link and all links have."""
+"""The effective value of a setting that exists for a link and for all links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import settings
 
-# Family, setting, its value for all and for the link, what takes effect.
+# Family, setting, its value for all links and for the link, the effective value.
 CASES = [
     ("ipv4", "rp_filter", 0, 1, 1),
     ("ipv4", "rp_filter", 2, 1, 2),

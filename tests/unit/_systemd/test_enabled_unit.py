@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A unit is placed, enabled, and seen active; what it comes to decides the run."""
+"""A unit is placed, enabled, and seen active; its state after the start decides the result of the run."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_resident_is_restarted_with_another_program_and_stopped(node: Node) ->
     other = policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "2")
     node.hold(ROUTES)
     assert node.hold(other, starts=False).changed
-    assert node.asked == ["daemon-reload"]  # the running kernel is left alone
+    assert node.asked == ["daemon-reload"]  # the running kernel is not changed
     other = policy_unit.unit(75, "/etc/x", PYTHON, "/etc/x.pyz", "3")
     assert node.hold(other).changed
     assert node.asked == ["daemon-reload", f"restart {other.name}"]
@@ -201,7 +201,7 @@ def test_a_run_that_fails_later_leaves_systemd_as_it_was(node: Node) -> None:
 
 
 def test_a_table_that_was_loaded_before_outlives_a_run_that_fails(node: Node) -> None:
-    """The unit is stopped when its file has gone again, so that its ExecStop= does not delete what the run has found."""
+    """The unit is stopped after its file was removed, so that its ExecStop= does not delete the former table."""
     with pytest.raises(Failure):
         node.hold(TABLE, fails=True)
     assert node.asked == ["daemon-reload", f"start {TABLE.name}", "daemon-reload", f"stop {TABLE.name}"]
@@ -249,7 +249,7 @@ def test_units_tell_what_they_load_and_by_which_python() -> None:
 
 
 def test_the_shell_of_a_condition_gets_the_question_as_words() -> None:
-    """~root is a link's name that a shell would take for a folder."""
+    """A shell would expand ~root, which is a valid name of a link, to a folder."""
     condition = table_unit.BootCondition("address", "~root", PYTHON, "/etc/~root.pyz")
     (line,) = [line for line in table_unit.unit("ip6", "t", "/etc/t", condition).text.splitlines() if "Condition" in line]
     script, _quote, words = line.removeprefix("ExecCondition=/bin/sh -c '").rpartition("'")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""systemd's socket, played by a thread: what it answers is understood, or said not to be."""
+"""systemd's socket, played by a thread: an answer is understood, or is an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Serve = Callable[[bytes], list[bytes]]
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Answers one connection with the given bytes; what it was asked is in the list afterwards."""
+    """Answers one connection with the given bytes; the list has the requests afterwards."""
     path = str(tmp_path / "private")
     monkeypatch.setattr(manager, "SOCKET", path)
     monkeypatch.setattr(manager, "PATIENCE", 0.5)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is at the other end of a link: a pod, the port of a bridge, or the world behind it."""
+"""The other end of a link: a pod, the port of a bridge, or the network behind that bridge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answers(surroundings: Surroundings, name: str, address: str) -> bool:
 
 
 def test_behind_the_port_of_a_bridge_anyone_may_answer_and_a_pod_answers_for_itself() -> None:
-    """As on a node in a container: the other end of its uplink is a port, which has a link-local address alone."""
+    """As on a node in a container: the other end of its uplink is a bridge port with only a link-local address."""
     surroundings = around(link("eth0", 2, peer=PORT), link("veth1", 3, peer=POD))
     assert answers(surroundings, "eth0", "10.240.0.1") and answers(surroundings, "eth0", PORT["addresses"][0])
     assert answers(surroundings, "veth1", "10.240.0.5") and not answers(surroundings, "veth1", "10.240.0.6")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The agent of the DaemonSet: what it accepts, what it makes of a run, and when it runs again. Its pods are in tests/cluster."""
+"""The agent of the DaemonSet: its input, how it reports a run, and when it runs again. Its pods are in tests/cluster."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ PLAY = """
 
 
 def test_ansible_evaluates_nothing_of_what_a_run_is_given(tmp_path: Path) -> None:
-    """Not even of what variables.parse() would let pass."""
+    """Not even templates that variables.parse() would accept."""
     one = {"list": [text.replace("EVIL", str(tmp_path / "evil")) for text in EVIL], "number": 1, "yes": True, "none": None}
     given = playbook._written(tmp_path / "variables.yaml", playbook._data({"one": one}))
     assert given.stat().st_mode & 0o777 == 0o600
@@ -225,7 +225,7 @@ class Recorder:
 
 
 class Stage:
-    """An agent whose runs answer as they are told, and that ends after the last of them."""
+    """An agent whose runs have given results, and that ends after the last run."""
 
     def __init__(self, folder: Path, *outcomes: Outcome, takes: bool = True, **options: Any) -> None:
         self.api, self.metrics = Recorder(takes), Recorder()

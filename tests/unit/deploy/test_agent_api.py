@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the agent tells an API that is sound, down, slow, or lies: the official client against a server by TLS."""
+"""Requests of the agent to an API that works, is down, is slow, or lies: the official client against a server with TLS."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Api(http.server.ThreadingHTTPServer):
         """A client that does not wait for its answer is no error here."""
 
     def found(self) -> dict[str, Any]:
-        # What kubelet may list, and the client's own classes refuse: an image without names.
+        # Kubelet may list an image without names, which the client's own classes refuse.
         status = {"images": [{"names": None}], "conditions": None}
         return {
             "kind": "Node",
@@ -154,7 +154,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Iterat
 
 
 def until(taken: Callable[[], bool]) -> bool:
-    """Whether the API takes it, tried as often as the agent looks."""
+    """Whether the API accepts the request, tried as often as the agent does."""
     for _number in range(100):
         if taken():
             return True
@@ -183,7 +183,7 @@ def silent(request: Handler) -> bool:
 
 
 def by_bytes(request: Handler) -> bool:
-    """Each part of the answer is in time."""
+    """Each byte of the answer comes before the timeout, but the whole answer does not."""
     with contextlib.suppress(OSError):
         for _number in range(100):
             request.wfile.write(b"H")

@@ -25,7 +25,7 @@ def objects(folder: str = "base") -> list[dict[str, Any]]:
 
 
 def test_every_object_is_valid_by_all_schemas_of_the_validator() -> None:
-    """Of 1.25 and newer; tests/integration validates what kubectl builds, by older schemas too."""
+    """Schemas of 1.25 and newer; tests/integration validates the output of kubectl by older schemas too."""
     validator = pytest.importorskip("kubernetes_validate")
     versions = sorted(set(validator.utils.all_versions()))
     assert len(versions) > 10
@@ -66,7 +66,7 @@ def test_the_pod_gets_no_more_than_its_page_explains() -> None:
 
 
 def test_the_policys_binding_follows_its_name() -> None:
-    """kubectl of Debian 13 knows the reference itself. 1.28 and 1.29, which no package of Debian has, do not."""
+    """kubectl of Debian 13 renames the reference by itself; 1.28 and 1.29, which Debian does not have, do not."""
     folder = KUSTOMIZE / "components/own-node"
     (name,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["configurations"]
     (reference,) = yaml.safe_load((folder / name).read_text())["nameReference"]
@@ -92,7 +92,7 @@ REQUESTS = [
 
 @pytest.mark.parametrize(("user", "extra", "node", "is_allowed"), REQUESTS)
 def test_the_policy_lets_an_agent_change_its_own_node_only(user: str, extra: dict[str, Any], node: str, is_allowed: bool) -> None:
-    """Its expressions, by another implementation of CEL than Kubernetes': no API of the lab is new enough to have policies."""
+    """Evaluates its expressions with another CEL than Kubernetes', because no API of the lab is new enough to have policies."""
     celpy = pytest.importorskip("celpy")
     (policy,) = (one for one in objects("components/own-node") if one["kind"] == "ValidatingAdmissionPolicy")
     request = {"request": {"userInfo": {"username": user, "extra": extra}}, "object": {"metadata": {"name": node}}}
