@@ -38,6 +38,7 @@ events_logger = "none"
 
 # Arguments: the folder of all labs, the name of this one, containers.conf. File descriptor 8 is held while folders are
 # made, locked and judged; 9 as long as this lab lives, and by this shell alone.
+# 120 s: containerd in a node copies an image for each pod, and podman removes all copies.
 # /sys/fs/cgroup: crun refuses a host that mounts both versions of cgroup (hybrid: a tmpfs with mounts below). On an
 # ordinary host it is cgroup2 itself and stays as it is.
 # Each lab sees its folder as /mnt, in this namespace only: podman refuses run roots of more than 50 characters, and a lab that
@@ -47,7 +48,7 @@ set -u
 trap '' INT TERM HUP
 cd "$1" || exit
 remove() {  # NAME: the lab whose folder is at /mnt
-  timeout 30 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
+  timeout 120 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
   umount --lazy /mnt && rm -rf --one-file-system "$1"
 }
 exec 8> .lock && flock 8 && mkdir "$2" && exec 9> "$2/lock" && flock --nonblock 9 || exit
