@@ -313,6 +313,9 @@ class _Links:
                 near["kind"] = near["kind"] or "veth"
                 near["peer"] = {"namespace": "pod", "name": one["name"], "mac": one["mac"], "addresses": addresses}
 
+    def _own_addresses(self) -> set[str]:
+        return {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
+
     def add_routed_pods(self, routes: t.Collection[Entry]) -> None:
         """A host route to a pod's link tells the address of the pod, unless the node itself has it.
 
@@ -320,7 +323,7 @@ class _Links:
         """
         uplinks = {route.get("dev") for route in routes if route.get("to") == "default" and route.get("via")}
         own = {str(route.get("src")) for route in routes}
-        own |= {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
+        own |= self._own_addresses()
         for route in routes:
             one = self._by_name.get(str(route.get("dev")))
             to = str(route.get("to"))
@@ -333,7 +336,7 @@ class _Links:
 
     def add_addresses(self, routes: t.Iterable[Entry], servers: t.Iterable[Entry]) -> None:
         """Adds addresses that other outputs contain: the sources of routes, and the virtual servers of IPVS."""
-        known = {str(address["address"]).partition("/")[0] for one in self.found for address in one["addresses"]}
+        known = self._own_addresses()
         for is_network, route in sorted(((_is_network(route), route) for route in routes), key=lambda pair: not pair[0]):
             one, source = self._by_name.get(str(route.get("dev"))), str(route.get("src") or "")
             if one and source and source not in known:

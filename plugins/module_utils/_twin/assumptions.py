@@ -89,15 +89,15 @@ def _with_link_local(links: list[Entry], settings: Entry, told: list[str]) -> li
     return found
 
 
+def _addresses(links: t.Iterable[Entry]) -> list[str]:
+    """The links' own addresses, without the lengths of their networks."""
+    return [str(address.get("address")).partition("/")[0] for one in links for address in one.get("addresses") or ()]
+
+
 def _assume_address(found: dict[str, t.Any], packet: Ends, told: list[str]) -> None:
     """The address from which the node sends, if the snapshot has none: on the link by which most packets leave."""
     is_ipv6 = ":" in packet.destination
-    own = [
-        str(address.get("address")).partition("/")[0]
-        for one in found["links"]
-        for address in one.get("addresses") or ()
-        if one.get("name") != LOOPBACK
-    ]
+    own = _addresses(one for one in found["links"] if one.get("name") != LOOPBACK)
     known = any((":" in one) == is_ipv6 and not one.startswith("fe80:") for one in own)
     if known or packet.source.startswith(("127.", "::1", "fe80:")):
         return
@@ -117,8 +117,7 @@ def _assume_routes(found: dict[str, t.Any], packet: Ends, told: list[str]) -> No
     near: Entry = next((one for one in found["links"] if one["name"] == packet.interface), {})
     back = near.get("master") or packet.interface
     pods = [one for one in found["links"] if destination in ((one.get("peer") or {}).get("addresses") or ())]
-    own = [f"{address.get('address')}".partition("/")[0] for one in found["links"] for address in one.get("addresses") or ()]
-    if destination in own:
+    if destination in _addresses(found["links"]):
         found["routes"] = [{"table": "254", "family": family, "to": "default", "dev": back, "scope": "link"}]
         told.append(f"The routes are not known. All is assumed to be reached by {back}.")
         return
