@@ -2,19 +2,19 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean
+.PHONY: help demo test bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo:  ## show the collection at work, on a node that it builds (root)
-	@$(TOOLCHAIN) run python tests/demo.py
+	@$(TOOLCHAIN) demo
 
 test:  ## integration, lint, sanity, unit, samples of cluster and faults, molecule and image, with a summary at the end
 	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image
 
 bench:  ## measure what a run costs (root)
-	@$(TOOLCHAIN) run python -m bench
+	@$(TOOLCHAIN) bench
 
 lint:  ## ansible-lint, changelog, documentation, ruff, licences, mypy
 	@$(TOOLCHAIN) lint
@@ -35,13 +35,13 @@ integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
 
 userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot (root)
-	@$(TOOLCHAIN) run pytest -v tests/userland
+	@$(TOOLCHAIN) userland
 
 cluster:  ## the roles on a real Kubernetes, which is compiled once (root)
-	@$(TOOLCHAIN) run pytest -v tests/cluster
+	@$(TOOLCHAIN) all_cluster
 
 faults:  ## kill, starve and mislead every module at every point of its runs, and table what held (root)
-	@$(TOOLCHAIN) run python -m faults
+	@$(TOOLCHAIN) all_faults
 
 molecule:  ## each role on a node that boots, from nothing to absent (root)
 	@$(TOOLCHAIN) molecule
@@ -55,5 +55,8 @@ fuzz:  ## property tests with random seeds, MINUTES=5 of them (root: those on a 
 mutants:  ## change the pure code in small ways, and see that a unit test notices; FILES="rule route" for some
 	@$(TOOLCHAIN) mutants
 
-clean:  ## remove what was built here; the cache in ~/.cache/kubenode-datapath stays
-	rm -rf .build .ansible
+clean:  ## remove what was built in this checkout; the cache in ~/.cache/kubenode-datapath stays
+	@$(TOOLCHAIN) clean
+
+clean-cache:  ## remove the cache: nodes' roots, disks, virtual environments, compiled programs, and mounts that were left in it
+	@$(TOOLCHAIN) clean_cache

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import Lab, Node
+from lab import Lab, Node, host
 from lab.load_balancer import PROBE_SOURCE
 
 PLAYBOOK = "kubenode.datapath.aks_dual_stack"
@@ -106,4 +106,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    host.reported(main)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 import installation
 from demo import expect, play, probe, say
 
-from lab import Lab, Node, azure_vnet, cilium, collection, disk, kubelet, packer, snapshot
+from lab import Lab, Node, azure_vnet, cilium, collection, disk, host, kubelet, packer, snapshot
 from lab.disk import Disk, DiskFiles
 from lab.metadata_replies import Aws, Azure, Nic, Reply, Request
 from lab.this_machine import ThisMachine
@@ -75,13 +74,13 @@ def main() -> None:
     base = make_base()
     say(f"Packer looks at the templates in {DOCUMENT.name}")
     validate_templates()
-    host = Builder()
-    before = host.state()
+    builder = Builder()
+    before = builder.state()
     say("Packer boots the image for Ansible (emulated, a minute or two)")
     image = timed(packer.build_by_booting, base, FOLDER / "node", VARIABLES)
     say("Packer has Ansible change the files of another copy, in a chroot")
     other = timed(packer.build_in_chroot, base, FOLDER / "chroot.raw", VARIABLES, installation.connections())
-    expect("rules, routes, sysctls, nft, services and files of this machine were to stay", host.state() == before)
+    expect("rules, routes, sysctls, nft, services and files of this machine were to stay", builder.state() == before)
     say("Rules, routes, sysctls, nft, services and files of this machine are as they were.")
     compare(base, image, other)
 
@@ -96,7 +95,7 @@ def make_base() -> Disk:
     base = disk.disk("bookworm")
     FOLDER.mkdir(parents=True, exist_ok=True)
     made = base._replace(image=FOLDER / "base.disk")
-    subprocess.run(["cp", "--sparse=always", base.image, made.image], check=True)
+    host.run(["cp", "--sparse=always", base.image, made.image])
     files = DiskFiles(made.image)
     files.write(azure_vnet.CONFLIST, azure_vnet.conflist("azure-vnet", "portmap"), 0o600)
     kubelet.place(files)
@@ -185,4 +184,4 @@ def start_cilium(node: VmNode) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    host.reported(main)

@@ -23,6 +23,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from leftovers import CACHE, ROOT
+
 # Debian packages, by their purpose.
 PYTHON = ["git", "python3-venv"]
 KERNEL = ["nftables", "iptables", "ipset", "ebtables", "iproute2", "conntrack", "ethtool", "kmod", "procps", "util-linux"]
@@ -80,17 +82,31 @@ COLLECTIONS, COLLECTIONS_FROM = ("community/docker", "community/general"), "ansi
 # The oldest versions that a node may have: Python 3.9 and pyroute2 0.7.2. These are the last tools that support them.
 OLDEST, OLDEST_TOOLS = 9, ["hypothesis==6.141.1", "pyroute2==0.7.2", "pytest==8.4.2"]
 
-ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build/logs"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubenode-datapath"
+
+
+DPKG = Path("/var/lib/dpkg")
+LOCK_LIMIT = 300  # seconds to wait for another package manager
 
 
 class NotInstalled(Exception):
     """An installation failed; the text names the object and the log."""
 
 
+UNDER_WAY: list[str] = []  # what takes a while at this moment, for the message of a run that is ended
+
+
 def say(text: str) -> None:
     print(f"toolchain: {text}", flush=True)
+
+
+@contextlib.contextmanager
+def under_way(purpose: str) -> Iterator[None]:
+    UNDER_WAY.append(purpose)
+    try:
+        yield
+    finally:
+        UNDER_WAY.remove(purpose)
 
 
 def step(purpose: str, *commands: list[str]) -> None:
@@ -99,11 +115,13 @@ def step(purpose: str, *commands: list[str]) -> None:
     log = LOGS / "setup.log"
     say(f"{purpose} (log: {log})")
     started = time.monotonic()
-    with log.open("a") as sink:
+    with log.open("a") as sink, under_way(purpose):
         for command in commands:
             if subprocess.call(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink) != 0:
                 last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-8:])
-                raise NotInstalled(f"this failed: {' '.join(command)}\n{last}The whole log is {log}")
+                raise NotInstalled(
+                    f"this failed: {' '.join(command)}\n{last}The whole log is {log}. Mend what it names, and run again"
+                )
     say(f"done in {time.monotonic() - started:.0f} s")
 
 
@@ -122,13 +140,29 @@ def install_packages(wanted: list[str]) -> None:
     missing = [name for name in wanted if f"{name} installed" not in known]
     if missing:
         root = [] if os.geteuid() == 0 else ["sudo"]
-        apt_get = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]
+        options = ["--quiet", f"--option=DPkg::Lock::Timeout={LOCK_LIMIT}"]
+        apt_get = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options]
         with one_at_a_time():
+            if dpkg_was_interrupted():
+                repair = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--configure", "-a"]
+                step("an installation of Debian packages was interrupted on this machine; completing it first", repair)
             step(
                 f"installing Debian packages: {' '.join(missing)}",
                 [*apt_get, "update"],
                 [*apt_get, "install", "--yes", "--no-install-recommends", *missing],
             )
+
+
+def dpkg_was_interrupted() -> bool:
+    """Whether dpkg has a journal of changes that it did not complete, or packages that are unpacked and not configured.
+
+    apt-get refuses to work with such a journal (debSystem::CheckUpdates in apt).
+    """
+    journal = DPKG / "updates"
+    if journal.is_dir() and any(path.name.isdigit() for path in journal.iterdir()):
+        return True
+    states = set(output(["dpkg-query", "--show", "--showformat=${db:Status-Status}\n"]).splitlines())
+    return bool(states & {"unpacked", "half-configured", "triggers-pending", "triggers-awaited"})
 
 
 def interpreters() -> dict[int, str]:

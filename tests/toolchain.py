@@ -5,10 +5,14 @@
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
     toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
+    toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
     toolchain.py run COMMAND ...                               run a command with all tools and the collection in place
     toolchain.py run-oldest COMMAND ...                        the same on the oldest Python, with the tools of unit tests
+    toolchain.py clean | clean_cache                           remove what was built in the checkout; the cache
+
+All but `run`, `run-oldest` and the cleaning work in an enclosure, which ends with them; see enclosure.py.
 
 The standard library of Python 3.9 is enough to run this file; installation.py sees to the rest. What is installed goes
 to a cache outside the checkout, what is computed to .build/, and every log to .build/logs/.
@@ -20,15 +24,21 @@ import concurrent.futures
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
+import enclosure
 import installation
-from installation import CACHE, LOGS, ROOT, say
+import leftovers
+import preflight
+from installation import LOGS, say
+from leftovers import CACHE, ROOT
 
 BUILD = ROOT / ".build"
 COLLECTION = BUILD / "collections/ansible_collections/kubenode/datapath"
@@ -170,7 +180,8 @@ def copy_sources(tree: Path) -> None:
     unpacked = (path for path in ROOT.rglob("*") if not path.is_relative_to(BUILD))  # an archive without .git
     names = listed.split("\0")[:-1] or [str(path.relative_to(ROOT)) for path in unpacked]
     shutil.rmtree(tree, ignore_errors=True)
-    subprocess.run(["git", "init", "--quiet", "--template=", str(tree)], check=True)
+    if subprocess.call(["git", "init", "--quiet", "--template=", str(tree)]) != 0:
+        raise installation.NotInstalled(f"git cannot make a repository in {tree}; its message above tells why")
     for name in names:
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +291,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
     """
     say(f"=== {check.name}: {' '.join(check.command)}")
     started = time.monotonic()
-    with log.open("ab") as sink, log.open("r", errors="replace") as written:
+    with log.open("ab") as sink, log.open("r", errors="replace") as written, installation.under_way(check.name):
         written.seek(0, os.SEEK_END)
         child = subprocess.Popen(
             check.command, cwd=check.cwd, env=check.env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
@@ -323,10 +334,7 @@ def run_parts(names: list[str]) -> int:
     """Two parts at a time, taken in the order given: tests on nodes spend half of their time waiting. The longest comes first."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the work is done in other processes
         started = [pool.submit(run_part, name, f"{name}: " if len(names) > 1 else "") for name in names]
-        try:
-            outcomes = [part.result() for part in started]
-        except KeyboardInterrupt:  # the children got the signal too; no further part may begin
-            os._exit(130)
+        outcomes = [part.result() for part in started]
     failures = sum(not outcome.passed for outcome in outcomes)
     lines = [line for outcome in outcomes for line in (outcome.line, *outcome.failed_tests)]
     print("", *LEFT_OUT, *lines, f"{len(names) - failures} passed, {failures} failed", sep="\n", flush=True)
@@ -337,32 +345,93 @@ PARTS = {
     part.__name__: part
     for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, fuzz, mutants)
 }
+PROGRAMS = {
+    "demo": ["python", "tests/demo.py"],
+    "bench": ["python", "-m", "bench"],
+    "userland": ["pytest", "-v", "tests/userland"],
+    "all_cluster": ["pytest", "-v", "tests/cluster"],
+    "all_faults": ["python", "-m", "faults"],
+}
+
+
+def run_program(command: list[str], tools: Path) -> int:
+    """Run a command in place of this process."""
+    os.chdir(ROOT)
+    os.execvpe(command[0], command, environment(tools))
+
+
+def clean() -> int:
+    """Remove what was built in the checkout."""
+    for folder in (ROOT / ".build", ROOT / ".ansible"):
+        _removed(folder)
+    return 0
+
+
+def clean_cache() -> int:
+    """Remove everything that outlives a checkout, unless a run uses it."""
+    with preflight.in_use(CACHE, exclusive=True) as is_free:
+        if not is_free:
+            raise installation.NotInstalled(f"{CACHE} is in use by another run. End that run first")
+        _removed(CACHE)
+    return 0
+
+
+def _removed(folder: Path) -> None:
+    if folder.exists():
+        freed = leftovers.size(folder)
+        extra = leftovers.remove_tree(folder)
+        say(f"removed {folder}{extra}: {freed / 2**20:.0f} MiB")
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] in (["run"], ["run-oldest"]) and arguments[1:]:
-        try:
-            prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
-            tools = installation.main_venv() if arguments[0] == "run" else oldest_venv()
-        except installation.NotInstalled as reason:
-            sys.exit(f"toolchain: {reason}")
-        os.chdir(ROOT)
-        os.execvpe(arguments[1], arguments[1:], environment(tools))
-    if arguments[:1] == ["check"] and arguments[1:]:
+    name, *rest = arguments or [""]
+    if arguments in (["clean"], ["clean_cache"]):
+        return {"clean": clean, "clean_cache": clean_cache}[name]()
+    if name in ("run", "run-oldest") and rest:
+        prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
+        run_program(rest, installation.main_venv() if name == "run" else oldest_venv())
+    if name in PROGRAMS and not rest:
+        prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
+        run_program(PROGRAMS[name], installation.main_venv())
+    if name == "check" and rest:
         checks = {check.name: check for check in lint()}
-        if not set(arguments[1:]) <= set(checks):
+        if not set(rest) <= set(checks):
             sys.exit(f"toolchain: the checks are {', '.join(checks)}")
-        return 1 if [name for name in arguments[1:] if not passes(checks[name], LOGS / "check.log")] else 0
-    if arguments[:1] == ["sanity"] and arguments[1:] and arguments[1] not in PARTS:
-        tests = ansible_test(installation.CORES, "--test", *arguments[1:])
+        return 1 if [check for check in rest if not passes(checks[check], LOGS / "check.log")] else 0
+    if name == "sanity" and rest and rest[0] not in PARTS:
+        tests = ansible_test(installation.CORES, "--test", *rest)
         return 1 if [test for test in tests if not passes(test, LOGS / "sanity.log")] else 0
     if not arguments or not set(arguments) <= set(PARTS):
         sys.exit(__doc__)
     return run_parts(arguments)
 
 
+def begin(arguments: list[str]) -> int:
+    """Remove what earlier runs left, see that the machine can do the work, and do it in an enclosure."""
+    if arguments in (["clean"], ["clean_cache"]):
+        return main(arguments)
+    with preflight.in_use(CACHE):
+        for sentence in leftovers.remove():
+            say(sentence)
+        if arguments[:1] in (["run"], ["run-oldest"]):
+            return main(arguments)
+        preflight.check(arguments)
+        return enclosure.run([sys.executable, os.path.abspath(__file__), *arguments])
+
+
+def end(number: int, _frame: FrameType | None) -> None:
+    """The end of the work that a signal asks for; the enclosure ends what this process has started."""
+    doing = "; ".join(installation.UNDER_WAY)
+    os.write(2, f"toolchain: {signal.Signals(number).name} came{' during: ' * bool(doing)}{doing}\n".encode())
+    os._exit(128 + number)
+
+
 if __name__ == "__main__":
     try:
+        if not enclosure.is_inside():
+            sys.exit(begin(sys.argv[1:]))
+        for number in enclosure.REQUESTS:
+            signal.signal(number, end)
         sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except (installation.NotInstalled, preflight.NotReady, OSError) as reason:
+        sys.exit(f"toolchain: {reason}")

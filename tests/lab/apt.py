@@ -9,12 +9,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import images
+from lab import host, images
 from lab.booting import BootingNode
 from lab.entering import LabError
 
@@ -30,28 +29,23 @@ def packages(suite: str, names: Iterable[str] = ("nftables",), node_packages: It
     root = images.root(suite, node_packages)
     key = hashlib.sha256(" ".join(sorted(names)).encode()).hexdigest()[:12]
     target = images.cache() / "debs" / f"{root.name}-{key}"
-    with images.locked(target):
-        if not target.is_dir():
-            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-                _download(suite, names, root, Path(folder)).rename(target)
-    return sorted(target.glob("*.deb"))
+    return sorted(images.made_once(target, lambda folder: _download(suite, names, root, folder)).glob("*.deb"))
 
 
 def unpack(suite: str, name: str, folder: Path) -> None:
     """Unpacks a package of ``suite``, without its dependencies, in an existing folder."""
     (package,) = (package for package in packages(suite, [name]) if package.name.startswith(f"{name}_"))
-    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+    host.run(["dpkg-deb", "--extract", package, folder])
 
 
 def with_version(package: Path, version: str, folder: Path) -> Path:
     """The same package, maintainer scripts included, under another version: something to upgrade from or to."""
     target = folder / f"{package.name.partition('_')[0]}_{version.replace(':', '%3a')}.deb"
     with tempfile.TemporaryDirectory() as unpacked:
-        subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
+        host.run(["dpkg-deb", "--raw-extract", package, unpacked])
         control = Path(unpacked, "DEBIAN", "control")
         control.write_text(re.sub(r"^Version:.*$", f"Version: {version}", control.read_text(), flags=re.MULTILINE))
-        build = ["dpkg-deb", "--root-owner-group", "--build", unpacked, str(target)]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        host.run(["dpkg-deb", "--root-owner-group", "--build", unpacked, target])
     return target
 
 
@@ -83,13 +77,15 @@ def source(suite: str, package: str, folder: Path) -> Path:
     return described
 
 
-def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> Path:
-    """Let apt-get resolve dependencies against the package database of ``root``; answer the folder of the downloaded files."""
+def _download(suite: str, names: Iterable[str], root: Path, folder: Path) -> None:
+    """Let apt-get resolve dependencies against the package database of ``root``, and download the files into the folder."""
     archives = _Apt(suite, folder, root)
     archives.run("update")
     archives.run("install", "--download-only", "--yes", *names)
-    shutil.rmtree(folder / "archives/partial")
-    return folder / "archives"
+    for deb in (folder / "archives").glob("*.deb"):
+        deb.rename(folder / deb.name)
+    for working in ("archives", "lists"):
+        shutil.rmtree(folder / working)
 
 
 class _Apt:
@@ -116,17 +112,12 @@ class _Apt:
             "APT::Update::Post-Invoke-Success::": "true",
         }
         self._command = ["apt-get", "--quiet", *(f"--option={name}={value}" for name, value in options.items())]
-        self._suite = suite
 
     def run(self, *words: str, cwd: Path | None = None) -> None:
-        done = subprocess.run(
-            [*self._command, *words], check=False, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            raise LabError(f"apt-get {words[0]} for {self._suite} answered {done.returncode}\n{done.stdout}{done.stderr}")
+        host.run([*host.ALONE, *self._command, *words], cwd=cwd)
 
 
 def _index_entry(deb: Path) -> str:
-    control = subprocess.run(["dpkg-deb", "--field", deb], check=True, capture_output=True, text=True).stdout
+    control = host.run(["dpkg-deb", "--field", deb])
     digest = hashlib.sha256(deb.read_bytes()).hexdigest()
     return f"{control}Filename: ./{deb.name}\nSize: {os.path.getsize(deb)}\nSHA256: {digest}\n"

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import abc
 import os
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import adhoc, entering, kubelet
+from lab import adhoc, entering, host, kubelet
 from lab.entering import LabError
 from lab.node import ClusterNode
 
@@ -64,9 +63,7 @@ class BootingNode(ClusterNode):
 
     def copy_in(self, source: Path, path: str) -> None:
         """Copy a file or a folder of the host to a new path on the node; its folder is made."""
-        archive = subprocess.run(["tar", "-C", source.parent, "-c", source.name], check=True, stdout=subprocess.PIPE).stdout
+        archive = host.output(["tar", "-C", source.parent, "-c", source.name])
         unpack = 'mkdir -p "$1" && tar -C "$1" --no-same-owner --transform "s,^[^/]*,$2," -x'
-        subprocess.run(
-            self.command(["sh", "-c", unpack, "sh", *os.path.split(path)]),
-            check=True, input=archive, cwd="/", env=entering.ENVIRONMENT,
-        )  # fmt: skip
+        command = self.command(["sh", "-c", unpack, "sh", *os.path.split(path)])
+        host.output(command, archive, cwd="/", env=entering.ENVIRONMENT)

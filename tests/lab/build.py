@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from lab import entering, images, snapshot
+from lab import entering, host, images, snapshot
 from lab.entering import LabError
 
 KERNEL: Mapping[str, str] = MappingProxyType(
@@ -25,8 +25,8 @@ KERNEL: Mapping[str, str] = MappingProxyType(
 class Build:
     """A Debian root of ``packages`` that keeps its changes under ``folder``.
 
-    ``root`` exists only for commands of ``around()``: mounts are in a separate namespace, which ends with the command. All
-    other namespaces are this machine's.
+    ``root`` exists only for commands of ``around()``: their mounts and processes are in separate namespaces, which end with the
+    command. All other namespaces are this machine's.
     """
 
     def __init__(self, suite: str, packages: Iterable[str], folder: Path) -> None:
@@ -43,7 +43,8 @@ class Build:
         layers = f"lowerdir={self._below},upperdir={self.changes},workdir={self._work}"
         mounts = [f"mount -t overlay overlay -o {layers} {self.root}"]
         mounts += [f"{mount} {self.root}/{name}" for name, mount in kernel.items()]
-        return ["unshare", "--mount", "sh", "-c", f"{' && '.join(mounts)} && exec {shlex.join(argv)}"]
+        # Process 1 stays outside of the root: what runs there compares process 1's root with its own.
+        return [*host.ALONE, "sh", "-c", f"{' && '.join(mounts)} && {shlex.join(argv)}; exit"]
 
     def run(self, argv: Sequence[str], input: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command in the root."""

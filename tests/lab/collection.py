@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 from pathlib import Path
+
+from lab import host
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TREE = CHECKOUT / ".build" / "collections"
@@ -34,6 +35,6 @@ def build(folder: Path) -> Path:
     """Writes the collection's artifact, the file for Galaxy, into ``folder``."""
     program = Path(sys.executable).with_name("ansible-galaxy")
     command: list[str | Path] = [program, "collection", "build", "--output-path", folder, CHECKOUT]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    host.run(command)
     (artifact,) = folder.glob("*.tar.gz")
     return artifact

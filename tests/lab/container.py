@@ -44,7 +44,7 @@ class SystemdNode(BootingNode):
         super().__init__(name, 0, entering.ALL)
         podman.run(
             "create", "--name", name, "--hostname", name,
-            "--pidfile", f"/mnt/{name}.pid", "--conmon-pidfile", f"/mnt/{name}.conmon",
+            "--cgroup-parent", podman.cgroup, "--pidfile", f"/mnt/{name}.pid", "--conmon-pidfile", f"/mnt/{name}.conmon",
             "--systemd", "always", "--privileged", "--network", "none", "--restart", "always",
             *(f"--volume={folder}:{path}:ro" for path, folder in folders.items()), image, "/sbin/init",
         )  # fmt: skip

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import collection, entering, inventory, playbook
+from lab import collection, entering, host, inventory, playbook
 from lab.container import SystemdNode
 from lab.machine import Machine
 from lab.node import ClusterNode
@@ -50,7 +50,7 @@ class Controller:
         self.nodes = list(nodes)
         self._sockets = tempfile.TemporaryDirectory(prefix="lab-")  # a socket's path has at most 107 bytes, unix(7)
         for key in (self.key, folder / "host_key"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+            host.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
         for node in self.nodes:
             self._let_in(node)
         self.inventory = folder / "inventory.json"

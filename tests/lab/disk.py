@@ -12,13 +12,12 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lab import entering, images
+from lab import host, images
 from lab.entering import LabError
 from lab.machine import Machine
 
@@ -61,7 +60,6 @@ class Disk(NamedTuple):
     host_key: str
 
 
-_ALONE = ("unshare", "--mount", "--propagation", "private")
 _LIST = """
 import json
 from pathlib import Path
@@ -87,15 +85,15 @@ class DiskFiles(Machine):
 
     def mounted(self, mode: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs ``argv`` of the host with the disk on /mnt; ``mode``: ro or rw."""
-        script = 'mount -o "loop,$1" "$2" /mnt; shift 2; exec "$@"'
-        return [*_ALONE, "sh", "-ec", script, "sh", mode, str(self._image), *argv]
+        # Process 1 stays outside of the disk's root: what runs there compares that root with its own.
+        script = 'mount -o "loop,$1" "$2" /mnt; shift 2; "$@"; exit'
+        return [*host.ALONE, "sh", "-ec", script, "sh", mode, str(self._image), *argv]
 
     def tree(self) -> dict[str, str]:
         """All files, as snapshot.tree describes them."""
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         listing = self.mounted("ro", [sys.executable, "-c", _LIST])
-        done = subprocess.run(listing, check=True, stdout=subprocess.PIPE, env=environment)
-        found: dict[str, str] = json.loads(done.stdout)
+        found: dict[str, str] = json.loads(host.run(listing, env=environment))
         return found
 
 
@@ -103,9 +101,7 @@ def disk(suite: str, packages: Iterable[str] = PACKAGES) -> Disk:
     """The disk of ``images.root(suite, packages)``, made once (a few seconds)."""
     root = images.root(suite, packages)
     folder = images.cache() / "disks" / f"{root.name}-{hashlib.sha256(_MAKE.encode()).hexdigest()[:12]}"
-    with images.locked(folder):
-        if not folder.is_dir():
-            _make(root, folder)
+    images.made_once(folder, lambda unfinished: _make(root, unfinished))
     host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
     return Disk(folder / "disk", folder / "vmlinuz", folder / "key", host_key)
 
@@ -113,15 +109,7 @@ def disk(suite: str, packages: Iterable[str] = PACKAGES) -> Disk:
 def _make(root: Path, folder: Path) -> None:
     for program in ("mke2fs", "ssh-keygen"):
         if not shutil.which(program):
-            raise LabError(f"{program} is not installed, so no disk of a VM can be made")
-    unfinished = folder.parent / f".{folder.name}.unfinished"
-    images.remove_tree(unfinished)
-    unfinished.mkdir(mode=0o700)
-    print(f"lab: making a disk of {root.name} (kept in {folder}) ...", flush=True)
-    done = subprocess.run(
-        [*entering.ENDS_WITH_US, *_ALONE, "sh", "-c", _MAKE, "sh", os.fspath(root), os.fspath(unfinished)],
-        check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise LabError(f"no disk could be made of {root} (return code {done.returncode}):\n{done.stdout}")
-    unfinished.rename(folder)
+            raise LabError(f"{program} is not installed, so no disk of a VM can be made; apt-get install its package")
+    print(f"lab: making a disk of {root.name} (kept in {folder.parent}) ...", flush=True)
+    folder.mkdir(mode=0o700)
+    host.build(["sh", "-c", _MAKE, "sh", root, folder], folder.with_suffix(".log"), f"make a disk of {root}")

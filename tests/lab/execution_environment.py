@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from lab import collection, images
+from lab import collection, host, images
 from lab.controller import Controller
 from lab.podman import BUILD, Podman
 
@@ -55,12 +54,12 @@ def build(podman: Podman, folder: Path) -> str:
     definition["dependencies"]["galaxy"]["collections"] = [{"name": f"{OFFERED}/{artifact.name}", "type": "file"}]
     (folder / "definition.yml").write_text(yaml.safe_dump(definition))
     builder = Path(sys.executable).with_name("ansible-builder")
-    _run(builder, "create", "--file", folder / "definition.yml", "--context", context)
+    host.run([builder, "create", "--file", folder / "definition.yml", "--context", context])
 
     asked = [definition["dependencies"][name]["package_pip"] for name in ("ansible_core", "ansible_runner")]
     asked += shlex.split(" ".join(BY_ITSELF.findall((context / "Containerfile").read_text())))
     only = ["--only-binary=:all:", f"--python-version={PYTHON}", f"--requirement={collection.CHECKOUT}/meta/requirements.txt"]
-    _run(sys.executable, "-m", "pip", "download", "--quiet", f"--dest={offered}", *only, *asked)
+    host.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={offered}", *only, *asked])
     _build(podman, NAME, context, f"--volume={offered}:{OFFERED}:ro", f"--build-arg=EE_BASE_IMAGE={BASE}")
     return NAME
 
@@ -84,7 +83,8 @@ def run(podman: Podman, image: str, controller: Controller, name: str, variables
     network = f"--network=ns:/proc/{controller.machine.pid}/ns/net"
     command = ["ansible-runner", "run", "/runner", "--ident=one", f"--playbook={name}"]
     # --privileged: crun could not raise limits otherwise where the lab is itself a container. The job's user is not root.
-    podman.run("run", "--rm", "--privileged", network, f"--volume={job}:/runner", image, *command, timeout=_LIMIT)
+    options = ["--rm", "--privileged", f"--cgroup-parent={podman.cgroup}", network, f"--volume={job}:/runner"]
+    podman.run("run", *options, image, *command, timeout=_LIMIT)
     events = [json.loads(path.read_text()) for path in (job / "artifacts/one/job_events").glob("*.json")]
     (last,) = [event for event in events if event["event"] == "playbook_on_stats"]
     recap: dict[str, Any] = last["event_data"]
@@ -93,7 +93,3 @@ def run(podman: Podman, image: str, controller: Controller, name: str, variables
 
 def _build(podman: Podman, name: str, context: Path, *options: str) -> None:
     podman.run(*BUILD, *options, f"--tag={name}", str(context), timeout=_LIMIT)
-
-
-def _run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

@@ -11,11 +11,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import entering
+import leftovers
+
+from lab import host
+from lab.entering import LabError
 
 NODE_PACKAGES = ("systemd", "systemd-sysv", "dbus", "udev", "python3", "iproute2", "procps", "kmod")
 """What a lab node needs to boot and to be managed by Ansible; nftables is the caller's choice."""
@@ -53,27 +56,32 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
-def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
-    """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it.
+def made_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """The folder *target* of the cache. If it is missing, *make* is called with the path of a folder to make, which is renamed.
 
-    A build takes half a minute, has a temporary name, and is renamed when it is complete.
+    What an interrupted call left under the temporary name is removed first; tests/leftovers.py knows the name, too.
     """
-    packages = tuple(sorted(set(packages)))
-    target = cache() / "roots" / key(suite, packages)
     with locked(target):
-        if target.is_dir():
-            return target
-        unfinished = target.parent / f".{target.name}.unfinished"
-        remove_tree(unfinished)
-        print(f"lab: building a Debian {suite} root (kept in {target}) ...", flush=True)
-        _build(suite, packages, unfinished)
-        unfinished.rename(target)
+        if not target.is_dir():
+            unfinished = target.parent / f".{target.name}.unfinished"
+            remove_tree(unfinished)
+            make(unfinished)
+            unfinished.rename(target)
     return target
 
 
+def root(suite: str, packages: Iterable[str] = USUAL_PACKAGES) -> Path:
+    """The root folder of a minimal Debian *suite* with *packages*. Read it; never write into it. A build takes half a minute."""
+    packages = tuple(sorted(set(packages)))
+    return made_once(cache() / "roots" / key(suite, packages), lambda folder: _build(suite, packages, folder))
+
+
 def remove_tree(folder: Path) -> None:
-    """Removes a complete or partial root, except file systems that are still mounted below it."""
-    subprocess.run(["rm", "-rf", "--one-file-system", os.fspath(folder)], check=True)
+    """Removes a complete or partial root. Raises LabError."""
+    try:
+        leftovers.remove_tree(folder)
+    except OSError as error:
+        raise LabError(str(error)) from error
 
 
 def sources(suite: str) -> list[str]:
@@ -99,30 +107,19 @@ def sources(suite: str) -> list[str]:
 
 def _build(suite: str, packages: tuple[str, ...], target: Path) -> None:
     if not shutil.which("mmdebstrap"):
-        raise RuntimeError("lab: mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
-    log = target.with_suffix(".log")
+        raise LabError("mmdebstrap is not installed, so no node image can be built; apt-get install mmdebstrap")
+    print(f"lab: building a Debian {suite} root (kept in {target.parent}) ...", flush=True)
     # A node has no way to the mirror and no resolver: the files that the builder's machine put
     # into the root (its name, its resolver, its mirror) would only make the node wait.
     forget = 'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*'
-    with open(log, "w") as output:
-        built = subprocess.run(
-            [
-                *entering.ENDS_WITH_US,
-                "mmdebstrap",
-                "--variant=minbase",
-                f"--include={','.join(packages)}",
-                "--skip=output/mknod",
-                f"--customize-hook={forget}",
-                suite,
-                os.fspath(target),
-                *sources(suite),
-            ],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    if built.returncode:
-        tail = "\n".join(log.read_text().splitlines()[-15:])
-        raise RuntimeError(f"lab: mmdebstrap could not build {suite} (return code {built.returncode}); {log} ends with:\n{tail}")
-    log.unlink()
+    command = [
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--include={','.join(packages)}",
+        "--skip=output/mknod",
+        f"--customize-hook={forget}",
+        suite,
+        os.fspath(target),
+        *sources(suite),
+    ]
+    host.build(command, target.with_suffix(".log"), f"build a root of Debian {suite}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import collection, entering, images, inventory, vm
+from lab import collection, host, images, inventory, vm
 from lab.disk import Disk, DiskFiles
 from lab.entering import LabError
 
@@ -47,7 +47,7 @@ def build_by_booting(base: Disk, folder: Path, variables: Mapping[str, str]) -> 
 
 def build_in_chroot(base: Disk, image: Path, variables: Mapping[str, str], collections: Path) -> Disk:
     """Let Ansible change the files of a copy of the disk, without booting it. ``collections`` has the connection plugin."""
-    subprocess.run(["cp", "--sparse=always", base.image, image], check=True)
+    host.run(["cp", "--sparse=always", base.image, image])
     _build(
         "chroot.pkr.hcl",
         image.with_suffix(".pkrvars.json"),
@@ -82,8 +82,8 @@ def _packer(arguments: Sequence[str], through: Sequence[str] = ()) -> None:
         "PACKER_CONFIG_DIR": str(home),
     }
     done = subprocess.run(
-        [*entering.ENDS_WITH_US, *through, "packer", *arguments],
+        [*host.ALONE, *through, "packer", *arguments],
         check=False, stdin=subprocess.DEVNULL, cwd=collection.CHECKOUT, env=environment,
     )  # fmt: skip
     if done.returncode != 0:
-        raise LabError(f"packer {' '.join(arguments)} ended with {done.returncode}")
+        raise LabError(f"packer {' '.join(arguments)} ended with {done.returncode}; its output above tells why")

@@ -16,6 +16,8 @@ import secrets
 import subprocess
 from collections.abc import Iterable
 
+import leftovers
+
 from lab import entering, images
 from lab.build import Build
 from lab.entering import LabError
@@ -47,8 +49,9 @@ _HOLDER = """
 set -u
 trap '' INT TERM HUP
 cd "$1" || exit
-remove() {  # NAME: the lab whose folder is at /mnt
+remove() {  # NAME: the lab whose folder is at /mnt. Its cgroups lie in a parent that podman makes and does not remove
   timeout 120 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
+  find "/sys/fs/cgroup/@CGROUP@/$1" -depth -type d -exec rmdir {} + 2> /dev/null
   umount --lazy /mnt && rm -rf --one-file-system "$1"
 }
 exec 8> .lock && flock 8 && mkdir "$2" && exec 9> "$2/lock" && flock --nonblock 9 || exit
@@ -66,7 +69,7 @@ mount --bind "$2" /mnt && exec 8>&- || exit
 echo ready
 cat > /dev/null
 remove "$2"
-""".replace("@MINE@", " ".join(_MINE))
+""".replace("@MINE@", " ".join(_MINE)).replace("@CGROUP@", leftovers.CGROUP)
 
 
 class Podman:
@@ -121,6 +124,11 @@ class Podman:
     def holder(self) -> int:
         """The process that holds the mount namespace, and cleans up."""
         return self._holder.pid
+
+    @property
+    def cgroup(self) -> str:
+        """The parent of the containers' cgroups, which tells what is left if everything is killed."""
+        return f"/{leftovers.CGROUP}/{self.folder.name}"
 
     def close(self) -> None:
         """Remove all containers; they do not outlive the call."""

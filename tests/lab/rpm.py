@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import images
+from lab import host, images
 from lab.container import SystemdNode
 
 PACKAGES = (*images.NODE_PACKAGES, "dnf", "rpm")
@@ -57,7 +56,7 @@ def publish(node: SystemdNode, versions: Iterable[str]) -> None:
         repository.mkdir()
         for version in versions:
             _build(version, Path(folder), repository)
-        subprocess.run(["createrepo_c", "--quiet", repository], check=True)
+        host.run(["createrepo_c", "--quiet", repository])
         node.remove(FOLDER)
         node.copy_in(repository, FOLDER)
 
@@ -67,4 +66,4 @@ def _build(version: str, folder: Path, repository: Path) -> None:
     spec.write_text(_SPEC.replace("@VERSION@", version))
     defined = {"_topdir": folder / "build", "_rpmdir": repository}
     options = [part for name, value in defined.items() for part in ("--define", f"{name} {value}")]
-    subprocess.run(["rpmbuild", "--quiet", "-bb", *options, spec], check=True, capture_output=True)
+    host.run(["rpmbuild", "--quiet", "-bb", *options, spec])

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab import entering, links, snapshot
+from lab import entering, host, links, snapshot
 from lab.booting import BootingNode
 from lab.disk import Disk
 from lab.entering import LabError
@@ -197,9 +197,9 @@ class VmNode(BootingNode):
         """As of every node; its packages, and its files as they are: all of them are fetched, in a second or two."""
         kept = [path.lstrip("/") for path in snapshot.KEPT]
         pack = ["tar", "-C", "/", "--exclude=var/lib/dpkg/info", "-c", *kept]
-        archive = subprocess.run(self.command(pack), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+        archive = host.output(self.command(pack))
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["tar", "-C", folder, "--same-owner", "-xp"], check=True, input=archive)
+            host.output(["tar", "-C", folder, "--same-owner", "-xp"], archive)
             root = Path(folder)
             return {**snapshot.network(self), "files": snapshot.tree(root), "packages": snapshot.packages(root)}
 

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import collection, images
-from lab.entering import LabError
+from lab import collection, host, images
 from lab.podman import BUILD
 
 SUITE = "trixie"
@@ -85,7 +83,4 @@ def _podman_build(context: Path, name: str, *options: str) -> None:
 
 
 def _run(command: Sequence[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(f"{' '.join(map(str, command))} answered {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout
+    return host.run([*host.ALONE, *command])

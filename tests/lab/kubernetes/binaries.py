@@ -13,13 +13,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab import apt, entering, images
+from lab import apt, entering, host, images
 from lab.build import Build
-from lab.entering import LabError
 
 VERSION = "v1.20.2"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
@@ -48,18 +46,12 @@ def folder() -> Path:
     """The folder of PROGRAMS, 450 MB. The first call on a machine compiles them: a download of 35 MB, 13 minutes of CPU time."""
     made_of = repr((_RECIPE, _SOURCE, _COMPILER, sorted(_ENVIRONMENT.items()), _FLAGS, PROGRAMS))
     target = images.cache() / "kubernetes" / f"{VERSION}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
-    with images.locked(target):
-        if not target.is_dir():
-            unfinished = target.parent / f".{target.name}.unfinished"
-            images.remove_tree(unfinished)
-            (unfinished / "programs").mkdir(parents=True)
-            _compile(unfinished).rename(target)
-            images.remove_tree(unfinished)
-    return target
+    return images.made_once(target, _compile)
 
 
-def _compile(place: Path) -> Path:
-    """The folder of the finished programs, below ``place``."""
+def _compile(place: Path) -> None:
+    """Compile PROGRAMS into the folder. The compiler and the source, 2 GB, are removed at the end."""
+    place.mkdir()
     log = place / "log"
     _say(f"downloading the source of Kubernetes {VERSION}")
     source = apt.source(*_SOURCE, place / "source")
@@ -72,7 +64,10 @@ def _compile(place: Path) -> Path:
     _say(f"compiling {', '.join(PROGRAMS)}: 13 minutes of CPU time, once; kept in {place.parent} (log: {log})")
     commands = [f"k8s.io/kubernetes/cmd/{name}" for name in PROGRAMS]
     _run(root, log, ["go", "build", "-v", "-ldflags", _FLAGS, "-o", "/build/bin/", *commands])
-    return root.changes / "build/bin"
+    for name in PROGRAMS:
+        (root.changes / "build/bin" / name).rename(place / name)
+    for folder in ("source", "root"):
+        images.remove_tree(place / folder)
 
 
 def _generate_openapi(root: Build, log: Path) -> None:
@@ -96,14 +91,8 @@ def _marked(tree: Path) -> Iterator[str]:
 
 
 def _run(root: Build, log: Path, argv: Sequence[str], cwd: str = "/") -> None:
-    """Run a command in the root, with its output in the log. A lab that is given up ends it."""
     inside = ["env", "-i", f"--chdir={cwd}", *(f"{name}={value}" for name, value in _ENVIRONMENT.items()), *argv]
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *root.around(["chroot", str(root.root), *inside])]
-    with log.open("a") as sink:
-        status = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=entering.ENVIRONMENT)
-    if status != 0:
-        last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-15:])
-        raise LabError(f"{argv[0]} answered {status} while Kubernetes was built; {log} ends with:\n{last}")
+    host.build(root.around(["chroot", str(root.root), *inside]), log, "build Kubernetes", env=entering.ENVIRONMENT)
 
 
 def _say(text: str) -> None:

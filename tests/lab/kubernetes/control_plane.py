@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import apt, entering, links, place
+from lab import apt, entering, host, links, place
 from lab.entering import LabError
 from lab.kubernetes import binaries
 from lab.kubernetes.api import PORT, Api
@@ -72,7 +72,7 @@ class ControlPlane(Machine):
         """Start all programs; returns when the API is ready."""
         folder, programs = self._folder, binaries.folder()
         key, tokens, certificates = folder / "service-accounts.key", folder / "tokens.csv", folder / "certificates"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", key], check=True)
+        host.run(["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", key])
         tokens.write_text(f'{self.token},administrator,administrator,"system:masters"\n')
         tokens.chmod(0o600)
         apt.unpack("bookworm", "etcd-server", folder)

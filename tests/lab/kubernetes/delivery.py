@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab import apt, collection
+from lab import apt, collection, host
 from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import agent_image
@@ -152,8 +151,7 @@ class Delivery:
         return self._kustomize / "overlays" / name
 
     def _built(self, folder: Path) -> str:
-        command = [str(self._kubectl), "kustomize", str(folder)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return host.run([self._kubectl, "kustomize", folder])
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -13,13 +13,12 @@ import hashlib
 import io
 import json
 import platform
-import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from lab import apt
+from lab import apt, host
 
 PAUSE, SERVER = "localhost/lab/pause:1", "localhost/lab/server:1"
 SERVER_PORT = 8080
@@ -63,7 +62,7 @@ def write(path: Path) -> None:
 
 
 def _layer(busybox: Path) -> bytes:
-    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    applets = host.run([busybox, "--list"]).split()
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as archive:
         _add(archive, "bin/busybox", busybox.read_bytes(), 0o755)
