@@ -51,7 +51,8 @@ def keep() -> None:
     """Hypothesis writes a patch, except for an example that Python cannot read back from its text (``st.data()``)."""
     patches = list(PATCHES.glob("*.patch"))
     for patch in patches:
-        subprocess.run(["git", "apply", str(patch)], check=True)
+        if subprocess.call(["git", "apply", str(patch)]) != 0:
+            sys.exit(f"git cannot apply {patch}, which has the example that failed. Write it into the test by hand")
         print(f"Added to the tests as an example:\n{patch.read_text()}")
         for name in re.findall(r"(?m)^\+\+\+ (.+)$", patch.read_text()):
             import_example(Path(name))

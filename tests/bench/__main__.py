@@ -14,6 +14,7 @@ import sys
 
 from bench import boot, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles
 from bench.measure import MISSED
+from lab import host
 
 BENCHES = {
     "converged": converged.main,
@@ -38,4 +39,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    host.reported(lambda: main(sys.argv[1:]))

@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import resource
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from bench.measure import PING, in_turn, show_ratio, show_times
 from bench.roles import ROLES
-from lab import Lab, Node, playbook
+from lab import Lab, Node, host, playbook
 
 FLEETS = {1: 5, 50: 2}  # rounds, by number of nodes
 ROLE = "aks_dual_stack"
@@ -54,7 +53,7 @@ def _measure(lab: Lab, folder: Path, count: int, rounds: int) -> None:
     def run(name: str) -> float:
         command = ["ansible-playbook", "-i", str(folder / "inventory.json"), str(files[name]), "-e", extra]
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run(command, env={**os.environ, **lab.ansible_environment()}, stdout=subprocess.DEVNULL, check=True)
+        host.run(command, env={**os.environ, **lab.ansible_environment()})
         after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - started
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         spent[name].append(Cost(cpu / count, wall / count))

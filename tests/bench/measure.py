@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, playbook
+from lab import Lab, host, playbook
 
 HERE = Path(__file__).parent
 PING: dict[str, Any] = {"ansible.builtin.ping": {}}
@@ -56,11 +55,8 @@ def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, floa
             "BENCH_DURATIONS": str(folder / "durations"),
         }
         inventory = lab.write_inventory(folder / "inventory.json")
-        subprocess.run(
-            ["ansible-playbook", "-i", str(inventory), str(play)],
-            env={**os.environ, **lab.ansible_environment(), **environment},
-            check=True,
-        )
+        command = ["ansible-playbook", "-i", str(inventory), str(play)]
+        host.run(command, env={**os.environ, **lab.ansible_environment(), **environment})
         lines = (folder / "durations").read_text().splitlines()
     return [(task, float(taken)) for task, taken in map(str.split, lines)]
 

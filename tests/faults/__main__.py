@@ -5,8 +5,8 @@
 
     python -m faults [--every NUMBER] [TEXT ...]
 
-With a number, one fault of so many; with texts, the operations that have one of them in "module, operation". The document
-is written after whole runs only. The exit status is 1 where a promise was broken.
+With a number, one fault of so many; with texts, the operations that have one of them in "module, operation". A whole run
+writes the document, and interrupts runs of the tests themselves. The exit status is 1 where a promise was broken.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import argparse
 import concurrent.futures
 import datetime
 import re
-import sys
 import threading
 from collections.abc import Sequence
 
-from faults import cases, runner
+from faults import cases, interruptions, runner
 from faults.runner import Row
-from lab import collection
+from lab import collection, host
 
 WORKERS = 2
 DOCUMENT = collection.CHECKOUT / "docs/reliability.md"
@@ -76,10 +75,12 @@ def main() -> int:
             )
     in_order = [row for _number, row in sorted(rows.items())]
     print(f"\n{table(in_order)}")
+    is_bad = any(row.bad for row in in_order)
     if options.every == 1 and not options.text:
         write(in_order)
-    return 1 if any(row.bad for row in in_order) else 0
+        is_bad |= interruptions.strike_all() > 0
+    return 1 if is_bad else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    host.reported(main)

@@ -4,6 +4,8 @@
 """Runs that are interrupted while they build or have a lab: nothing of them may stay, and the next run must pass.
 
 A run is `make`, with the toolchain's enclosure and one piece of work in it. It is struck at a moment, and examined after LIMIT.
+
+    python -m faults.interruptions [WORK ...]
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import NamedTuple
 import enclosure
 import leftovers
 
-from lab import collection
+from lab import collection, host
 
 LIMIT = 10.0  # seconds from the strike until nothing may be left
 MOMENTS = 10
@@ -41,14 +43,17 @@ _MAKEFILE = "work:\n\t@$(PYTHON) $(TOOLCHAIN)\n"
 
 
 class Work(NamedTuple):
-    """code: the program of the run. seconds: in which moments lie, about as long as it takes. linked: folders of the real cache
-    that the run uses as they are. ends: False if the code runs until it is ended.
+    """code: the program of the run. seconds: in which moments lie, about as long as it takes. linked: folders of the machine's
+    cache that the run uses as they are; ALL: it uses that cache. ends: False if the code runs until it is ended.
     """
 
     code: str
     seconds: float
     linked: tuple[str, ...] = ()
     ends: bool = True
+
+
+ALL = ("all",)
 
 
 _LAB = "from lab import Lab, Node\nwith Lab('struck', nodes={nodes}) as lab:\n    print('up', flush=True)\n    {work}\n"
@@ -61,8 +66,8 @@ WORKS = {
     "an image": Work(_LAB.format(nodes=_BOOTING, work="pass"), 10, ("roots",)),
     "packages": Work("from lab import apt; apt.packages('bookworm')", 8, ("roots",)),
     "Kubernetes": Work("from lab.kubernetes import binaries; binaries.folder()", 40, ("roots",), ends=False),
-    "a lab": Work(_LAB.format(nodes=_BOOTING, work="lab.node('node1').reboot()"), 6, ("roots", "images")),
-    "a lab at work": Work(_LAB.format(nodes=_BOOTING, work=_SLEEP), 12, ("roots", "images"), ends=False),
+    "a lab": Work(_LAB.format(nodes=_BOOTING, work="lab.node('node1').reboot()"), 6, ALL),
+    "a lab at work": Work(_LAB.format(nodes=_BOOTING, work=_SLEEP), 12, ALL, ends=False),
     "a VM": Work(_LAB.format(nodes="[Node('node1', system='bookworm', vm=True)]", work="pass"), 15, ("roots", "disks")),
 }
 
@@ -86,16 +91,18 @@ def strikes(works: Mapping[str, Work], moments: int = MOMENTS) -> Iterator[Strik
 
 
 class Place:
-    """A cache of its own for the runs of one work, below a folder."""
+    """The cache and the files of the runs of one work, below a folder."""
 
     def __init__(self, folder: Path, work: Work, environment: Mapping[str, str] = {}) -> None:  # noqa: B006
         self._work = work
         self._folder = folder
-        self.cache = folder / "kubenode-datapath"
-        self.cache.mkdir()
-        for name in work.linked:
-            (leftovers.CACHE / name).mkdir(parents=True, exist_ok=True)
-            (self.cache / name).symlink_to(leftovers.CACHE / name)
+        self.cache = leftovers.CACHE if work.linked == ALL else folder / "kubenode-datapath"
+        if work.linked != ALL:
+            self.cache.mkdir()
+            for name in work.linked:
+                (leftovers.CACHE / name).mkdir(parents=True, exist_ok=True)
+                (self.cache / name).symlink_to(leftovers.CACHE / name)
+        self._other_labs = self._labs()
         (folder / "toolchain.py").write_text(_TOOLCHAIN)
         (folder / "Makefile").write_text(_MAKEFILE)
         self._environment = {
@@ -104,7 +111,7 @@ class Place:
             "TOOLCHAIN": str(folder / "toolchain.py"),
             "WORK": work.code,
             "PYTHONPATH": str(collection.CHECKOUT / "tests"),
-            "XDG_CACHE_HOME": str(folder),
+            "XDG_CACHE_HOME": str(self.cache.parent),
             **environment,
         }
 
@@ -134,14 +141,13 @@ class Place:
                 make.wait()
         return left
 
-    def finish(self, limit: float = 600) -> str:
-        """Run to the end without a strike; return what was printed. Raises AssertionError if it fails."""
+    def failure(self, limit: float = 600) -> list[str]:
+        """Run to the end without a strike; return what was printed if it fails within ``limit`` seconds."""
         done = subprocess.run(
             ["make", "--file", self._folder / "Makefile"], env=self._environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return [done.stdout] if done.returncode else []
 
     def _left(self, processes: Mapping[int, str], namespaces: set[str]) -> list[str]:
         """Objects of the run: processes, mounts, cgroups, loop devices. Namespaces and links end with the processes."""
@@ -151,12 +157,15 @@ class Place:
                 left.append(f"process {pid} {_identity(pid)}")
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         left += [f"mount {line.split()[4]}" for line in mounts if str(self._folder) in line]
-        labs = {lab.name for lab in (self.cache / "containers").glob("*-*")}
+        labs = self._labs() - self._other_labs
         left += [f"cgroup {lab}" for parent in leftovers.cgroups() for lab in os.listdir(parent) if lab in labs]
         for file in Path("/sys/block").glob("loop*/loop/backing_file"):
             with contextlib.suppress(OSError):
                 left += [f"loop device of {text}" for text in [file.read_text()] if str(self._folder) in text]
         return left
+
+    def _labs(self) -> set[str]:
+        return {lab.name for lab in (self.cache / "containers").glob("*-*")}
 
 
 def _descendants(leader: int) -> dict[int, str]:
@@ -190,29 +199,35 @@ def _namespace(pid: int) -> str:
     return ""
 
 
-def examine(works: Mapping[str, Work] = WORKS, moments: int = MOMENTS) -> Iterator[tuple[Strike, list[str]]]:
-    """Strike each work at each moment, each time in a cache that earlier strikes have left; then let it finish."""
+def examine(works: Mapping[str, Work] = WORKS, moments: int = MOMENTS) -> Iterator[tuple[str, list[str]]]:
+    """Strike each work at each moment, in the cache that earlier strikes have left; then let it finish.
+
+    Yields what was done, and what is left or went wrong.
+    """
     for name, work in works.items():
-        with tempfile.TemporaryDirectory() as folder:
-            place = Place(Path(folder), work)
+        folder = Path(tempfile.mkdtemp())
+        try:
+            place = Place(folder, work)
             for strike in strikes({name: work}, moments):
-                yield strike, place.strike(strike)
+                yield str(strike), place.strike(strike)
             if work.ends:
-                with contextlib.suppress(FileNotFoundError):
-                    place.finish()
-            leftovers.remove_tree(place.cache)
+                yield f"{name}: the next run", place.failure()
+        finally:
+            leftovers.remove_tree(folder)
 
 
-def main() -> int:
+def strike_all(works: Mapping[str, Work] = WORKS) -> int:
+    """Print what each strike left; return the number of those that left something."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would the runs
+    results = 0
     bad = 0
-    chosen = {name: work for name, work in WORKS.items() if not sys.argv[1:] or name in sys.argv[1:]}
-    for strike, left in examine(chosen):
+    for event, left in examine(works):
+        results += 1
         bad += bool(left)
-        print(f"{strike}: {'; '.join(left) or 'nothing is left'}", flush=True)
-    print(f"{len(chosen) * MOMENTS} strikes, {bad} bad")
-    return 1 if bad else 0
+        print(f"{event}: {'; '.join(left) or 'nothing is left'}", flush=True)
+    print(f"{results} interruptions and next runs, {bad} bad")
+    return bad
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    host.reported(lambda: strike_all({name: WORKS[name] for name in sys.argv[1:] or WORKS}))
