@@ -22,7 +22,8 @@ from lab import entering, images
 from lab.build import Build
 from lab.entering import LabError
 
-_MINE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
+STORAGE = ["--root", "/mnt/store", "--runroot", "/mnt/run", "--tmpdir", "/mnt/tmp"]
+"""podman's options for a storage in the folder that is mounted at /mnt."""
 BUILD = ("build", "--isolation=chroot", "--network=host")
 """Builds an image without namespaces of its own, which a container that builds may not make."""
 
@@ -50,7 +51,7 @@ set -u
 trap '' INT TERM HUP
 cd "$1" || exit
 remove() {  # NAME: the lab whose folder is at /mnt. Its cgroups lie in a parent that podman makes and does not remove
-  timeout 120 podman @MINE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
+  timeout 120 podman @STORAGE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
   find "/sys/fs/cgroup/@CGROUP@/$1" -depth -type d -exec rmdir {} + 2> /dev/null
   umount --lazy /mnt && rm -rf --one-file-system "$1"
 }
@@ -69,7 +70,7 @@ mount --bind "$2" /mnt && exec 8>&- || exit
 echo ready
 cat > /dev/null
 remove "$2"
-""".replace("@MINE@", " ".join(_MINE)).replace("@CGROUP@", leftovers.CGROUP)
+""".replace("@STORAGE@", " ".join(STORAGE)).replace("@CGROUP@", leftovers.CGROUP)
 
 
 class Podman:
@@ -98,7 +99,7 @@ class Podman:
 
         podman sees ``folder`` as /mnt.
         """
-        return self._podman([*_MINE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout)
+        return self._podman([*STORAGE, "--storage-opt", f"additionalimagestore={self._shared}", *arguments], stdin, timeout)
 
     def image(self, suite: str, packages: Iterable[str] = images.USUAL_PACKAGES) -> str:
         """The name of an image made of ``images.root(suite, packages)``, imported once for all labs (about 6 s)."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab import collection, host, images
-from lab.podman import BUILD
+from lab.podman import BUILD, STORAGE
 
 SUITE = "trixie"
 NAME = "localhost/kubenode-agent"
@@ -31,8 +31,8 @@ def build(version: str, *options: str) -> str:
         shutil.copytree(CONTEXT, context)
         artifact = collection.build(context)
         (folder / "sources.list").write_text("\n".join(images.sources(SUITE)) + "\n")
-        _run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
-        _run(["podman", "import", folder / "base.tar", f"{BASE}-plain"])
+        host.run(["tar", "--create", f"--file={folder / 'base.tar'}", f"--directory={root}", "."])
+        _podman("import", folder / "base.tar", f"{BASE}-plain")
         (folder / "Containerfile").write_text(f"FROM {BASE}-plain\nCOPY sources.list /etc/apt/sources.list\n")
         _podman_build(folder, BASE)
         _podman_build(
@@ -49,38 +49,42 @@ def build(version: str, *options: str) -> str:
 
 def layers(image: str) -> str:
     """The digests of the image's layers."""
-    return _run(["podman", "image", "inspect", "--format={{.RootFS.Layers}}", image])
+    return _podman("image", "inspect", "--format={{.RootFS.Layers}}", image)
 
 
 def save(image: str, path: Path) -> None:
     """Writes an archive of the image, for ``ctr images import``."""
     path.unlink(missing_ok=True)
-    _run(["podman", "save", "--format=docker-archive", f"--output={path}", image])
+    _podman("save", "--format=docker-archive", f"--output={path}", image)
 
 
 def extract(image: str, folder: Path) -> None:
     """Writes the image's files into a folder, without those of /dev."""
-    container = _run(["podman", "create", image]).strip()
+    container = _podman("create", image).strip()
     archive = folder.with_suffix(".tar")
     try:
-        _run(["podman", "export", f"--output={archive}", container])
+        _podman("export", f"--output={archive}", container)
     finally:
-        _run(["podman", "rm", container])
+        _podman("rm", container)
     folder.mkdir()
-    _run(["tar", "--extract", f"--file={archive}", f"--directory={folder}", "--exclude=dev/*"])
+    host.run(["tar", "--extract", f"--file={archive}", f"--directory={folder}", "--exclude=dev/*"])
     archive.unlink()
 
 
 def retag(image: str, version: str) -> str:
     """The same image under another tag."""
     name = f"{image.rpartition(':')[0]}:{version}"
-    _run(["podman", "tag", image, name])
+    _podman("tag", image, name)
     return name
 
 
 def _podman_build(context: Path, name: str, *options: str) -> None:
-    _run(["podman", *BUILD, *options, f"--tag={name}", context])
+    _podman(*BUILD, *options, f"--tag={name}", context)
 
 
-def _run(command: Sequence[str | Path]) -> str:
-    return host.run([*host.ALONE, *command])
+def _podman(*arguments: str | Path) -> str:
+    """Run podman on a storage in the cache, which it sees as /mnt: it refuses longer names for its own run-time files."""
+    storage = images.cache() / "agent"
+    storage.mkdir(exist_ok=True)
+    script = 'mount --bind "$0" /mnt && podman "$@"; exit'
+    return host.run([*host.ALONE, "sh", "-c", script, storage, *STORAGE, *arguments])
