@@ -71,8 +71,8 @@ def _testimony(witness: Witness) -> str:
         return f"{witness} shows nothing: {error}"
 
 
-def eventually(holds: Callable[[], bool], limit: float = 5.0, pause: float = 0.05) -> bool:
-    """Whether the condition holds within ``limit`` seconds. It is checked every ``pause`` seconds."""
+def eventually(holds: Callable[[], bool], limit: float, pause: float = 0.05) -> bool:
+    """Whether the condition holds within ``limit`` seconds; for one that must not. It is checked every ``pause`` seconds."""
     deadline = time.monotonic() + limit
     while not holds():
         if time.monotonic() > deadline:
