@@ -18,17 +18,18 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import snapshot
+from lab import collection, snapshot
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, agent_image, manifests
-from lab.kubernetes.delivery import SLOW, TAINT, Delivery
+from lab.kubernetes.delivery import TAINT, Delivery
 from lab.probing import Probing
-from lab.waiting import eventually
 
 PROBES = 5000
 IDLE = 60.0  # seconds
+LARGEST = 60.0  # MiB of an idle agent
 LABEL = "kubenode.datapath/aks-dual-stack"
 TABLE = "azureSLBProbe"
+MANIFEST = collection.CHECKOUT / "deploy/kustomize/base/daemonset.yaml"
 FILE = "variables.yaml"  # the ConfigMap's key
 WRITTEN = ("/etc/systemd", "/etc/kubenode")  # folders in which a profile writes
 
@@ -66,12 +67,12 @@ def test_nodes_that_join_are_converged_before_their_first_ordinary_pod(cluster: 
     ordinary = [manifests.server("each"), manifests.server("waiting", "Deployment")]
     cluster.apply(*ordinary)
     delivery.apply()
-    assert eventually(lambda: phases(cluster) == ["Pending"], SLOW), "the pod of the Deployment, and none of a DaemonSet"
+    cluster.until("the pod of the Deployment waits, and a DaemonSet has none", lambda: phases(cluster), expected=["Pending"])
     for node in nodes:
         cluster.join(node, f"{TAINT}=:NoSchedule")
         assert TAINT in str(cluster.get("node", node.name)["spec"]["taints"])
     for workload in ("daemonset/each", "deployment/waiting"):
-        cluster.wait_for_rollout(workload, SLOW)
+        cluster.wait_for_rollout(workload)
     delivery.wait()
     pods = cluster.api.items("/api/v1/namespaces/default/pods")
     assert {pod["spec"]["nodeName"] for pod in pods} == {node.name for node in nodes} and len(pods) == len(nodes) + 1
@@ -101,19 +102,20 @@ def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(
     delivery.apply()
     delivery.wait()
     first.run(["nft", "delete", "table", "ip6", TABLE])
-    assert eventually(lambda: has_table(first), SLOW), delivery.logs()
-    assert eventually(lambda: 'kubenode_drift_total{module="nftables_probe_snat"} 1.0' in delivery.metrics(first), SLOW)
+    delivery.until("the table is back", lambda: has_table(first))
+    drift = 'kubenode_drift_total{module="nftables_probe_snat"} 1.0'
+    delivery.until(f"the metrics have {drift}", lambda: drift in delivery.metrics(first))
     assert "Corrected" in delivery.events(first.name)
     assert "kubenode_runs_total" in delivery.metrics(first, f"[{first.address}]"), "by IPv6 too"
 
     converged = states(cluster)
     delivery.apply(aks_dual_stack_table="{{ lookup('pipe', 'touch /run/evaluated') }}")
     refused = "aks_dual_stack_table must be a value, not a template"
-    assert eventually(lambda: refused in delivery.pods(), SLOW), delivery.logs()
+    delivery.until("a pod shows the refusal", lambda: refused in delivery.pods())
     assert delivery.ready == len(nodes) - 1 and refused in "".join(delivery.events(node.name) for node in nodes)
     assert states(cluster) == converged and not any(node.exists("/run/evaluated") for node in nodes)
     delivery.apply(aks_dual_stack_table="accept")
-    assert eventually(lambda: "'accept' was given" in delivery.pods(), SLOW), delivery.logs()
+    delivery.until("a pod shows the error of the role", lambda: "'accept' was given" in delivery.pods())
     failed = re.compile(r'kubenode_failures_total\{module="(\w+)"\} 1')
     assert any(found[1] != "none" for node in nodes for found in failed.finditer(delivery.metrics(node)))
     assert states(cluster) == converged
@@ -155,7 +157,7 @@ def test_whatever_the_configmap_is_said_to_have_the_nodes_stay_as_they_are(clust
     for content, said in LIES:
         delivery.edit(**content)
         if said:
-            assert eventually(partial(is_said_by_all, delivery, said), SLOW), (said, delivery.logs())
+            delivery.until(f"each node has an event with {said}", partial(is_said_by_all, delivery, said))
         else:
             delivery.wait()
         assert states(cluster) == converged, said
@@ -174,12 +176,12 @@ def test_two_profiles_have_their_own_pods_and_the_deletion_of_one_leaves_the_oth
         other = Delivery(cluster, agent, tmp_path, "cilium-migration", interval=10)
         afterwards.callback(other.delete)
         other.apply()
-        assert eventually(lambda: "Cilium does not serve" in other.pods(), SLOW), other.logs()
+        other.until("the pods of the second profile show its refusal", lambda: "Cilium does not serve" in other.pods())
         assert 'profile="cilium_migration"' in other.metrics(node, port=9465)
         assert 'profile="aks_dual_stack"' in delivery.metrics(node)
     assert delivery.ready == len(cluster.workers)
     node.run(["nft", "delete", "table", "ip6", TABLE])
-    assert eventually(lambda: has_table(node), SLOW), delivery.logs()
+    delivery.until("the table is back", lambda: has_table(node))
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def held(cluster: Cluster, delivery: Delivery) -> Iterator[int]:
     cluster.apply(*objects)
     delivery.apply()
     delivery.wait()
-    cluster.wait_for_rollout("daemonset/held", SLOW)
+    cluster.wait_for_rollout("daemonset/held")
     yield cluster.node_port("held")
     cluster.delete(*objects)
 
@@ -208,10 +210,14 @@ def test_an_upgrade_of_the_image_loses_no_probe(cluster: Cluster, delivery: Deli
     delivery.apply()
     delivery.wait()
     assert delivery.pods().count(f"Image:          {delivery.image}") == len(targets)
-    assert eventually(lambda: all(one.record.sent >= PROBES for one in running), SLOW)
     for one in running:
+        cluster.until(f"{PROBES} probes are sent", partial(has_sent, one))
         one.close()
     assert [len(one.record.lost) for one in running] == [0, 0]
+
+
+def has_sent(probing: Probing) -> bool:
+    return probing.record.sent >= PROBES
 
 
 def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: int) -> None:
@@ -219,12 +225,32 @@ def test_an_idle_agent_needs_little(cluster: Cluster, delivery: Delivery, held: 
     delivery.apply()
     delivery.wait()
     delivery.interval = usual
-    (process, _other) = [path for path in Path("/proc").glob("[0-9]*") if command_of(path)[1:3] == [b"-m", b"kubenode_agent"]]
+    process = agent_on(cluster.node("node1"))
     before = ticks(process)
     time.sleep(IDLE)
     used = (ticks(process) - before) / os.sysconf("SC_CLK_TCK") / IDLE
-    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-    assert used < 0.01 and int(status["VmRSS"].split()[0]) < 150 * 1024, (used, status["VmRSS"])
+    assert used < 0.01
+    assert resident(process) < min(requested(), LARGEST)
+
+
+def requested() -> float:
+    """MiB of memory that the manifest requests for the pod."""
+    (container,) = yaml.safe_load(MANIFEST.read_text())["spec"]["template"]["spec"]["containers"]
+    return float(container["resources"]["requests"]["memory"].removesuffix("Mi"))
+
+
+def agent_on(node: SystemdNode) -> Path:
+    """The agent's process: its pod has the process IDs of its node, which no other cluster on this machine has."""
+    namespace = os.readlink(f"/proc/{node.pid}/ns/pid")
+    agents = [path for path in Path("/proc").glob("[0-9]*") if command_of(path)[1:3] == [b"-m", b"kubenode_agent"]]
+    (process,) = (path for path in agents if os.readlink(path / "ns/pid") == namespace)
+    return process
+
+
+def resident(process: Path) -> float:
+    """MiB of memory that a process has, with its pages of files (proc_pid_status(5))."""
+    (pages,) = re.findall(r"VmRSS:\s+(\d+) kB", (process / "status").read_text())
+    return int(pages) / 1024
 
 
 def command_of(process: Path) -> list[bytes]:
@@ -245,8 +271,8 @@ def test_by_an_api_that_is_slow_a_rollout_comes_to_its_end(cluster: Cluster, del
     with cluster.control_plane.slow():
         cluster.kubectl("label", "node", node.name, f"{LABEL}-")
         node.run(["nft", "delete", "table", "ip6", TABLE])
-        assert eventually(lambda: has_table(node), SLOW), delivery.logs()
-        assert eventually(lambda: LABEL in cluster.get("node", node.name)["metadata"]["labels"], SLOW), delivery.logs()
+        delivery.until("the table is back", lambda: has_table(node))
+        delivery.until("the node has its label again", lambda: LABEL in cluster.get("node", node.name)["metadata"]["labels"])
         delivery.apply(aks_dual_stack_priority=-290)
         delivery.wait()
     assert "priority raw + 10" in node.run(["nft", "list", "table", "ip6", TABLE]).stdout  # nft's words for -290
@@ -260,7 +286,7 @@ def test_without_an_answer_of_the_api_the_node_is_held_and_survives_its_reboot(
     node: SystemdNode = cluster.node("node1")
     with cluster.control_plane.silent():
         node.run(["nft", "delete", "table", "ip6", TABLE])
-        assert eventually(lambda: has_table(node), SLOW), delivery.logs()
+        delivery.until("the table is back", lambda: has_table(node))
         node.reboot()
         assert has_table(node)
     cluster.wait_until_ready()

@@ -26,11 +26,9 @@ from lab.playbook import Played
 from lab.prober import Prober
 from lab.probing import Probing
 from lab.steps import warnings
-from lab.waiting import eventually
 
 QUICK = 0.5  # seconds to wait for an answer that must not come
 PATIENT = 4.0  # seconds to wait for an answer that must come
-SLOW = 120.0  # seconds; a busy machine takes its time
 
 WEB, AGENT = "web", "agent"
 """Workloads of the node: a Deployment, which is drained, and a DaemonSet, which is not. WEB is a Service as well."""
@@ -79,13 +77,13 @@ class Site:
         """End all pods of the Deployment before new ones start."""
         self.cluster.kubectl("scale", f"deployment/{WEB}", "--replicas=0")
         pods = f"/api/v1/namespaces/default/pods?labelSelector=app%3D{WEB}"
-        assert eventually(lambda: not self.cluster.api.items(pods), SLOW)
+        self.cluster.until("all pods of the Deployment are gone", lambda: not self.cluster.api.items(pods))
         self.cluster.kubectl("scale", f"deployment/{WEB}", f"--replicas={REPLICAS}")
         self.wait_for_web()
 
     def wait_for_web(self) -> None:
-        self.cluster.wait_for_rollout(f"deployment/{WEB}", SLOW)
-        assert eventually(lambda: len(self._pods(WEB)) == REPLICAS, SLOW)
+        self.cluster.wait_for_rollout(f"deployment/{WEB}")
+        self.cluster.until("no other pods of the Deployment run", lambda: len(self._pods(WEB)), expected=REPLICAS)
 
     def seen(self) -> dict[str, Any]:
         """The result of cni_info."""
@@ -112,7 +110,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     web["spec"]["replicas"] = REPLICAS
     objects = [manifests.server(AGENT, nodeSelector=here), web, manifests.service(WEB, "NodePort", families=["IPv4"])]
     cluster.apply(*objects)
-    cluster.wait_for_rollout(f"daemonset/{AGENT}", SLOW)
+    cluster.wait_for_rollout(f"daemonset/{AGENT}")
     running.wait_for_web()
     yield running
     cluster.delete(*objects)
@@ -219,7 +217,11 @@ def test_chains_of_a_kube_proxy_that_was_replaced_are_named_and_stay(site: Site)
         assert site.seen()["kube_proxy_leftovers"] == {}, "the program that the warning names removes them"
     finally:
         node.run(["systemctl", "start", "kube-proxy.service"])
-    assert eventually(lambda: _answering(site, node.ipv4) == _answering(site, site.other.ipv4), SLOW)
+    site.cluster.until(
+        "the node answers at the same ports as the other",
+        lambda: _answering(site, node.ipv4),
+        expected=_answering(site, site.other.ipv4),
+    )
 
 
 def _chains(saved: str) -> list[str]:
@@ -237,7 +239,7 @@ def test_the_daemonset_cleans_up_and_its_overlay_absent_restores(site: Site, age
     with Delivery(site.cluster, agent, tmp_path, "cilium-migration", interval=10) as delivery:
         delivery.apply()
         refused = "Cilium does not serve"
-        assert eventually(lambda: delivery.ready == 1 and refused in delivery.pods(), SLOW), delivery.logs()
+        delivery.until("one node converges and one refuses", lambda: delivery.ready == 1 and refused in delivery.pods())
         assert past_rules(site) == [] and site.reached() == site.all_addresses()
         assert "changed ebtables_cleanup" in delivery.events(site.node.name)
         assert refused in delivery.events(site.other.name) and "Applied" not in delivery.events(site.other.name)

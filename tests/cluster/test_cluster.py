@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -13,10 +14,8 @@ from lab.kubernetes import Cluster, manifests
 from lab.kubernetes.pod_images import SERVER_PORT
 from lab.machine import Machine
 from lab.prober import Answer, Prober
-from lab.waiting import eventually
 
 NAME = "web"
-SLOW = 60.0  # seconds; a busy machine takes its time
 
 
 pytestmark = pytest.mark.sample
@@ -28,8 +27,18 @@ def web(cluster: Cluster) -> Iterator[str]:
     objects = [manifests.server(NAME), manifests.service(NAME, "NodePort")]
     cluster.apply(*objects)
     cluster.wait_for_rollout(f"daemonset/{NAME}")
+    wait_for_pods(cluster, f"app={NAME}")
     yield f"app={NAME}"
     cluster.delete(*objects)
+
+
+def wait_for_pods(cluster: Cluster, selector: str) -> None:
+    """Until a pod runs on each node and has an address of each family; kubelet reports both later than that the pod is ready."""
+
+    def nodes() -> list[str]:
+        return [pod.node for pod in cluster.pods_of(selector) if pod.address and pod.ipv4]
+
+    cluster.until("each node has a pod with its addresses", nodes, expected=[node.name for node in cluster.nodes])
 
 
 def test_all_nodes_are_ready_and_run_the_version_that_was_built(cluster: Cluster) -> None:
@@ -58,7 +67,9 @@ def test_a_service_answers_at_its_cluster_addresses_by_each_of_its_pods(cluster:
     assert len(addresses) == 2
     for node in cluster.nodes:
         for address in addresses:
-            assert _answers_by(node, address, 80, names), (node.name, address)
+            answered: set[str] = set()
+            what = f"{node.name} is answered by each pod at {address}"
+            cluster.until(what, partial(_collect, answered, node, address), expected=names)
 
 
 def test_a_service_answers_a_client_from_outside_at_each_nodes_port(cluster: Cluster, web: str) -> None:
@@ -79,10 +90,12 @@ def test_a_node_that_reboots_comes_back_with_its_pods(cluster: Cluster, web: str
     node.reboot()
     cluster.wait_until_ready()
     addresses = [node.address, node.ipv4]
-    assert eventually(lambda: all(cluster.client.fetch(address, port) for address in addresses), SLOW)
-    assert eventually(lambda: [pod.node for pod in cluster.pods_of(web)] == [node.name for node in cluster.nodes], SLOW)
+    for address in addresses:
+        cluster.until(f"the service answers at {address}", partial(cluster.client.fetch, address, port))
+    wait_for_pods(cluster, web)
     here, there = cluster.pods_of(web)
-    assert eventually(lambda: there.fetch(here.ipv4, SERVER_PORT) == Answer(200, there.ipv4, here.name), SLOW)
+    answer = Answer(200, there.ipv4, here.name)
+    cluster.until("the pod of the rebooted node answers", lambda: there.fetch(here.ipv4, SERVER_PORT), expected=answer)
 
 
 def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
@@ -92,13 +105,8 @@ def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
         assert shown == "10" != setting.read().strip()
 
 
-def _answers_by(machine: Machine, address: str, port: int, hosts: set[str]) -> bool:
-    """Whether all these pods answer, and no others; kube-proxy chooses one by chance for each connection."""
-    answered: set[str] = set()
-
-    def all_have() -> bool:
-        answer = Prober(machine).http(address, port, timeout=1.0, tries=1)
-        answered.update({answer.host} if answer else ())
-        return answered >= hosts
-
-    return eventually(all_have, SLOW) and answered == hosts
+def _collect(answered: set[str], machine: Machine, address: str) -> set[str]:
+    """Adds the pod that answers now: kube-proxy chooses one by chance for each connection."""
+    answer = Prober(machine).http(address, 80, timeout=1.0, tries=1)
+    answered.update({answer.host} if answer else ())
+    return answered

@@ -23,13 +23,14 @@ import pytest
 from lab import netstat, place, playbook
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.cluster import PATIENCE
 from lab.kubernetes.forwarding import FAMILIES
 from lab.kubernetes.manifests import BOTH, IpFamily
 from lab.kubernetes.pod_images import SERVER_PORT
 from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.probing import Probing
 from lab.service import Policy
-from lab.waiting import eventually
+from lab.waiting import until
 
 PROBES = int(os.environ.get("KUBENODE_PROBES", "200"))
 SERVICES = int(os.environ.get("KUBENODE_SERVICES", "500"))
@@ -39,7 +40,6 @@ UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 QUICK = 0.3  # seconds to wait for an answer that must not come
 STRICT = 0.9  # seconds to wait for an answer without packet loss: TCP sends a lost packet again after a second
 PATIENT = 4.0  # seconds to wait for an answer that must come
-SLOW = 120.0  # seconds; a busy machine takes its time
 
 LOCAL_POD, SPREAD = "local-pod", "spread"
 """Workloads: pods on node1 alone, and a pod on each node. SPREAD is a Service as well."""
@@ -146,9 +146,9 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     cluster.apply(*objects)
     try:
         for workload in (f"daemonset/{SPREAD}", f"deployment/{LOCAL_POD}", f"deployment/{QUIET}"):
-            cluster.wait_for_rollout(workload, SLOW)
+            cluster.wait_for_rollout(workload)
         running = Site(cluster, cluster.write_inventory(tmp_path_factory.mktemp("cluster") / "inventory.json"))
-        assert eventually(running.is_served, SLOW)
+        cluster.until("the Services are served", running.is_served)
         yield running
         running.play(state="absent")
     finally:
@@ -195,12 +195,17 @@ def none_lost(site: Site, asks: Mapping[str, Callable[[], bool]]) -> Iterator[No
     probings = {name: Probing(ask, lambda: 0.005, lambda: None) for name, ask in asks.items()}
     try:
         yield
-        assert eventually(lambda: all(probing.record.sent >= PROBES for probing in probings.values()), SLOW + PROBES)
+        for name, probing in probings.items():
+            until(f"{PROBES} probes of {name} are sent", functools.partial(has_sent, probing), limit=PATIENCE + PROBES)
     finally:
         for probing in probings.values():
             probing.close()
     lost = {name: probing.record.lost for name, probing in probings.items() if probing.record.lost}
     assert not lost or sum(map(len, lost.values())) <= site.turned_away() - before, lost
+
+
+def has_sent(probing: Probing) -> bool:
+    return probing.record.sent >= PROBES
 
 
 def probes_of_pods(site: Site, timeout: float = STRICT) -> dict[str, Callable[[], bool]]:
@@ -262,7 +267,7 @@ def wait_for_backends(site: Site, with_table: bool) -> None:
         for family in families:
             nodes = {"node1", "node2"} if with_table or family == "IPv4" else {"node2"}
             wanted = {"node1"} if policy == "Local" else nodes
-            site.cluster.load_balancing.wait_for(f"default/{service}", FAMILIES[family], wanted, SLOW)
+            site.cluster.load_balancing.wait_for(f"default/{service}", FAMILIES[family], wanted)
             address = site.cluster.load_balancing.address(f"default/{service}", FAMILIES[family])
             assert site.cluster.client.fetch(address, 80, PATIENT), (service, family)
 
@@ -328,27 +333,27 @@ def test_none_is_lost_while_kube_proxy_restarts(converged: Site) -> None:
     with none_lost(site, probes_of_pods(site)):
         for _number in range(2):
             site.own.run(["systemctl", "restart", "kube-proxy.service"])
-            assert eventually(lambda: site.health("local-dual", site.own) == 200, SLOW), "its own port is back"
+            site.cluster.until("its own port is back", lambda: site.health("local-dual", site.own), expected=200)
 
 
 def test_none_is_lost_while_pods_come_and_go(converged: Site) -> None:
     site, deployment = converged, f"deployment/{LOCAL_POD}"
     with none_lost(site, probes_of_pods(site)):
         site.cluster.kubectl("rollout", "restart", deployment)
-        site.cluster.wait_for_rollout(deployment, SLOW)
+        site.cluster.wait_for_rollout(deployment)
         site.cluster.kubectl("scale", deployment, "--replicas=3")
-        site.cluster.wait_for_rollout(deployment, SLOW)
+        site.cluster.wait_for_rollout(deployment)
         site.cluster.kubectl("scale", deployment, "--replicas=1")
-        assert eventually(lambda: len(site.cluster.pods_of(f"app={LOCAL_POD}")) == 1, SLOW)
+        site.cluster.until("one pod runs", lambda: len(site.cluster.pods_of(f"app={LOCAL_POD}")), expected=1)
 
 
 def test_the_health_check_node_port_says_when_the_last_pod_goes(converged: Site) -> None:
     site, deployment = converged, f"deployment/{LOCAL_POD}"
     site.cluster.kubectl("scale", deployment, "--replicas=0")
-    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {503}, SLOW)
+    site.cluster.until("each health check fails", lambda: {site.health(service, site.own) for service in LOCAL}, expected={503})
     site.cluster.kubectl("scale", deployment, "--replicas=1")
-    assert eventually(lambda: {site.health(service, site.own) for service in LOCAL} == {200}, SLOW)
-    assert eventually(site.is_served, SLOW)
+    site.cluster.until("each health check is back", lambda: {site.health(service, site.own) for service in LOCAL}, expected={200})
+    site.cluster.until("the Services are served", site.is_served)
 
 
 @pytest.fixture(params=["kubelet.service", "rke2-agent.service"])
@@ -377,7 +382,7 @@ def test_the_table_is_there_before_kubelet_starts_and_none_is_lost_after_the_boo
     assert entered(site.own, UNIT, "ActiveEnter") < entered(site.own, starter, "InactiveExit")
     assert has_table(site.own)
     site.cluster.wait_until_ready()
-    assert eventually(site.is_served, SLOW)
+    site.cluster.until("the Services are served", site.is_served)
     with none_lost(site, probes_of_pods(site, PATIENT)):
         pass
     assert site.play() == 0
@@ -461,11 +466,12 @@ def many_services(site: Site) -> Iterator[None]:
     try:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             assert len(list(pool.map(add, range(SERVICES)))) == SERVICES
-        assert eventually(lambda: service_chains(site.own) >= SERVICES, SLOW, pause=1.0)  # a listing costs as much as a sync
+        # A listing costs as much as a sync.
+        cluster.until("kube-proxy has written the Services", lambda: service_chains(site.own) >= SERVICES, pause=1.0)
         yield
     finally:
         cluster.kubectl("delete", "namespace/many", "--wait=false")
-        assert eventually(lambda: service_chains(site.own) < SERVICES, SLOW, pause=1.0)
+        cluster.until("kube-proxy has removed the Services", lambda: service_chains(site.own) < SERVICES, pause=1.0)
 
 
 def service_chains(node: SystemdNode) -> int:

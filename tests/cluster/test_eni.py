@@ -23,12 +23,9 @@ from lab.metadata_replies import Aws
 from lab.playbook import Played
 from lab.prober import Answer
 from lab.service import IPV4
-from lab.waiting import eventually
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.4  # seconds to wait for an answer that must not come
-SLOW = 60.0  # seconds; a busy machine takes its time
-AT_ONCE = 2.0  # seconds; the listener restores a rule in milliseconds
 TRIES = 12  # kube-proxy chooses one of two pods for each connection
 
 AWS = {"layout": "aws_vpc_cni", "connmark": "always"}  # the ENIs are those of the metadata service
@@ -166,7 +163,7 @@ def test_a_kube_proxy_that_writes_its_rules_anew_changes_nothing(site: Site, cas
     site.node.run(["/opt/kubernetes/kube-proxy", "--cleanup"])
     assert [name for name in site.hanging() if "node port" in name]  # the load balancer's address works by node2
     site.node.run(["systemctl", "start", "kube-proxy"])
-    assert eventually(lambda: not site.hanging(), SLOW)
+    site.cluster.until("no request hangs", site.hanging, expected=[])
     site.assert_answered(case.masqueraded_to)
     assert site.state() == state
 
@@ -178,7 +175,7 @@ def test_a_node_that_restarts_answers_without_a_run(site: Site, case: Case) -> N
     site.node.reboot()
     site.cluster.wait_until_ready()
     site.cluster.wait_for_rollout("deployment/near")
-    assert eventually(lambda: not site.hanging(), SLOW)
+    site.cluster.until("no request hangs", site.hanging, expected=[])
     site.assert_answered(case.masqueraded_to)
     assert (site.state(), site.near()) == (state, before)
 
@@ -198,7 +195,8 @@ def test_the_daemonset_delivers_the_profile_and_the_listener_restores_a_rule(sit
         rules = site.node.run(["ip", "rule"]).stdout.splitlines()
         (marked,) = (line for line in rules if "fwmark" in line and "lookup main" in line)
         site.node.ip([f"rule delete priority {marked.partition(':')[0]}"])
-        assert eventually(lambda: marked in site.node.run(["ip", "rule"]).stdout, AT_ONCE), delivery.logs()
+        # The listener restores it in milliseconds, and the agent not at all: its interval is ten minutes.
+        delivery.until("the listener has restored the rule", lambda: marked in site.node.run(["ip", "rule"]).stdout)
         site.assert_answered(site.node.ipv4)
         delivery.apply_absent()
         assert site.hanging() == list(site.troubled()) and site.state() == before

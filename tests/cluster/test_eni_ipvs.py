@@ -17,16 +17,16 @@ import pytest
 
 from lab import Node, place, playbook, snapshot
 from lab.kubernetes import Cluster, eni, manifests, worker
+from lab.kubernetes.cluster import PATIENCE
 from lab.node import POD_PORT, Pod
 from lab.playbook import Played
 from lab.prober import Answer, Prober
 from lab.service import IPV4
-from lab.vm import BOOT_LIMIT, Cable, VmNode
-from lab.waiting import eventually
+from lab.vm import Cable, VmNode
+from lab.waiting import until
 
 PLAYBOOK = "kubenode.datapath.eni_policy_routing"
 QUICK = 0.5  # seconds to wait for an answer that must not come
-SLOW = BOOT_LIMIT  # the VM is emulated, and slow on a busy machine
 SERVED = """
 ip -o address show dev kube-ipvs0 | grep -q " $1/32 " &&
 ipset -q test KUBE-LOAD-BALANCER "$1,tcp:80" &&
@@ -82,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             subset = {"addresses": [{"ip": address, **node}], "ports": [{"port": POD_PORT}]}
             cluster.apply(service, {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": [subset]})
         cluster.start_proxy(running.node, "ipvs")
-        assert eventually(running.is_served, SLOW), running.node.run(["journalctl", "--unit=kube-proxy"]).stdout
+        until("kube-proxy serves the Services", running.is_served, running.node, limit=PATIENCE)
         yield running
 
 
@@ -112,7 +112,7 @@ def test_a_pods_call_hangs_without_the_role_and_is_answered_with_it_whatever_kub
     site.node.run([f"{worker.PROGRAMS}/kube-proxy", "--cleanup"])
     assert not site.is_served()
     site.node.run(["systemctl", "start", "kube-proxy"])
-    assert eventually(site.is_served, SLOW)
+    until("kube-proxy serves the Services", site.is_served, site.node, limit=PATIENCE)
     assert_answered(site)
     assert state(site) == with_role
 

@@ -13,14 +13,13 @@ import pytest
 
 from lab import place
 from lab.kubernetes import Cluster, manifests
+from lab.kubernetes.cluster import PATIENCE
 from lab.kubernetes.forwarding import AWS, AZURE, FAMILIES, Balancer
 from lab.kubernetes.manifests import IpFamily
 from lab.service import IPV4
-from lab.waiting import eventually
 
 CLIENTS: dict[IpFamily, str] = {"IPv4": place.CLIENT_IPV4, "IPv6": place.CLIENT}
 BOTH_NODES = {"node1", "node2"}
-SLOW = 300.0  # seconds; a busy machine takes its time
 _COUNT = "table inet arrivals { chain count { type filter hook prerouting priority -400; %s counter; }; }"
 
 
@@ -28,10 +27,10 @@ _COUNT = "table inet arrivals { chain count { type filter hook prerouting priori
 def probe_table(cluster: Cluster) -> Iterator[None]:
     """Loads the table with which IPv6 probes reach pods on the node."""
     for node in cluster.nodes:
-        node.module("nftables_probe_snat", timeout=SLOW)
+        node.module("nftables_probe_snat", timeout=PATIENCE)
     yield
     for node in cluster.nodes:
-        node.module("nftables_probe_snat", {"state": "absent"}, timeout=SLOW)
+        node.module("nftables_probe_snat", {"state": "absent"}, timeout=PATIENCE)
 
 
 @contextlib.contextmanager
@@ -39,7 +38,7 @@ def applied(cluster: Cluster, *objects: dict[str, Any]) -> Iterator[None]:
     """The workload, created first and running, and the Service exist during the block."""
     cluster.apply(*objects)
     try:
-        cluster.wait_for_rollout(f"{objects[0]['kind'].lower()}/{objects[0]['metadata']['name']}", SLOW)
+        cluster.wait_for_rollout(f"{objects[0]['kind'].lower()}/{objects[0]['metadata']['name']}")
         yield
     finally:
         cluster.delete(*objects)
@@ -77,7 +76,8 @@ def test_a_client_reaches_pods_by_each_address_of_the_service(cluster: Cluster, 
                     assert answer and answer.status == 200
             assert all(arrivals[node] for node in BOTH_NODES)
         addresses = [cluster.load_balancing.address("default/web", FAMILIES[family]) for family in families]
-        assert eventually(lambda: ingress(cluster, "web") == [{"ip": address} for address in addresses], SLOW)
+        expected = [{"ip": address} for address in addresses]
+        cluster.until("the Service shows its addresses", lambda: ingress(cluster, "web"), expected=expected)
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
@@ -114,12 +114,12 @@ def test_a_service_that_is_deleted_or_of_another_type_is_forgotten(cluster: Clus
     with applied(cluster, manifests.server("web"), manifests.service("web")):
         cluster.load_balancing.wait_for("default/web", IPV4, BOTH_NODES)
         address = cluster.load_balancing.address("default/web", IPV4)
-        assert eventually(lambda: bool(ingress(cluster, "web")), SLOW)
+        cluster.until("the Service shows an address", lambda: ingress(cluster, "web"))
         cluster.apply(manifests.service("web", "NodePort"))
-        assert eventually(lambda: not cluster.load_balancing.knows("default/web"), SLOW)
-        assert eventually(lambda: not ingress(cluster, "web"), SLOW)
+        cluster.until("the Service has no front end", lambda: not cluster.load_balancing.knows("default/web"))
+        cluster.until("the Service shows no address", lambda: not ingress(cluster, "web"))
         cluster.apply(manifests.service("web"))
-        assert eventually(lambda: cluster.load_balancing.knows("default/web"), SLOW)
-    assert eventually(lambda: not cluster.load_balancing.knows("default/web"), SLOW)
+        cluster.until("the Service has a front end", lambda: cluster.load_balancing.knows("default/web"))
+    cluster.until("the Service has no front end", lambda: not cluster.load_balancing.knows("default/web"))
     assert not cluster.client.fetch(address, 80)
     assert address not in cluster.load_balancer.run_from_host(["nft", "list", "ruleset"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,17 +19,15 @@ import pytest
 from lab import place
 from lab.container import SystemdNode
 from lab.kubernetes import Cluster, manifests
-from lab.kubernetes.cluster import RunningPod
+from lab.kubernetes.cluster import PATIENCE, RunningPod
 from lab.kubernetes.manifests import IpFamily
 from lab.kubernetes.pod_images import SERVER_PORT
 from lab.machine import Machine
 from lab.prober import Prober
-from lab.waiting import eventually
 
 SERVICES = 2000
 USED = (0, 1, 999, 1999)  # some of the Services, with the first and the last in kube-proxy's chain
 TRIES = 20  # connections after which both of two endpoints were reached, except once in a million times
-SLOW = 300.0  # seconds; for a busy machine, and thousands of Services
 SILENCE = 0.5  # seconds to wait for an answer that does not come
 SLICES = "/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"
 
@@ -66,7 +65,7 @@ class Site:
 
     def traced(self, node: SystemdNode, **packet: Any) -> set[Met]:
         """The endpoints that answer according to the node's twin."""
-        found: dict[str, Any] = node.module("datapath_trace", {"packet": packet}, timeout=SLOW)
+        found: dict[str, Any] = node.module("datapath_trace", {"packet": packet}, timeout=PATIENCE)
         assert not found["failed"], found
         branches = found["branches"] or [found]
         if found["branches"]:
@@ -94,11 +93,14 @@ def site() -> Iterator[Site]:
             manifests.service("none", "NodePort", selector={"app": "nothing"}),
         )
         for workload in ("daemonset/web", "deployment/here"):
-            cluster.wait_for_rollout(workload, SLOW)
+            cluster.wait_for_rollout(workload)
         made = Site(cluster)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda number: create(cluster, f"many{number}", made.web), range(SERVICES)))
-        assert eventually(lambda: all(written(node) == SERVICES for node in cluster.workers), SLOW, pause=1)
+        for node in cluster.workers:
+            cluster.until(
+                f"kube-proxy has written the Services of {node.name}", partial(written, node), expected=SERVICES, pause=1
+            )
         yield made
 
 

@@ -17,9 +17,8 @@ from typing import Any
 from lab import Lab, agentbaker, azure_vnet
 from lab.azure_bridge import enslave
 from lab.azure_vnet import AzurePod
-from lab.entering import LabError
 from lab.node import NamespaceNode
-from lab.waiting import eventually
+from lab.waiting import until
 
 Options = Mapping[str, Any]
 Change = tuple[Options, Options]
@@ -135,8 +134,7 @@ def _links(_lab: Lab, node: NamespaceNode) -> None:
         node.ip([f"link set {peer} up", f"link set {name} up"])
     node.ip(["address add 10.0.1.254/24 dev eth1"])
     # A busy machine notices carriers late, and routes follow them (net/core/link_watch.c).
-    if not eventually(lambda: "NO-CARRIER" not in node.run(["ip", "link"]).stdout):
-        raise LabError(f"links of {node.name} have no carrier")
+    until(f"all links of {node.name} have a carrier", lambda: "NO-CARRIER" not in node.run(["ip", "link"]).stdout)
 
 
 def _filtering_links(lab: Lab, node: NamespaceNode) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ from typing import Any
 from lab import adhoc, entering, host, kubelet
 from lab.entering import LabError
 from lab.node import ClusterNode
+from lab.waiting import until
 
-BOOT_LIMIT = 60.0  # seconds; an idle machine needs one
+BOOT_LIMIT = 120.0  # seconds; an idle machine needs one
+_JOURNAL = ("journalctl", "--no-pager", "--output=short-monotonic", "--lines=30")
 
 
 class BootingNode(ClusterNode):
@@ -28,19 +29,23 @@ class BootingNode(ClusterNode):
 
     def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
         """Wait until systemd has nothing left to start; returns its state, which has to be one of ``states``."""
-        deadline = time.monotonic() + timeout
-        while True:
+        state = ""
+
+        def is_booted() -> bool:
             # The first calls come before D-Bus: they get no answer, or one that changes later.
-            asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout)
-            state = asked.stdout.strip()
-            if state in states:
-                return state
-            if state == "degraded":
-                failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
-                raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
-            if time.monotonic() > deadline:
-                raise LabError(f"{self.name} did not boot within {timeout:g} s: {state or asked.stderr.strip()}")
-            time.sleep(0.05)
+            nonlocal state
+            state = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=timeout).stdout.strip()
+            return state in (*states, "degraded")
+
+        until(f"{self.name} has booted", is_booted, self, limit=timeout)
+        if state not in states:
+            failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
+            raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
+        return state
+
+    def last_lines(self) -> str:
+        shown = self.run(_JOURNAL, check=False, timeout=20)
+        return f"the journal of {self.name} ends with:\n{shown.stdout}{shown.stderr}"
 
     def module(
         self,

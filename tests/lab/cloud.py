@@ -12,8 +12,8 @@ The load balancer is also where the cloud's metadata service answers.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from lab import apt, collection, disk, images, metadata_replies, place, wiring
@@ -30,8 +30,7 @@ from lab.node import POD_PORT, ClusterNode, NamespaceNode, Pod
 from lab.place import Place
 from lab.podman import Podman
 from lab.vm import VmNode
-
-_READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
+from lab.waiting import until
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,15 +186,13 @@ class Lab(Cloud):
         The kernel may take a second to use the bridge's carrier (net/core/link_watch.c, linkwatch_urgent_event); from
         Linux 6.9 it does so at once when asked about the link.
         """
-        deadline = time.monotonic() + _READY_LIMIT
         machines: list[ClusterNode | Pod] = [*nodes, *(pod for node in nodes for pod in node.pods)]
         for machine in machines:
-            while not self.client.ping(machine.address, timeout=0.05):
-                self.load_balancer.ip([f"link show dev {LINK}"])
-                if time.monotonic() > deadline:
-                    raise LabError(
-                        f"{self.name}: after {_READY_LIMIT} s the client does not reach {machine.name}, {machine.address}"
-                    )
+            until(f"the client reaches {machine.name}, {machine.address}", partial(self._is_reached, machine.address), machine)
+
+    def _is_reached(self, address: str) -> bool:
+        self.load_balancer.ip([f"link show dev {LINK}"])
+        return self.client.ping(address, timeout=0.05)
 
 
 def _packages(declared: Node) -> list[str]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +14,7 @@ from lab import entering, snapshot
 from lab.booting import BOOT_LIMIT, BootingNode
 from lab.entering import LabError
 from lab.podman import Podman
-
-_CLEANUP_LIMIT = 30.0  # seconds; it takes a tenth
-_PLUG_LIMIT = 5.0  # seconds that the kernel may take to free the namespace of the boot before, with its links
+from lab.waiting import until
 
 
 class SystemdNode(BootingNode):
@@ -71,11 +68,7 @@ class SystemdNode(BootingNode):
         """
         watcher = Path("/proc", self.pid_file.with_suffix(".conmon").read_text())
         self._podman.run("stop", self.name)
-        deadline = time.monotonic() + _CLEANUP_LIMIT
-        while watcher.exists():
-            if time.monotonic() > deadline:
-                raise LabError(f"{self.name} is down, but podman still tidies up after {_CLEANUP_LIMIT:g} s")
-            time.sleep(0.01)
+        until(f"podman has tidied up after {self.name} went down", lambda: not watcher.exists(), pause=0.01)
         self.pid_file.unlink(missing_ok=True)  # another process may soon have the process ID
 
     def reboot(self) -> None:
@@ -86,11 +79,7 @@ class SystemdNode(BootingNode):
 
     def follow_reboot(self, before: int, timeout: float = BOOT_LIMIT) -> None:
         """Wait until the node, whose ``pid`` was ``before``, has rebooted by itself; plug it in again."""
-        deadline = time.monotonic() + timeout
-        while not self._is_another_boot(before):
-            if time.monotonic() > deadline:
-                raise LabError(f"{self.name} did not reboot within {timeout:g} s")
-            time.sleep(0.02)
+        until(f"{self.name} reboots", lambda: self._is_another_boot(before), self, limit=timeout, pause=0.02)
         self._plug_in()
         self.wait_until_booted()
 
@@ -108,12 +97,9 @@ class SystemdNode(BootingNode):
         return pid != before
 
     def _plug_in(self) -> None:
-        deadline = time.monotonic() + _PLUG_LIMIT
-        while True:
-            try:
-                self._plug(self)
-                return
-            except LabError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+        def is_plugged() -> bool:
+            self._plug(self)
+            return True
+
+        # The kernel takes its time to free the network namespace of the boot before, with links of the same names.
+        until(f"the links of {self.name} are plugged in", is_plugged, pause=0.1)

@@ -31,6 +31,7 @@ from lab.commands import COMMANDS
 from lab.eni import Eni, EniLab
 from lab.entering import LabError
 from lab.kubernetes import Cluster
+from lab.waiting import until
 
 CLUSTER = Path("cluster")
 """The declaration of a cluster with two nodes and a metadata service: a word in a file's place."""
@@ -67,13 +68,14 @@ def start(folder: Path, declaration: Path, idle: float = IDLE_LIMIT) -> None:
 
 
 def _wait_until_up(folder: Path, daemon: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_LIMIT
-    while not _is_up(folder):
-        if daemon.poll() is not None:
-            raise LabError(f"the lab could not be built:\n{(folder / _LOG).read_text()}")
-        if time.monotonic() > deadline:
-            raise LabError(f"the lab was not built within {_START_LIMIT:g} s; its log is {folder / _LOG}")
-        time.sleep(0.02)
+    until(
+        f"the lab is built; its log is {folder / _LOG}",
+        lambda: _is_up(folder) or daemon.poll() is not None,
+        limit=_START_LIMIT,
+        pause=0.02,
+    )
+    if daemon.poll() is not None:
+        raise LabError(f"the lab could not be built:\n{(folder / _LOG).read_text()}")
 
 
 def stop(folder: Path) -> None:

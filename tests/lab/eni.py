@@ -16,8 +16,8 @@ import abc
 import dataclasses
 import json
 import re
-import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from lab import links, netstat, proxy
 from lab.base import Cloud
@@ -31,6 +31,7 @@ from lab.place import Place
 from lab.podman import Podman
 from lab.prober import Answer, Prober
 from lab.service import IPV4
+from lab.waiting import until
 from lab.wiring import veth
 
 CLIENT, BACKEND = "198.51.100.2", "10.0.100.2"
@@ -41,7 +42,6 @@ TO_POD_PRIORITY, FROM_POD_PRIORITY = 512, 2048
 """Terway's rules (AliyunContainerService/terway, plugin/datapath/consts_linux.go); AWS's are 512 and 1536."""
 
 _POD_GATEWAY = "169.254.1.1"
-_READY_LIMIT = 10.0  # seconds for all links to carry packets; it takes milliseconds
 
 
 class Subnet(abc.ABC):
@@ -275,11 +275,9 @@ class EniLab(Cloud):
 
         By an echo: a connection sends packets after its answer while it closes, and conntrack could record these.
         """
-        deadline = time.monotonic() + _READY_LIMIT
         for machine in machines:
-            while not Prober(machine).icmp(BACKEND, timeout=0.05, tries=1):
-                if time.monotonic() > deadline:
-                    raise LabError(f"{self.name}: after {_READY_LIMIT} s {machine.name} does not reach the backend")
+            probe = partial(Prober(machine).icmp, BACKEND, timeout=0.05, tries=1)
+            until(f"{machine.name} reaches the backend", probe, node)
         node.run_from_host(["conntrack", "-F"])
 
 

@@ -99,6 +99,10 @@ class Machine:
             raise LabError(f"{self.name}: {shlex.join(argv)} answered {done.returncode}\n{done.stdout}{done.stderr}")
         return done
 
+    def last_lines(self) -> str:
+        """What happened last on the machine, for the message of a wait that failed (lab.waiting.Witness)."""
+        return f"{self.name} keeps no journal"
+
     # Files
 
     def read(self, path: str) -> str:

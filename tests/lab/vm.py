@@ -28,6 +28,7 @@ from lab.machine import Machine
 from lab.prober import Prober
 from lab.qmp import Qmp
 from lab.ssh import PORT, Ssh
+from lab.waiting import until
 
 _QEMU = "qemu-system-x86_64"
 _MEMORY = 512  # MiB
@@ -152,11 +153,7 @@ class VmNode(BootingNode):
         self.wait_until_booted()
 
     def wait_until_booted(self, states: Sequence[str] = ("running",), timeout: float = BOOT_LIMIT) -> str:
-        deadline = time.monotonic() + timeout
-        while not self._listens():
-            if time.monotonic() > deadline:
-                raise LabError(f"{self.name} did not answer by SSH within {timeout:g} s; see {self._console}")
-            time.sleep(0.2)
+        until(f"{self.name} answers by SSH; its console is {self._console}", self._listens, limit=timeout, pause=0.2)
         state = super().wait_until_booted(states, timeout)
         self._connect(self)
         return state

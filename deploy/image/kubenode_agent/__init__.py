@@ -5,6 +5,7 @@
 
 settings, variables   the pod's configuration: environment and ConfigMap
 playbook              one run of a profile on this node
+api                   requests to the API of Kubernetes
 node                  the node's object in Kubernetes: label, taint, events
 metrics               the metrics for Prometheus
 agent                 the loop

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import datetime
-import json
 import logging
 import random
 import threading
@@ -15,11 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from . import api
 
-TIMEOUT = (3, 10)  # seconds to connect, and between two parts of an answer
-LIMIT = 15.0  # seconds for a request: an answer that comes byte by byte never meets TIMEOUT
+LIMIT = 15.0  # seconds for a request: an answer that comes byte by byte never meets the limit between two parts
 FIRST, LAST = 4.0, 60.0  # seconds until a request that failed is repeated; doubled each time
 LABELS = "kubenode.datapath"
 COMPONENT = "kubenode-agent"
@@ -27,6 +24,7 @@ MOST_EVENTS = 10  # that wait for the API
 RENEWED = 1800.0  # seconds after which the same event is sent again: the API forgets events after an hour
 LONGEST = 1000  # characters of an event's message (the API takes 1,024)
 NAMESPACE = "default"  # of events of objects without a namespace
+NODES, EVENTS = "/api/v1/nodes", f"/api/v1/namespaces/{NAMESPACE}/events"
 WRONG = (400, 413, 422)  # statuses by which the API refuses an object for its content
 
 log = logging.getLogger(__name__)
@@ -37,7 +35,6 @@ class Node:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._api: client.CoreV1Api | None = None
         self._request: threading.Thread | None = None
         self._pauses: dict[str, tuple[float, float]] = {}  # by what is told: when it is tried again, and the pause after that
         self._events: collections.deque[tuple[str, str, str, datetime.datetime]] = collections.deque(maxlen=MOST_EVENTS)
@@ -46,11 +43,11 @@ class Node:
 
     def label(self, profile: str, version: str | None) -> bool:
         """Labels the node with the version of its profile; None for no profile. False if the API did not accept the label."""
-        return self._tried("label", lambda api: self._label(api, profile.replace("_", "-"), version))
+        return self._tried("label", lambda: self._label(profile.replace("_", "-"), version))
 
     def remove_taint(self, key: str) -> bool:
         """Removes the taint, so that ordinary pods are scheduled to the node. False if the API did not accept the change."""
-        return self._tried("taint", lambda api: self._remove_taint(api, key))
+        return self._tried("taint", lambda: self._remove_taint(key))
 
     def event(self, kind: str, reason: str, message: str) -> None:
         """kind: Normal or Warning. The same event is not sent twice in a row, except to renew it."""
@@ -61,10 +58,10 @@ class Node:
 
     def flush(self) -> None:
         """Sends the events that the API has not taken yet."""
-        while self._events and self._tried("event", lambda api: self._event(api, *self._events[0])):
+        while self._events and self._tried("event", lambda: self._event(*self._events[0])):
             self._events.popleft()
 
-    def _tried(self, what: str, call: Callable[[client.CoreV1Api], None]) -> bool:
+    def _tried(self, what: str, call: Callable[[], None]) -> bool:
         due, pause = self._pauses.get(what, (0.0, FIRST))
         if time.monotonic() < due:
             return False
@@ -72,12 +69,11 @@ class Node:
         if not trouble:
             self._pauses.pop(what, None)
             return True
-        self._api = None  # a client trusts its clock for the age of its token: a new one reads the token again
         self._pauses[what] = time.monotonic() + pause * random.uniform(0.75, 1.25), min(2 * pause, LAST)
         log.warning("The API did not take the %s of node %s: %s", what, self._name, " ".join(trouble.split())[:300])
         return False
 
-    def _asked(self, call: Callable[[client.CoreV1Api], None]) -> str:
+    def _asked(self, call: Callable[[], None]) -> str:
         """Returns what went wrong; empty if nothing did. No longer than LIMIT, whatever the API does meanwhile."""
         if self._request and self._request.is_alive():
             return "it has not answered the request before this one"
@@ -85,8 +81,7 @@ class Node:
 
         def ask() -> None:
             try:
-                self._api = api = self._api or _client()
-                call(api)
+                call()
             except Exception as error:  # whatever an API answers must not end the agent
                 answers.append(str(error) or repr(error))
             else:
@@ -97,27 +92,27 @@ class Node:
         self._request.join(LIMIT)
         return answers[0] if answers else f"no answer within {LIMIT:g} s"
 
-    def _label(self, api: client.CoreV1Api, profile: str, version: str | None) -> None:
+    def _label(self, profile: str, version: str | None) -> None:
         label = f"{LABELS}/{profile}"
-        found = self._patched(api, {"metadata": {"labels": {label: version}}})
+        found = self._patched(api.MERGE_PATCH, {"metadata": {"labels": {label: version}}})
         if (found["metadata"].get("labels") or {}).get(label) != version:
             raise ValueError("it answered with a node that has another one")
 
-    def _remove_taint(self, api: client.CoreV1Api, key: str) -> None:
-        taints = _taints(_json(api.read_node(self._name, _preload_content=False, _request_timeout=TIMEOUT)))
+    def _remove_taint(self, key: str) -> None:
+        taints = _taints(api.request("GET", f"{NODES}/{self._name}"))
         for number in reversed(range(len(taints))):
             if taints[number]["key"] == key:
                 place = f"/spec/taints/{number}"
                 # Another program may change the list meanwhile: the patch is refused then, and sent again later.
                 patch = [{"op": "test", "path": f"{place}/key", "value": key}, {"op": "remove", "path": place}]
-                taints = _taints(self._patched(api, patch))
+                taints = _taints(self._patched(api.JSON_PATCH, patch))
         if any(taint["key"] == key for taint in taints):
             raise ValueError("it answered with a node that still has it")
 
-    def _patched(self, api: client.CoreV1Api, patch: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
-        return _json(api.patch_node(self._name, patch, _preload_content=False, _request_timeout=TIMEOUT))
+    def _patched(self, kind: str, patch: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
+        return api.request("PATCH", f"{NODES}/{self._name}", patch, kind)
 
-    def _event(self, api: client.CoreV1Api, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
+    def _event(self, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
         # kubelet's events of a node have the node's name as the uid, by which kubectl describe finds them.
         about = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._name}
         event: dict[str, Any] = {
@@ -132,30 +127,12 @@ class Node:
             "count": 1,
         }
         try:
-            _json(api.create_namespaced_event(NAMESPACE, event, _preload_content=False, _request_timeout=TIMEOUT))
-        except ApiException as refusal:
+            api.request("POST", EVENTS, event)
+        except api.Refusal as refusal:
             if refusal.status not in WRONG:
                 raise
             # The API will never take it, and the events behind it would wait.
             log.warning("The API refused an event of node %s: %s", self._name, " ".join(str(refusal).split())[:300])
-
-
-def _client() -> client.CoreV1Api:
-    configuration = client.Configuration()
-    config.load_incluster_config(client_configuration=configuration)
-    configuration.retries = False  # _tried() repeats a request, later and less often
-    return client.CoreV1Api(client.ApiClient(configuration))
-
-
-def _json(answer: Any) -> dict[str, Any]:
-    """An object as the API has it. Raises ValueError if it is none.
-
-    The client's own classes refuse nodes that lack what they expect, such as an image without names.
-    """
-    found = json.loads(answer.data)
-    if not isinstance(found, dict):
-        raise ValueError("it answered with something that is no object")
-    return found
 
 
 def _taints(node: dict[str, Any]) -> list[dict[str, Any]]:

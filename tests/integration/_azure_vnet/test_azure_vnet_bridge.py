@@ -23,6 +23,7 @@ from lab.controller import Controller
 from lab.machine import Machine
 from lab.node import NamespaceNode
 from lab.steps import Steps
+from lab.waiting import until
 
 PORT = 9000
 # On the bridge, besides the objects that azure-vnet moves there.
@@ -296,9 +297,7 @@ def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich:
     _done, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)
     assert "19" in messages and "17" not in messages  # RTM_SETLINK takes the NIC out, RTM_DELLINK removes the bridge
     assert network(rich) != before
-    deadline = time.monotonic() + 20
-    while network(rich) != before and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until("the node has rolled back", lambda: network(rich), rich, expected=before, pause=0.2)
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 

@@ -26,7 +26,7 @@ from lab.machine import Machine
 from lab.node import POD_PORT, NamespaceNode
 from lab.prober import Prober
 from lab.steps import Steps
-from lab.waiting import eventually
+from lab.waiting import until
 
 MODULE = "ebtables_cleanup"
 BACKUP = "/var/lib/kubenode/backup/azure_vnet.json"
@@ -657,7 +657,7 @@ def test_a_step_that_fails_leaves_the_node_as_it_was(node: NamespaceNode, steps:
     end_living(node)
     with node.read_only("/etc/cni/net.d"), background.shell(node, COUNTED):
         before, counted = state(node), azure_vnet.listing(node, counters=True)
-        assert eventually(lambda: azure_vnet.listing(node, counters=True) != counted)
+        until("the counters change", lambda: azure_vnet.listing(node, counters=True) != counted)
         failed = steps.call()
         assert state(node) == before
     assert failed["failed"] and CONFLIST in failed["msg"] and failed["msg"].endswith("All changes were undone."), failed["msg"]

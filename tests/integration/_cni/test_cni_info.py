@@ -17,7 +17,7 @@ from lab import Lab, azure_vnet, background, cilium
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
-from lab.waiting import eventually
+from lab.waiting import until
 
 CONFIGURATIONS = "/etc/cni/net.d"
 
@@ -110,7 +110,7 @@ def test_azure_vnets_mode_its_pods_and_azure_cns(lab: Lab, node: NamespaceNode) 
     for configured, told in (("", None), ("{}", False), ('{"ManageEndpointState": true}', True)):
         node.write("/run/cns/cns_config.json", configured)
         with background.shell(node, "exec /run/cns/azure-cns 60"):
-            assert eventually(lambda: look(node)["azure_vnet"]["cns"])
+            until("azure-cns runs", lambda: look(node)["azure_vnet"]["cns"])
             cns = look(node)["azure_vnet"]["cns"]
         assert cns == {"configuration": "/run/cns/cns_config.json", "manages_endpoint_state": told}
 

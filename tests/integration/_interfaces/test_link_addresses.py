@@ -15,7 +15,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.chec
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
-from lab.waiting import eventually
+from lab.waiting import until
 
 LINKS = ("eth1", "eth1.100", "veth-a@b")
 ADDRESSES = [
@@ -39,7 +39,7 @@ def node(lab: Lab) -> NamespaceNode:
         node.run(["sysctl", "-qw", *(f"net/ipv6/conf/{one}/addr_gen_mode=1" for one in (link, peer))])
         node.ip([f"link set {peer} up", f"link set {link} up"])
     # The links of the lab, eth0 and a pod's, are up as well.
-    assert eventually(lambda: node.run_from_host(["ip", "-o", "link"]).count(" state UP ") >= 2 * len(LINKS) + 2)
+    until("all links are up", lambda: node.run_from_host(["ip", "-o", "link"]).count(" state UP ") >= 2 * len(LINKS) + 2)
     return node
 
 

@@ -14,7 +14,7 @@ import pytest
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
-from lab.waiting import eventually
+from lab.waiting import until
 
 from .azure_rules import AZURE6, apply
 
@@ -63,7 +63,7 @@ def test_the_nat_bridge_the_pair_and_the_gateway_go_and_come_back(node: Namespac
     node.ip(["link add other type bridge", f"address add {GATEWAY} dev azure0 nodad", *BRIDGE, *PAIR])
     node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1, "net.ipv4.conf.azSnatbr.rp_filter": 2})
     apply(node, "ip6tables-nft", AZURE6)
-    assert eventually(lambda: "tentative" not in node.run(["ip", "address"]).stdout)
+    until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
     before = seen(node)
     done = cleanup(node).four()
     assert kinds(done) == [
@@ -75,7 +75,8 @@ def test_the_nat_bridge_the_pair_and_the_gateway_go_and_come_back(node: Namespac
     assert GATEWAY not in str(after) and done["iptables"] == {"removed": [], "kept": []}
     node.set_sysctls({"net.ipv4.conf.default.rp_filter": 0})
     done = cleanup(node).four(state="restored")
-    assert eventually(lambda: seen(node) == before) and warnings(done) == []
+    until("all is restored", lambda: seen(node), expected=before)
+    assert warnings(done) == []
     assert [node.read(f"/proc/sys/net/ipv4/conf/azSnatbr/{name}").strip() for name in ("proxy_arp", "rp_filter")] == ["1", "2"]
     assert kinds(done, "restored") == [("link", "azSnatbr"), ("link", "azSnatveth0"), ("address", GATEWAY)]
     assert not node.exists(BACKUP)
@@ -127,13 +128,14 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     cleanup(node).run(state="restored")
     index = seen(node)["links"]["azSnatbr"]["ifindex"]
     assert index != number and seen(node)["neighbours"] == before["neighbours"]
-    assert eventually(lambda: seen(node)["links"]["azSnatbr"] == {**before["links"]["azSnatbr"], "ifindex": index})
+    expected = {**before["links"]["azSnatbr"], "ifindex": index}
+    until("the bridge is restored", lambda: seen(node)["links"]["azSnatbr"], expected=expected)
 
 
 def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode) -> None:
     node.ip([*BRIDGE, *PAIR])
     node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1})
-    assert eventually(lambda: "tentative" not in node.run(["ip", "address"]).stdout)
+    until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
     before = seen(node)
     cleanup(node).run()
     found = json.loads(node.read(BACKUP))  # as if a first run had been killed before it removed anything
@@ -141,7 +143,8 @@ def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode
     number = before["links"]["azSnatbr"]["ifindex"]
     node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
     done = cleanup(node).four(state="restored")
-    assert eventually(lambda: seen(node) == before) and done["differences"] == []
+    until("all is restored", lambda: seen(node), expected=before)
+    assert done["differences"] == []
     assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"
 
 

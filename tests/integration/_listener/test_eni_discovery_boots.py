@@ -17,7 +17,7 @@ from lab import Eni, EniLab
 from lab.eni import PRIMARY, EniSystemdNode
 from lab.metadata import WELL, Behaviour, MetadataServer
 from lab.metadata_replies import Aws, Nic
-from lab.waiting import eventually
+from lab.waiting import until
 
 ENIS: dict[str, Any] = {"layout": "aws_vpc_cni", "cloud": "aws"}
 FIRST, SECOND = Eni("eth1", has_address=True), Eni("eth2", has_address=True)
@@ -26,7 +26,6 @@ PATH, RECORD = "/etc/kubenode/policy-routes-75.json", "/run/kubenode/policy-rout
 AT_KUBELET = "/var/log/at-kubelet"
 LOOK = f"[Service]\nExecStartPre=/bin/sh -c '{{ ip rule; ip route show table 2 || true; }} > {AT_KUBELET}'\n"
 HOLD = 20.0  # seconds that kubelet waits for the metadata at most
-LIMIT = 30.0  # seconds for an action that takes one or two
 
 
 def of(eni: Eni) -> set[str]:
@@ -76,9 +75,12 @@ class Site:
         said = "".join(self.node.run_from_host(["ip", *what]) for what in (["rule"], ["route", "show", "table", "all"]))
         return {" ".join(line.split()) for line in said.splitlines() if re.search(r"\bproto 75\b", line)}
 
-    def becomes(self, *enis: Eni) -> bool:
-        wanted = {MARKED}.union(*map(of, enis))
-        return eventually(lambda: self.ours() == wanted, LIMIT)
+    def wait_for(self, *enis: Eni) -> None:
+        """Until the node has the rules and routes of these ENIs, and no others."""
+        until("the rules and routes of these ENIs", self.ours, self, expected={MARKED}.union(*map(of, enis)))
+
+    def last_lines(self) -> str:
+        return f"the journal of the listener:\n{self.journal()}"
 
     def asked(self) -> int:
         """The number of queries to the metadata service: each begins with a request for a token."""
@@ -126,7 +128,7 @@ def image(bare: Site) -> Site:
 def booted(image: Site) -> Site:
     if not image.node.exists(RECORD):
         image.boot()
-    assert image.becomes(FIRST), image.journal()
+    image.wait_for(FIRST)
     return image
 
 
@@ -147,11 +149,11 @@ def test_an_image_holds_the_question_and_absent_leaves_nothing(bare: Site) -> No
 
 def test_a_boot_finds_what_a_run_finds(bare: Site) -> None:
     assert bare.run(enis=ENIS)["changed"]
-    assert bare.becomes(FIRST)
+    bare.wait_for(FIRST)
     record, kept = bare.node.read(RECORD), bare.node.read(PATH)
     seen = " ".join(bare.boot().split())
     assert "32765: from 10.0.1.10 lookup 2" in seen and "default via 10.0.1.1 dev eth1" in seen
-    assert bare.becomes(FIRST), bare.journal()
+    bare.wait_for(FIRST)
     assert (bare.node.read(RECORD), bare.node.read(PATH)) == (record, kept)
     bare.is_as_a_run_leaves_it()
 
@@ -159,7 +161,7 @@ def test_a_boot_finds_what_a_run_finds(bare: Site) -> None:
 def test_kubelet_waits_for_metadata_that_is_late(image: Site) -> None:
     image.service.change(Behaviour(up_after=10))
     assert "32765: from 10.0.1.10 lookup 2" in " ".join(image.boot().split())
-    assert image.becomes(FIRST), image.journal()
+    image.wait_for(FIRST)
 
 
 def test_kubelet_does_not_wait_for_metadata_that_never_comes_and_an_answer_heals(image: Site) -> None:
@@ -170,7 +172,7 @@ def test_kubelet_does_not_wait_for_metadata_that_never_comes_and_an_answer_heals
     assert "Missing: GET" in image.journal() or "Missing: PUT" in image.journal(), image.journal()
     assert image.ours() == set()
     image.service.change(WELL)
-    assert image.becomes(FIRST), image.journal()
+    image.wait_for(FIRST)
     image.is_as_a_run_leaves_it()
 
 
@@ -179,19 +181,19 @@ def test_an_eni_that_is_plugged_in_gets_its_table_and_loses_it_when_it_goes(boot
     booted.node.enis = (FIRST, SECOND)  # restored after this test
     try:
         booted.plug(SECOND)
-        assert eventually(lambda: "Missing: eth2 (" in booted.journal(), LIMIT), booted.journal()
+        until("the listener misses the metadata of eth2", lambda: "Missing: eth2 (" in booted.journal(), booted)
         assert booted.ours() == {MARKED} | of(FIRST)
         booted.describe(FIRST, SECOND)  # the metadata is some seconds late
-        assert booted.becomes(FIRST, SECOND), booted.journal()
+        booted.wait_for(FIRST, SECOND)
         booted.is_as_a_run_leaves_it()
 
         booted.service.change(Behaviour(fault="refused"))
         booted.lab.unplug(SECOND.name)
-        assert eventually(lambda: "refused" in booted.journal(), LIMIT), booted.journal()
+        until("the metadata are refused", lambda: "refused" in booted.journal(), booted)
         assert SECOND.address in booted.node.read(RECORD)  # without an answer the record stays
         booted.describe(FIRST)
         booted.service.change(WELL)
-        assert booted.becomes(FIRST), booted.journal()
+        booted.wait_for(FIRST)
         assert SECOND.address not in booted.node.read(RECORD)
         booted.is_as_a_run_leaves_it()
     finally:
@@ -199,7 +201,7 @@ def test_an_eni_that_is_plugged_in_gets_its_table_and_loses_it_when_it_goes(boot
 
 
 def test_pods_that_come_and_go_send_no_request(booted: Site) -> None:
-    assert eventually(lambda: booted.misses() == "nothing any more", LIMIT), booted.journal()
+    until("the listener misses nothing", booted.misses, booted, expected="nothing any more")
     asked = booted.asked()
     for number in range(10):
         booted.node.ip(
@@ -211,7 +213,7 @@ def test_pods_that_come_and_go_send_no_request(booted: Site) -> None:
         )
     booted.node.ip(["link add br9 type bridge", "link set br9 up"])
     booted.node.run(["ip", "rule", "flush", "protocol", "75"])  # restoring lost rules needs no query
-    assert booted.becomes(FIRST), booted.journal()
+    booted.wait_for(FIRST)
     time.sleep(2)
     assert booted.asked() == asked, booted.journal()
     pid = booted.node.run(["systemctl", "show", "--property=MainPID", "--value", UNIT]).stdout.strip()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,11 @@ import pytest
 
 from lab import Lab, Node, entering, steps
 from lab.node import NamespaceNode
-from lab.waiting import eventually
+from lab.waiting import until
 
 PATH = "/etc/kubenode/policy-routes-75.json"
 RECORD = "/run/kubenode/policy-routes-75.json"
 ROLLBACK = "/run/kubenode-checkpoint/rollback"
-LIMIT = 30.0  # seconds; two are promised, on a machine that does nothing else
 SOON = 8.0  # seconds; two are promised here as well, and less than the pauses of the backoff
 ENI = [
     "link add eth1 type veth peer name eni1",
@@ -87,6 +87,12 @@ class Listener:
         (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self._process.pid}/status").read_text())
         return int(resident)
 
+    def log_count(self, text: str) -> int:
+        return self.log.count(text)
+
+    def last_lines(self) -> str:
+        return f"the listener printed:\n{self.log}"
+
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -138,13 +144,13 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
         entering.command(node.pid, node.namespaces, ["flock", "--no-fork", "/run/kubenode.lock", "sleep", "60"])
     )
     try:
-        eventually(lambda: node.exists("/run/kubenode.lock"), 5.0)
+        until("the run holds the lock", lambda: node.exists("/run/kubenode.lock"))
         with listening(node, tmp_path) as listener:
             assert "READY=1" in listener.said and ours(node) != before
             assert "a run holds the lock" in listener.log
             current.kill()
             current.wait()
-            assert eventually(lambda: ours(node) == before, 10.0), listener.log
+            until("the listener has loaded all", lambda: ours(node), listener, expected=before)
     finally:
         current.kill()
         current.wait()
@@ -178,8 +184,8 @@ def test_whatever_is_lost_is_back_and_a_later_run_finds_nothing_to_do(
     for number, command in enumerate(commands, 1):
         node.run(["sh", "-ec", command])
         if number < len(commands):
-            assert eventually(lambda: "Waiting: ip" in listener.log, LIMIT), listener.log
-    assert eventually(lambda: ours(node) == good, LIMIT), f"{set(good) ^ set(ours(node))}\n{listener.log}"
+            until("the listener waits for more", lambda: "Waiting: ip" in listener.log, listener)
+    until("the listener has restored all", lambda: ours(node), listener, expected=good)
     assert not run(node, **DESIRED)["changed"]
 
 
@@ -193,7 +199,7 @@ def test_the_one_who_took_it_is_named(node: NamespaceNode, listener: Listener) -
         assert culprit.stdin is not None
         culprit.stdin.write("rule del priority 700\n")
         culprit.stdin.flush()
-        assert eventually(lambda: "Restored" in listener.log, LIMIT)
+        until("the listener restores the rule", lambda: "Restored" in listener.log, listener)
         culprit.stdin.close()
     assert f"as a rule was removed by process {culprit.pid} (ip). added: ip rule 700: from all to 10.0.1.5" in listener.log
 
@@ -203,7 +209,7 @@ def test_a_restoration_takes_less_than_a_second_of_a_processor(node: NamespaceNo
     before = listener.cpu(of_children=True)
     for number in range(1, 5):
         node.run(["ip", "rule", "del", "priority", "701"])
-        assert eventually(lambda: listener.log.count("Restored") == number, LIMIT), listener.log  # noqa: B023
+        until("the listener restores the rule", partial(listener.log_count, "Restored"), listener, expected=number)
     assert (listener.cpu(of_children=True) - before) / 4 < 1
 
 
@@ -211,22 +217,22 @@ def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(node: N
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
         try:
-            assert eventually(lambda: "Restored 6 times in a row" in listener.log, 4 * LIMIT), listener.log
+            until("the listener names the culprit", lambda: "Restored 6 times in a row" in listener.log, listener)
         finally:
             culprit.kill()
     assert "the next restoration comes after 2 s at the earliest" in listener.log
     assert re.search(r"as a rule was removed by process \d+(, which has ended| \(ip\))", listener.log)
     good = len(RULES)
-    assert eventually(lambda: sum("lookup" in line for line in ours(node)) == good, LIMIT)
+    until("all rules are back", lambda: sum("lookup" in line for line in ours(node)), listener, expected=good)
 
 
 def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
     """Seconds from the link's return until its routes are back."""
     node.run(["ip", "link", "set", "eth1", "down"])
-    assert eventually(lambda: ours(node) != good, LIMIT)
+    until("routes go with the link", lambda: ours(node) != good)
     node.run(["ip", "link", "set", "eth1", "up"])
     returned = time.monotonic()
-    assert eventually(lambda: ours(node) == good, 2 * LIMIT), listener.log
+    until("the routes are back", lambda: ours(node), listener, expected=good)
     return time.monotonic() - returned
 
 
@@ -248,7 +254,7 @@ def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(node
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
         try:
-            assert eventually(lambda: "Restored 9 times in a row" in listener.log, 4 * LIMIT), listener.log
+            until("the listener restores the rule nine times", lambda: "Restored 9 times in a row" in listener.log, listener)
         finally:
             culprit.kill()
     assert flap(node, listener, good) < SOON  # the next removal of a rule by a program would be followed by a pause of 16 s
@@ -315,7 +321,7 @@ def assert_held(node: NamespaceNode, listener: Listener) -> None:
     good = ours(node)
     said = listener.log.count("Restored")
     node.run(["ip", "rule", "add", "priority", "9", "lookup", "9", "protocol", "75"])
-    assert eventually(lambda: listener.log.count("Restored") > said, LIMIT), listener.log
+    until("the listener removes the rule", lambda: listener.log_count("Restored") > said, listener)
     assert ours(node) == good
 
 
@@ -375,4 +381,4 @@ def test_a_set_that_foreign_objects_satisfy_is_known_to_it_although_the_run_chan
     assert len(run(node, rules=[*RULES, rule], routes=ROUTES)["rules"]["satisfied_by"]) == 1
     time.sleep(1)
     node.ip(["rule del priority 702"])
-    assert eventually(lambda: "10.0.1.7" in " ".join(ours(node)), LIMIT / 3), listener.log
+    until("the rule is back", lambda: "10.0.1.7" in " ".join(ours(node)), listener)

@@ -16,10 +16,9 @@ from lab import namespace
 from lab.container import SystemdNode
 from lab.machine import Machine
 from lab.podman import Podman
-from lab.waiting import eventually
+from lab.waiting import until
 
 UNIT = "kubenode-policy-routes-75.service"
-LIMIT = 20.0  # seconds; two are promised, on a machine that does nothing else
 BACK = 8.0  # seconds; two are promised here as well, and less than the ten from one failure to the next try
 RECORD = "/run/kubenode/policy-routes-75.json"
 AT_KUBELET = "/var/log/rules-at-kubelet"
@@ -68,14 +67,14 @@ def bare(front: Machine, podman: Podman) -> SystemdNode:
     look = f"ExecStartPre=/bin/sh -c 'ip rule > {AT_KUBELET}; ip route show table 1001 >> {AT_KUBELET}'"
     node.write("/etc/systemd/system/kubelet.service.d/look.conf", f"[Service]\n{look}\n")
     node.run(["systemctl", "enable", "--quiet", "--now", "systemd-networkd.service"])
-    assert eventually(lambda: "10.0.1.10" in node.run(["ip", "-br", "address"]).stdout, LIMIT)
+    until("networkd has set the address", lambda: "10.0.1.10" in node.run(["ip", "-br", "address"]).stdout, node)
     return node
 
 
 @pytest.fixture
 def node(bare: SystemdNode) -> SystemdNode:
     run(bare, **DESIRED)
-    assert eventually(lambda: state_of(bare) == "active" and len(ours(bare)) == 5, LIMIT), journal(bare)
+    wait_until_loaded(bare)
     return bare
 
 
@@ -102,6 +101,10 @@ def state_of(node: SystemdNode) -> str:
     return node.run(["systemctl", "is-active", UNIT], check=False).stdout.strip()
 
 
+def wait_until_loaded(node: SystemdNode) -> None:
+    until("the listener is active and has loaded all", lambda: (state_of(node), len(ours(node))), node, expected=("active", 5))
+
+
 def journal(node: SystemdNode) -> str:
     return node.run(["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
 
@@ -120,9 +123,9 @@ def comes_back(node: SystemdNode, event: Callable[[], Any], loses: bool = True) 
     good, said = ours(node), journal(node).count("\n")
     event()
     if loses:
-        assert eventually(lambda: "Restored" in "".join(journal(node).splitlines(True)[said:]), LIMIT), journal(node)
-    assert eventually(lambda: ours(node) == good, LIMIT), f"{good} {ours(node)} {journal(node)}"
-    assert eventually(lambda: "via 10.0.1.1 dev eth1" in way_out(node), LIMIT), journal(node)
+        until("the listener restores something", lambda: "Restored" in "".join(journal(node).splitlines(True)[said:]), node)
+    until("all rules and routes are back", lambda: ours(node), node, expected=good)
+    until("the way out is by eth1", lambda: "via 10.0.1.1 dev eth1" in way_out(node), node)
 
 
 def starts(node: SystemdNode) -> int:
@@ -139,13 +142,13 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
         node.ip(["link add eth1 type veth peer name eni1", "link set eni1 up", "link set eth1 up"])
         node.ip(["address add 10.0.1.10/24 dev eth1"])
         assert run(node, **DESIRED)
-        assert eventually(lambda: state_of(node) == "active" and len(ours(node)) == 5, LIMIT), journal(node)
+        wait_until_loaded(node)
         seconds = []
         for _kill in range(6):  # systemd's own limit is five starts within ten seconds
             node.run(["systemctl", "kill", "--signal=KILL", UNIT])
             node.run(["ip", "rule", "del", "priority", "2000"])
             killed = time.monotonic()
-            assert eventually(lambda: state_of(node) == "active" and len(ours(node)) == 5, LIMIT), journal(node)
+            wait_until_loaded(node)
             seconds.append(time.monotonic() - killed)
         print(system, "back after", [round(one, 2) for one in seconds])
         assert max(seconds) < BACK, seconds
@@ -161,7 +164,7 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
         print(system, "tries in 22 s:", tries)
         assert 1 <= tries <= 3, journal(node)
         node.write(RECORD, good)
-        assert eventually(lambda: state_of(node) == "active", LIMIT), journal(node)
+        until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
     finally:
         podman.run("rm", "--force", "--time", "0", system)
 
@@ -169,7 +172,7 @@ def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_an
 def test_a_run_starts_it_and_absent_leaves_nothing(bare: SystemdNode) -> None:
     before = bare.snapshot()
     assert run(bare, **DESIRED)
-    assert eventually(lambda: state_of(bare) == "active", LIMIT), journal(bare)
+    until(f"{UNIT} is active", lambda: state_of(bare), bare, expected="active")
     assert not run(bare, **DESIRED)
     bare.run(["systemctl", "stop", UNIT])
     assert run(bare, **DESIRED) and not run(bare, **DESIRED)
@@ -183,7 +186,7 @@ def test_a_run_starts_it_and_absent_leaves_nothing(bare: SystemdNode) -> None:
 def test_whatever_happens_to_a_node_the_declared_state_is_back(front: Machine, node: SystemdNode) -> None:
     def replug() -> None:
         front.ip(["link del eni1"])
-        assert eventually(lambda: "there is no link eth1" in journal(node), LIMIT), journal(node)
+        until("the listener misses eth1", lambda: "there is no link eth1" in journal(node), node)
         plug_in(front, node, 1)
 
     def restart() -> None:
@@ -220,11 +223,11 @@ def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
     run(node, state="absent")
     node.run(["sh", "-c", CNI % "add"])
     assert run(node, **DESIRED)
-    assert eventually(lambda: state_of(node) == "active", LIMIT), journal(node)
+    until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
     assert len(ours(node)) == 4
     node.run(["sh", "-c", CNI % "del"])
-    assert eventually(lambda: len(ours(node)) == 5, LIMIT), journal(node)
-    assert eventually(lambda: "a rule of another program was removed" in journal(node), LIMIT), journal(node)
+    until("the rule is added", lambda: len(ours(node)), node, expected=5)
+    until("the listener says why", lambda: "a rule of another program was removed" in journal(node), node)
     node.run(["sh", "-c", CNI % "add"])
     assert not run(node, **DESIRED)
     node.run(["sh", "-c", f"while {CNI % 'del'} 2>/dev/null; do :; done"])  # the first of two equal rules is the collection's
@@ -245,5 +248,5 @@ def test_a_link_that_comes_later_finds_its_reverse_path_filter_set(front: Machin
     front.ip(["link del eni1"])
     plug_in(front, node, 1)
     rp_filter = "/proc/sys/net/ipv4/conf/eth1/rp_filter"
-    assert eventually(lambda: node.exists(rp_filter) and node.read(rp_filter) == "2\n", LIMIT)
+    until("eth1 has its rp_filter", lambda: node.read(rp_filter), node, expected="2\n")
     node.module("rp_filter", {"state": "absent"})

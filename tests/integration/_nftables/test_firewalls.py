@@ -13,7 +13,7 @@ from lab import Lab, Node, agentbaker, apt
 from lab.container import SystemdNode
 from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.router import dhcpv6_source
-from lab.waiting import eventually
+from lab.waiting import until
 
 
 class Firewall(NamedTuple):
@@ -58,7 +58,8 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
             return machine.run(["sh", "-c", firewall.holds], check=False).returncode == 0
 
         machine.run(["sh", "-c", firewall.setup])
-        assert eventually(holds)  # firewalld loads its rules after systemd regards it as started
+        # firewalld loads its rules after systemd regards it as started.
+        until("the firewall has loaded its rules", holds, machine)
         assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE
         assert not lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080, timeout=0.3)
 
@@ -73,7 +74,7 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
                 assert machine.module("nftables_probe_snat")["changed"]
             else:
                 machine.reboot()
-            assert eventually(holds)
+            until(f"the firewall has loaded its rules after {way}", holds, machine)
             assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE, way
             assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080), way
             assert not machine.module("nftables_probe_snat")["changed"], way

@@ -22,6 +22,7 @@ import pytest
 from lab import apt, collection, entering, images, programs, rpm
 from lab.container import SystemdNode
 from lab.podman import Podman
+from lab.waiting import until
 
 SUITES = ("bullseye", "bookworm", "trixie")
 RESTARTING = ("bookworm", "trixie")  # bullseye's maintainer scripts do not restart the service
@@ -275,9 +276,7 @@ def test_a_killed_run_still_holds_the_service_and_the_next_one_lets_it_go(node: 
         assert process.stdin is not None
         process.stdin.write(arguments({"minimum_version": "2.0.0"}, check=False))
         process.stdin.close()
-        deadline = time.monotonic() + 20
-        while not node.exists(f"{HOLD}/90-kubenode-hold.conf"):
-            assert time.monotonic() < deadline
+        until("the run holds back the package's service", lambda: node.exists(f"{HOLD}/90-kubenode-hold.conf"), node)
         time.sleep(0.3)
         node.run(["pkill", "--signal", "KILL", "--full", "run_module.py"], check=False)
         process.kill()

@@ -18,7 +18,7 @@ import pytest
 from lab import Lab, short_deadline
 from lab.node import NamespaceNode
 from lab.steps import warnings
-from lab.waiting import eventually
+from lab.waiting import eventually, until
 
 LOCK, CHECKPOINT = "/run/kubenode.lock", "/run/kubenode-checkpoint"
 NFT = "/usr/sbin/nft"
@@ -53,7 +53,7 @@ def killed_while_nft_loads(node: NamespaceNode, script: str, number: int = signa
         play = threading.Thread(target=node.module, args=(PROBE,))
         play.start()
         try:
-            assert eventually(lambda: node.exists("/run/caller"), limit=20)
+            until("nft was called", lambda: node.exists("/run/caller"))
             node.run(["sh", "-c", f"kill -{number} $(cat /run/caller)"])
         finally:
             play.join()
@@ -79,7 +79,7 @@ def test_after_a_killed_run_absent_is_the_last_word(node: NamespaceNode) -> None
 
 def test_a_killed_run_does_not_leave_an_nft_that_hangs(node: NamespaceNode) -> None:
     with killed_while_nft_loads(node, HANGING):
-        assert eventually(lambda: not hangs(node))
+        until("nft was ended", lambda: not hangs(node))
     assert run(node)["changed"]
     assert not run(node)["changed"]
 
@@ -108,7 +108,7 @@ def test_a_run_waits_for_another_before_it_says_that_there_is_nothing_to_do(node
     with node.replace_program(NFT, SLOW):
         loading = threading.Thread(target=node.module, args=(PROBE,))
         loading.start()
-        assert eventually(lambda: node.exists("/run/caller"), limit=20)
+        until("nft was called", lambda: node.exists("/run/caller"))
         assert run(node, state="absent")["changed"]
         loading.join()
     assert not has_table(node)

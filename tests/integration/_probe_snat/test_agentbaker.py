@@ -16,7 +16,7 @@ from lab import Lab, Node, agentbaker
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
 from lab.probing import Probing
-from lab.waiting import eventually
+from lab.waiting import until
 
 TABLE = "ip6 azureSLBProbe"
 OURS = "kubenode-nft-ip6-azureSLBProbe.service"
@@ -56,7 +56,7 @@ def node(bare: SystemdNode) -> SystemdNode:
     agentbaker.place(bare)
     bare.run(["systemctl", "daemon-reload"])
     bare.run(["systemctl", "start", agentbaker.NAME])
-    assert eventually(lambda: has_table(bare))
+    until("the table is there", lambda: has_table(bare), bare)
     return bare
 
 
@@ -106,7 +106,7 @@ def give_back(node: SystemdNode, before: dict[str, Any]) -> None:
 
 def expect_theirs(node: SystemdNode, before: dict[str, Any]) -> None:
     assert shown(node, agentbaker.NAME, "ActiveState", "UnitFileState") == ["active", "enabled"]
-    assert eventually(lambda: node.snapshot() == before)
+    until("the node is as before", lambda: node.snapshot() == before, node)
 
 
 def test_the_unit_is_taken_over_and_given_back_without_a_lost_probe(lab: Lab, node: SystemdNode) -> None:
@@ -130,7 +130,7 @@ def test_each_boot_has_the_table_before_kubelet(lab: Lab, node: SystemdNode) -> 
     assert not run(node, **TAKE_OVER)["changed"]
     give_back(node, before)
     node.reboot()
-    assert eventually(lambda: has_table(node))
+    until("the table is there", lambda: has_table(node), node)
     assert shown(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["active", "yes"]
 
 
@@ -138,7 +138,7 @@ def test_neither_nftables_service_nor_a_start_of_the_former_unit_loses_the_table
     take_over(node)
     for event in ("start", "restart", "stop"):
         node.run(["systemctl", event, "nftables.service"])
-        assert eventually(lambda: has_table(node)), event
+        until(f"the table is back after {event}", lambda: has_table(node), node)
     node.run(["systemctl", "restart", agentbaker.NAME])
     assert state_of(node, agentbaker.NAME) == "inactive"
     assert not run(node, **TAKE_OVER)["changed"]
@@ -161,7 +161,7 @@ def test_our_unit_beside_a_former_one_that_came_later_is_put_right(bare: Systemd
     agentbaker.place(bare)
     bare.run(["systemctl", "daemon-reload"])
     bare.reboot()
-    assert eventually(lambda: state_of(bare, agentbaker.NAME) == "active")
+    until("AgentBaker's unit is active", lambda: state_of(bare, agentbaker.NAME), bare, expected="active")
     take_over(bare)
     back = run(bare)
     assert back["changed"] and back["managed_by"] == agentbaker.NAME
@@ -173,14 +173,14 @@ def test_our_unit_beside_a_former_one_that_came_later_is_put_right(bare: Systemd
 def test_a_former_unit_that_tries_again_and_again_ends(lab: Lab, node: SystemdNode) -> None:
     lab.metadata.change(Behaviour(fault="refused"))
     node.run(["systemctl", "restart", agentbaker.NAME])
-    assert eventually(lambda: "auto-restart" in shown(node, agentbaker.NAME, "SubState"))
+    until("AgentBaker's unit has failed", lambda: shown(node, agentbaker.NAME, "SubState"), node, expected=["auto-restart"])
     run(node, agentbaker="take_over")
-    assert eventually(lambda: state_of(node, agentbaker.NAME) == "inactive", limit=20)
+    until("AgentBaker's unit is inactive", lambda: state_of(node, agentbaker.NAME), node, expected="inactive")
     run(node, state="absent")  # AgentBaker's unit fails again, for its own reasons
     assert shown(node, agentbaker.NAME, "SubState")[0] in ("auto-restart", "running")
     assert has_table(node)
     lab.metadata.change(WELL)
-    assert eventually(lambda: state_of(node, agentbaker.NAME) == "active", limit=30)
+    until("AgentBaker's unit is active", lambda: state_of(node, agentbaker.NAME), node, expected="active")
 
 
 def test_a_table_of_other_options_is_handed_over_as_the_former_unit_loads_it(node: SystemdNode) -> None:
@@ -188,7 +188,8 @@ def test_a_table_of_other_options_is_handed_over_as_the_former_unit_loads_it(nod
     take_over(node, priority=-290)
     give_back(node, before)
     node.run(["systemctl", "restart", agentbaker.NAME])  # nft refuses another priority for existing chains
-    assert eventually(lambda: state_of(node, agentbaker.NAME) == "active") and node.snapshot() == before
+    until("AgentBaker's unit is active", lambda: state_of(node, agentbaker.NAME), node, expected="active")
+    assert node.snapshot() == before
 
 
 def test_a_unit_that_fails_leaves_the_former_one_in_charge(node: SystemdNode) -> None:
@@ -196,7 +197,7 @@ def test_a_unit_that_fails_leaves_the_former_one_in_charge(node: SystemdNode) ->
     before = node.snapshot()
     failed = node.module("nftables_probe_snat", TAKE_OVER, timeout=180)
     assert failed["failed"] and "All changes were undone" in failed["msg"], failed
-    assert eventually(lambda: node.snapshot() == before)
+    until("the node is as before", lambda: node.snapshot() == before, node)
     assert state_of(node, agentbaker.NAME) == "active" and state_of(node, OURS) == "inactive"
     node.remove(f"{UNIT}.d")
 

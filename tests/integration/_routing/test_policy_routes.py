@@ -25,7 +25,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
 from lab import Lab, Node, playbook, steps, watched
 from lab.node import NamespaceNode
 from lab.steps import Steps
-from lab.waiting import eventually
+from lab.waiting import until
 from unit import strategies
 
 PATH = "/etc/kubenode/policy-routes-75.json"
@@ -93,7 +93,11 @@ def with_eni(lab: Lab) -> NamespaceNode:
     node: NamespaceNode = lab.node("node1")
     node.ip(ENI)
     own = ["ip", "-6", "-oneline", "address", "show", "scope", "link", "-tentative"]
-    assert eventually(lambda: {"eth1", "eni1"} <= {line.split()[1] for line in node.run_from_host(own).splitlines()})
+
+    def links() -> set[str]:
+        return {line.split()[1] for line in node.run_from_host(own).splitlines()}
+
+    until("the links have their link-local addresses", lambda: links() >= {"eth1", "eni1"})
     return node
 
 

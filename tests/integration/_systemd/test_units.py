@@ -16,7 +16,7 @@ from lab.container import SystemdNode
 from lab.machine import Machine
 from lab.podman import Podman
 from lab.programs import COUNTED, Replacement
-from lab.waiting import eventually
+from lab.waiting import until
 
 ROUTES: tuple[str, str, dict[str, Any]] = (
     "policy_routes",
@@ -184,7 +184,7 @@ def test_a_run_during_the_boot_does_not_wait_for_what_may_wait_for_it(node: Syst
     node.stop()
     node.start()
     try:
-        assert eventually(lambda: state_of(node, "slow.service") == "activating", 20)
+        until("the boot waits for a unit", lambda: state_of(node, "slow.service"), node, expected="activating")
         result = node.module(module, options)
         assert not result["failed"] and result["changed"], result
         assert state_of(node, "slow.service") == "activating"

@@ -25,10 +25,9 @@ from lab.machine import Machine
 from lab.namespace import FOLDERS
 from lab.node import POD_PORT, NamespaceNode
 from lab.prober import Prober
-from lab.waiting import eventually
+from lab.waiting import until
 
 BUILD_LIMIT = 1.5  # seconds for two nodes
-FREED_LIMIT = 5.0  # seconds that the kernel may take to free the objects of a killed lab
 
 
 def test_two_nodes_are_built_in_well_under_the_limit() -> None:
@@ -103,12 +102,12 @@ def test_a_killed_lab_leaves_no_process_namespace_link_mount_or_file(tmp_path: P
     pids = [int(pid) for pid in doomed.stdout.readline().split()]
     namespaces = {entering.network_namespace(pid) for pid in pids}
     assert len(namespaces) == 6
-    assert eventually(lambda: sum("sleep" in process for process in processes_in(namespaces)) == 2, FREED_LIMIT)
+    until("two machines sleep", lambda: sum("sleep" in process for process in processes_in(namespaces)), expected=2)
 
     doomed.send_signal(signal.SIGKILL)
     doomed.communicate()
 
-    assert eventually(lambda: not processes_in(namespaces), FREED_LIMIT)
+    until("the namespaces have no processes", lambda: not processes_in(namespaces))
     assert traces(token) == []
     assert not {LINK, "client0", "port0", "veth-pod1", "peer0"} & set(os.listdir("/sys/class/net"))
     assert list(tmp_path.iterdir()) == []
@@ -134,10 +133,10 @@ def test_what_builds_an_image_ends_with_its_caller(tmp_path: Path, program: str,
         "PYTHONPATH": str(collection.CHECKOUT / "tests"),
     }
     builder = subprocess.Popen([sys.executable, "-c", BUILDS[program]], env=environment)
-    assert eventually(begun.exists, 10 * FREED_LIMIT)
+    until("the build has begun", begun.exists)
     builder.send_signal(number)
     builder.wait()
-    assert eventually(lambda: not processes_with(str(tmp_path)), FREED_LIMIT)
+    until("all processes of the build have ended", lambda: not processes_with(str(tmp_path)))
 
 
 def test_a_closed_lab_has_ended_its_processes() -> None:
@@ -366,7 +365,7 @@ def test_the_caller_of_a_program_is_killed_before_or_after_its_work(lab: Lab, ac
     node = lab.node("node1")
     with node.break_program("/usr/sbin/nft", action=action):
         status = node.run(["sh", "-c", "nft add table ip6 t; echo survived"], check=False)
-    assert eventually(lambda: node.run(["nft", "list", "tables"]).stdout == done, FREED_LIMIT)
+    until("the tables are as expected", lambda: node.run(["nft", "list", "tables"]).stdout, expected=done)
     assert "survived" not in status.stdout
 
 

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from lab import collection, inventory
-from lab.waiting import eventually
+from lab.waiting import until
 
-END_LIMIT = 15.0  # seconds
 NAMESPACES = {"metadata": True, "nodes": [{"name": "node1", "pods": ["pod1"]}]}
 SYSTEMD = {"nodes": [{"name": "node1", "pods": ["pod1"], "system": "bookworm"}]}
 
@@ -134,7 +133,7 @@ def test_when_down_has_returned_nothing_is_left(tool: Tool, declaration: dict[st
     assert tool.call("down").returncode == 0
     assert not node.exists()
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
-    assert eventually(lambda: not tool.processes(), END_LIMIT)
+    until("the lab has no processes", tool.processes, expected=[])
     assert "there is no lab" in tool.call("probe", "pod1").stderr
     assert tool.call("down").returncode == 0  # succeeds without a lab too
     tool.up(declaration)  # and the folder can be used again
@@ -146,7 +145,7 @@ def test_a_killed_daemon_leaves_nothing_that_runs_and_the_folder_usable(tool: To
     node = Path("/proc", str(tool.node_pid()))
     for pid in tool.processes():
         os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: not node.exists(), END_LIMIT)
+    until("the node has ended", lambda: not node.exists())
     assert tool.call("down").returncode == 0
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
     tool.up(NAMESPACES)
@@ -160,14 +159,14 @@ def test_who_gives_up_while_it_is_built_leaves_nothing(tool: Tool, number: signa
         [sys.executable, "-m", "lab", "up", tool.folder, declaration],
         env={**os.environ, "PYTHONPATH": str(collection.CHECKOUT / "tests")},
     )  # fmt: skip
-    assert eventually(lambda: tool.building() != [], END_LIMIT)
+    until("the lab is being built", tool.building)
     (daemon,) = tool.building()
     os.kill(daemon, signal.SIGSTOP)  # so that it is not ready before the caller is killed
     assert not (tool.folder / "control").exists()
     starter.send_signal(number)
     starter.wait()
     os.kill(daemon, signal.SIGCONT)
-    assert eventually(lambda: not tool.processes(), END_LIMIT)
+    until("the lab has no processes", tool.processes, expected=[])
     assert not (tool.folder / "control").exists()
 
 
@@ -175,7 +174,7 @@ def test_it_ends_with_its_folder(tool: Tool) -> None:
     tool.up(NAMESPACES)
     node = Path("/proc", str(tool.node_pid()))
     shutil.rmtree(tool.folder)
-    assert eventually(lambda: not tool.processes() and not node.exists(), END_LIMIT)
+    until("the lab and its node have ended", lambda: not tool.processes() and not node.exists())
 
 
 def test_it_ends_without_requests(tool: Tool) -> None:
@@ -183,5 +182,5 @@ def test_it_ends_without_requests(tool: Tool) -> None:
     for _number in range(4):  # the daemon stays while requests come; a busy machine takes a second for each
         time.sleep(1.2)
         tool.ask("probe", "pod1")
-    assert eventually(lambda: not tool.processes(), END_LIMIT)
+    until("the lab has no processes", tool.processes, expected=[])
     assert [path.name for path in tool.folder.iterdir()] == ["log"]

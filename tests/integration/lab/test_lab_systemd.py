@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,7 @@ from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.machine import Machine
 from lab.podman import Podman
-
-CLEAN_UP_LIMIT = 15.0  # seconds
+from lab.waiting import until
 
 ANOTHER_LAB = """
 import sys, time
@@ -118,10 +116,8 @@ def test_a_killed_lab_leaves_nothing_and_disturbs_no_other(podman: Podman, kille
     lab.stdout.close()
     if "holder" in killed:  # then the next lab cleans up
         Podman().close()
-    deadline = time.monotonic() + CLEAN_UP_LIMIT
-    while Path(folder).exists() or Path("/proc", node).exists():
-        assert time.monotonic() < deadline, f"{folder} or process {node} is still there"
-        time.sleep(0.1)
+    until(f"{folder} is removed", lambda: not Path(folder).exists(), pause=0.1)
+    until("the node has ended", lambda: not Path("/proc", node).exists(), pause=0.1)
     assert folder not in Path("/proc/mounts").read_text()
     assert bystander.wait_until_booted() == "running"
 

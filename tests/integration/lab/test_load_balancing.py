@@ -18,7 +18,7 @@ from lab.kubernetes.forwarding import AWS, AZURE
 from lab.kubernetes.load_balancing import LoadBalancing
 from lab.prober import Prober
 from lab.service import IPV4, IPV6
-from lab.waiting import eventually
+from lab.waiting import until
 
 NODE_PORT, HEALTH_PORT, WEB = 30080, 32000, "default/web"
 
@@ -101,7 +101,7 @@ def test_a_client_reaches_the_pod_by_the_front_end(cloud: Any, lab: Lab, api: St
             assert Prober(lab.client).udp(address, 80, timeout=1, tries=1)
         assert not lab.client.fetch(address, 81)
         shown = {"ip": address} if cloud is AZURE else {"hostname": "web.default.elb.example"}
-        assert eventually(lambda: api.ingress() == [shown])
+        until("the Service shows its address", api.ingress, expected=[shown])
 
 
 @pytest.mark.parametrize("cloud", [AZURE, AWS], ids=["azure", "aws"])
@@ -124,7 +124,7 @@ def test_probes_are_recorded_at_any_rate(lab: Lab, api: StoredObjects) -> None:
         for family in (IPV4, IPV6):
             balancing.wait_for(WEB, family, {"node1", "node2"})
         start = time.time()
-        assert eventually(lambda: balancing.record(WEB, IPV4, "node1").since(start).sent >= 100)
+        until("100 probes are sent", lambda: balancing.record(WEB, IPV4, "node1").since(start).sent >= 100, balancing)
         for family in (IPV4, IPV6):
             record = balancing.record(WEB, family, "node1").since(start)
             assert record.sent == record.answered
@@ -155,6 +155,6 @@ def test_a_deleted_service_is_forgotten_and_close_leaves_nothing(lab: Lab, api: 
         balancing.wait_for(WEB, IPV6, {"node1", "node2"})
         assert state(lab) != before
         api.services.clear()
-        assert eventually(lambda: not balancing.knows(WEB))
+        until("the Service has no front end", lambda: not balancing.knows(WEB), balancing)
         assert "dport" not in lab.load_balancer.run_from_host(["nft", "list", "ruleset"])
     assert state(lab) == before

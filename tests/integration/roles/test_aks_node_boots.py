@@ -16,7 +16,7 @@ from lab import Lab, Node, agentbaker, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
 from lab.metadata_replies import DUAL_STACK
-from lab.waiting import eventually
+from lab.waiting import until
 
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
@@ -78,7 +78,7 @@ def test_a_bare_node_is_converged_in_one_run_and_given_back_in_one(
     assert play() == 1  # the package and the table, one transaction
     assert running.load_balancer.probe_tcp(pod, 8080)
     assert play() == 0
-    assert eventually(lambda: state_of(node) == "active")
+    until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
     assert state_of(node, "nftables.service") == "inactive"
     assert play(state="absent") == 1
     assert node.snapshot() == bare
@@ -100,7 +100,7 @@ def test_absent_while_systemd_tries_again_leaves_no_failed_unit(
     shorten(node, seconds=1)
     running.metadata.change(Behaviour(fault="refused"))
     node.reboot()
-    assert eventually(lambda: state_of(node) == "activating")
+    until(f"{UNIT} waits", lambda: state_of(node), node, expected="activating")
     assert play(state="absent") > 0
     assert node.run(["systemctl", "--failed", "--no-legend"]).stdout == ""
     assert node.run(["systemctl", "is-system-running"]).stdout.strip() == "running"
@@ -120,10 +120,10 @@ def test_stopping_the_unit_removes_our_table_alone(node: SystemdNode) -> None:
 def test_whatever_happens_to_nftables_service_our_table_comes_back(node: SystemdNode, events: list[str], booted: bool) -> None:
     if booted:
         node.reboot()
-    eventually(lambda: state_of(node) == "active")
+    until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
     for event in events:
         node.run(["systemctl", event, "nftables.service"])
-        assert eventually(lambda: has_table(node)), event
+        until(f"the table is back after {event}", lambda: has_table(node), node)
     node.run(["systemctl", "stop", "nftables.service"])
 
 
@@ -132,7 +132,7 @@ def test_a_node_that_enables_nftables_service_boots_with_the_table(node: Systemd
     node.reboot()
     assert TABLE in node.kubelet_starts()[-1].tables
     node.run(["systemctl", "disable", "--now", "--quiet", "nftables.service"])
-    assert eventually(lambda: has_table(node))
+    until("the table is back", lambda: has_table(node), node)
 
 
 def test_metadata_that_comes_after_20_seconds_is_waited_for(running: Lab, node: SystemdNode) -> None:
@@ -140,7 +140,7 @@ def test_metadata_that_comes_after_20_seconds_is_waited_for(running: Lab, node: 
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
     node.stop()
     node.start()
-    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=40)
+    until("kubelet is active", lambda: state_of(node, "kubelet"), node, expected="active")
     start = node.kubelet_starts()[-1]
     assert TABLE in start.tables and 15 < start.clock - started < 30
 
@@ -157,11 +157,11 @@ def test_metadata_that_stays_ill_lets_kubelet_go_at_the_deadline_and_is_asked_ag
     node.stop()
     node.start()
     # Not before the deadline. The delay after it depends on the machine's load; the usual deadline is a minute.
-    assert eventually(lambda: state_of(node, "kubelet") == "active", limit=limit + 50)
+    until("kubelet is active", lambda: state_of(node, "kubelet"), node, expected="active")
     start = node.kubelet_starts()[-1]
     assert TABLE not in start.tables and limit - 5 < start.clock - started < limit + 50
     running.metadata.change(WELL)
-    assert eventually(lambda: has_table(node), limit=30)
+    until("the table is there", lambda: has_table(node), node)
 
 
 def shorten(node: SystemdNode, seconds: int, former: float = DEADLINE) -> None:
@@ -202,9 +202,10 @@ def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     running.metadata.own[node.ipv4] = without
     hurry(node)
     node.reboot()
-    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
+    until(f"{UNIT} is inactive", lambda: state_of(node), node, expected="inactive")
+    assert not has_table(node)
     running.metadata.own[node.ipv4] = known
-    assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
+    until("the table is there, and the unit active", lambda: has_table(node) and state_of(node) == "active", node)
     running.metadata.own[node.ipv4] = without
     time.sleep(3)
     assert has_table(node) and state_of(node) == "active"
@@ -228,9 +229,10 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     address = f"{node.address}/64"
     node.ip([f"address del {address} dev eth0"])
     node.run(["systemctl", "start", UNIT])
-    assert eventually(lambda: state_of(node) == "inactive") and not has_table(node)
+    until(f"{UNIT} is inactive", lambda: state_of(node), node, expected="inactive")
+    assert not has_table(node)
     node.ip([f"address add {address} dev eth0 nodad"])
-    assert eventually(lambda: has_table(node) and state_of(node) == "active", limit=30)
+    until("the table is there, and the unit active", lambda: has_table(node) and state_of(node) == "active", node)
     node.ip([f"address del {address} dev eth0"])
     time.sleep(3)
     assert has_table(node) and state_of(node) == "active"
@@ -248,7 +250,7 @@ def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
         machine: SystemdNode = lab.node("node2")
         agentbaker.place(machine)
         machine.reboot()
-        assert eventually(lambda: has_table(machine))
+        until("the table is there", lambda: has_table(machine), machine)
         before = machine.snapshot()
         deadline = time.monotonic() + float(os.environ.get("KUBENODE_FIGHT_SECONDS", "20"))
         while time.monotonic() < deadline:
@@ -258,6 +260,6 @@ def test_agentbakers_unit_and_the_module_do_not_fight() -> None:
                 assert ("in packets to every destination" in str(result.get("warnings"))) is (state == "present")
                 assert lab.load_balancer.probe_tcp(lab.pod("pod2").address, 8080)
             machine.run(["systemctl", "restart", "ipv6_nftables.service"])
-            assert eventually(lambda: has_table(machine))
+            until("the table is there", lambda: has_table(machine), machine)
             time.sleep(1)  # as often as an impatient operator, not as a load test
         assert machine.snapshot() == before

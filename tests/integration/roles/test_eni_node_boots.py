@@ -21,7 +21,7 @@ from lab.machine import Machine
 from lab.metadata import MetadataServer
 from lab.metadata_replies import Aws, Nic
 from lab.podman import Podman
-from lab.waiting import eventually
+from lab.waiting import until
 
 VLAN = "eth0.100"  # by name; the kernel treats the name in the same way for every kind of link
 RP_FILTER = {"interfaces": ["eth0", VLAN, "eth1", "eni*"], "mode": "loose"}
@@ -36,7 +36,6 @@ net.ipv4.conf.eth0.rp_filter = 1
 """
 FILTERS = [f"{link}/rp_filter" for link in ("eth0", VLAN, "eth1", "eni1")]
 SEEN = "/var/log/src-valid-mark"
-PATIENCE = 10.0  # seconds for systemd to start the unit of a device; it takes a tenth of one on an idle machine
 KUBELET = f"""
 [Service]
 ExecStartPre=/bin/sh -c 'cat /proc/sys/net/ipv4/conf/eth0/src_valid_mark > {SEEN}'
@@ -159,15 +158,15 @@ def test_a_link_gets_its_address_at_boot_when_it_comes_and_when_it_comes_again(r
     rack.run("link_addresses", **LINK_ADDRESSES, immediate=False)
     assert rack.addressed() == set()
     rack.node.reboot()
-    assert eventually(lambda: rack.addressed() == {"eth0", VLAN}, PATIENCE)
+    until("two links have addresses", rack.addressed, rack.node, expected={"eth0", VLAN})
     for _time in range(2):
         rack.plug("eth1")
         rack.plug("eni1")
-        assert eventually(lambda: rack.addressed() == ADDRESSES.keys(), PATIENCE)
+        until("all links have addresses", rack.addressed, rack.node, expected=ADDRESSES.keys())
         again = rack.run("link_addresses", **LINK_ADDRESSES)
         assert (again["changed"], again["addresses"]["kept"]) == (False, 4)
         rack.pull()
-        assert eventually(lambda: rack.addressed() == {"eth0", VLAN}, PATIENCE)
+        until("two links have addresses", rack.addressed, rack.node, expected={"eth0", VLAN})
     # The record keeps the addresses that the boot has added, although the unit is removed first.
     rack.run("link_addresses", state="absent", immediate=False)
     assert rack.addressed() == {"eth0", VLAN}
@@ -213,12 +212,12 @@ def test_each_eni_answers_its_requests_after_a_boot_and_when_it_comes_again(tmp_
             playbook.play(inventory, "kubenode.datapath.eni_policy_routing", variables=given).well()
             node.reboot()
             serve()
-            assert eventually(lambda: are_answered(FIRST, SECOND), PATIENCE)
+            until("both ENIs are answered", lambda: are_answered(FIRST, SECOND), node)
             lab.unplug("eth2")
             assert are_answered(FIRST) and not are_answered(SECOND)
             lab.plug("eth2")
             node.ip(["link set eth2 up", f"address add {SECOND.address}/24 dev eth2 noprefixroute"])
-            assert eventually(lambda: are_answered(FIRST, SECOND), PATIENCE)
+            until("both ENIs are answered", lambda: are_answered(FIRST, SECOND), node)
 
 
 def remove_all(rack: Rack, bare: dict[str, int]) -> None:

@@ -23,7 +23,7 @@ from lab.build import Build
 from lab.container import SystemdNode
 from lab.playbook import Played
 from lab.this_machine import ThisMachine
-from lab.waiting import eventually
+from lab.waiting import until
 
 ROLES = ("aks_dual_stack", "eni_policy_routing", "cilium_migration")
 TABLES = {"ip6 azureSLBProbe", "inet kubenodeReturnPath"}
@@ -292,8 +292,8 @@ def test_the_first_boot_brings_it_all_before_kubelet_and_a_run_on_the_node_finds
     assert node.run(["sysctl", "-n", "net.ipv4.conf.eth0.rp_filter"]).stdout == "2\n"
     assert condition(node) == ("no", "inactive")
     plug_in(booted)
-    assert eventually(lambda: f"default via {ENI_GATEWAY} dev eth1" in routes(node), limit=60)
-    assert eventually(lambda: f"from {POD} lookup 1101" in rules(node), limit=60)
+    until("the route of the ENI is there", lambda: f"default via {ENI_GATEWAY} dev eth1" in routes(node), node)
+    until("the rule of the pod is there", lambda: f"from {POD} lookup 1101" in rules(node), node)
     assert "fwmark 0x80/0x80" in rules(node)
     node.serve(22)
     hosts = booted.write_inventory(tmp_path / "inventory.json")

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from lab.machine import Machine
 from lab.namespace import Namespace
 from lab.node import ClusterNode
 from lab.prober import Answer, Prober
-from lab.waiting import eventually
+from lab.waiting import report, until
 
-READY_LIMIT = 300.0  # seconds for all nodes to be ready; it takes ten, and on a busy machine minutes
+PATIENCE = 300.0  # seconds; nodes are ready and pods run in ten, and on a busy machine in minutes
 
 
 class RunningPod(Machine):
@@ -81,7 +80,7 @@ class Cluster(Lab):
         """The API by HTTP, where kubectl is too slow."""
         return self.control_plane.api
 
-    def kubectl(self, *words: str, input: str | None = None, timeout: float = 60) -> str:
+    def kubectl(self, *words: str, input: str | None = None, timeout: float = PATIENCE) -> str:
         """Run kubectl; returns its stdout. Raises LabError with its output if it fails."""
         return self.api.kubectl(*words, input=input, timeout=timeout)
 
@@ -99,23 +98,40 @@ class Cluster(Lab):
         found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, f"--namespace={namespace}", "--output=json"))
         return found
 
-    def wait_for(self, condition: str, *objects: str, timeout: float = 60) -> None:
+    def until(self, what: str, look: Callable[[], Any], expected: Any = None, pause: float = 0.1) -> None:
+        """lab.waiting.until(), with the cluster's patience; the message of a failure shows the cluster."""
+        until(what, look, self, expected=expected, limit=PATIENCE, pause=pause)
+
+    def wait_for(self, condition: str, *objects: str, timeout: float = PATIENCE) -> None:
         """``kubectl wait``: for example ``wait_for("condition=Ready", "pod", "--selector=app=web")``."""
-        self.kubectl("wait", f"--for={condition}", *objects, f"--timeout={timeout:g}s", timeout=timeout + 10)
+        self._wait("wait", f"--for={condition}", *objects, timeout=timeout)
 
-    def wait_for_rollout(self, workload: str, timeout: float = 60) -> None:
+    def wait_for_rollout(self, workload: str, namespace: str = "default", timeout: float = PATIENCE) -> None:
         """Wait until all pods of ``daemonset/NAME`` or ``deployment/NAME`` are ready."""
-        self.kubectl("rollout", "status", workload, f"--timeout={timeout:g}s", timeout=timeout + 10)
+        self._wait("rollout", "status", workload, f"--namespace={namespace}", timeout=timeout)
 
-    def wait_until_ready(self, timeout: float = READY_LIMIT) -> None:
+    def wait_until_ready(self, timeout: float = PATIENCE) -> None:
         """Wait until kubelet of each node reports that it is ready; reports from before this call do not count."""
         since = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=1)
-        deadline = time.monotonic() + timeout
-        while waited := [name for name, heard in self._ready().items() if heard is None or heard < since]:
-            if time.monotonic() > deadline:
-                nodes = self.kubectl("describe", "nodes", *waited)
-                raise LabError(f"{', '.join(waited)} did not become ready within {timeout:g} s:\n{nodes}")
-            time.sleep(0.1)
+
+        def unready() -> list[str]:
+            return [name for name, heard in self._ready().items() if heard is None or heard < since]
+
+        until("each node is ready; these are not", unready, self, expected=[], limit=timeout, pause=0.1)
+
+    def last_lines(self) -> str:
+        """The pods, the last events, and the end of each node's journal, for the message of a wait that failed."""
+        pods = self.kubectl("get", "pods", "--all-namespaces", "--output=wide", timeout=20)
+        events = self.kubectl("get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp", timeout=20)
+        shown = [f"the pods:\n{pods}", "the last events:", *events.splitlines()[-20:]]
+        return "\n".join([*shown, *(node.last_lines() for node in self.workers)])
+
+    def _wait(self, *words: str, timeout: float) -> None:
+        """Run a command of kubectl that waits. If it fails, the message shows the cluster too."""
+        try:
+            self.kubectl(*words, f"--timeout={timeout:g}s", timeout=timeout + 60)
+        except LabError as error:
+            raise LabError(f"{error}\n{report(self)}") from error
 
     def _ready(self) -> dict[str, datetime | None]:
         """When each node last reported that it is ready; None if its last report is another."""
@@ -165,8 +181,7 @@ class Cluster(Lab):
         """
         node.write(worker.EXTRA, f"KUBELET_EXTRA_ARGS=--register-with-taints={taint}\n" if taint else "")
         node.reboot()
-        if not eventually(lambda: node.name in {one["metadata"]["name"] for one in self.api.items("/api/v1/nodes")}, READY_LIMIT):
-            raise LabError(f"{node.name} did not register within {READY_LIMIT:g} s")
+        until(f"{node.name} is registered", lambda: node.name in self._ready(), node, self.control_plane, limit=PATIENCE)
         subnets = {"spec": self._registration(node)["spec"]}
         self.api.request(f"/api/v1/nodes/{node.name}", "PATCH", subnets, MERGE_PATCH)
 

@@ -24,6 +24,7 @@ from lab.kubernetes.api import PORT, Api
 from lab.load_balancer import LINK, LoadBalancer
 from lab.machine import Machine
 from lab.namespace import Namespace
+from lab.waiting import until
 from lab.wiring import veth
 
 ADDRESS, ADDRESS_IPV4 = f"{place.NODES}2", f"{place.NODES_IPV4}2"
@@ -132,6 +133,9 @@ class ControlPlane(Machine):
             ended.set()
             hesitating.join()
 
+    def last_lines(self) -> str:
+        return self._last_words("kube-apiserver")
+
     def stop(self) -> None:
         """Kill all programs at once: none of their data is used again."""
         for program in self._running.values():
@@ -149,14 +153,15 @@ class ControlPlane(Machine):
             )  # fmt: skip
 
     def _wait_until_ready(self, certificate: Path) -> None:
-        deadline = time.monotonic() + _READY_LIMIT
-        while not self._is_ready(certificate):
-            for name, program in self._running.items():
-                if program.poll() is not None:
-                    raise LabError(f"{name} ended with {program.returncode}:\n{self._last_words(name)}")
-            if time.monotonic() > deadline:
-                raise LabError(f"the API is not ready after {_READY_LIMIT:g} s:\n{self._last_words('kube-apiserver')}")
-            time.sleep(0.1)
+        ended: list[str] = []
+
+        def is_over() -> bool:
+            ended.extend(name for name, program in self._running.items() if program.poll() is not None)
+            return bool(ended) or self._is_ready(certificate)
+
+        until("the API is ready", is_over, self, limit=_READY_LIMIT, pause=0.1)
+        if ended:
+            raise LabError(f"{ended[0]} ended with {self._running[ended[0]].returncode}:\n{self._last_words(ended[0])}")
 
     def _is_ready(self, certificate: Path) -> bool:
         if not self.authority:
@@ -172,4 +177,4 @@ class ControlPlane(Machine):
     def _last_words(self, name: str) -> str:
         log = self._logs / f"{name}.log"
         lines: Sequence[str] = log.read_text(errors="replace").splitlines()[-15:]
-        return "\n".join([*lines, f"The whole log is {log}"])
+        return "\n".join([f"{name} printed last:", *lines, f"The whole log is {log}"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from lab.container import SystemdNode
 from lab.entering import LabError
 from lab.kubernetes import agent_image
 from lab.kubernetes.api import MERGE_PATCH
-from lab.kubernetes.cluster import Cluster
-from lab.waiting import eventually
+from lab.kubernetes.cluster import PATIENCE, Cluster
+from lab.waiting import until
 
-SLOW = 120.0  # seconds; a busy machine takes its time
 TAINT = "kubenode.datapath/not-ready"
 _NAMESPACE = "kubenode-datapath"
 _PODS = (f"--namespace={_NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
@@ -86,7 +86,7 @@ class Delivery:
     def delete(self) -> None:
         """``kubectl delete`` of the profile's overlay; returns when its pods are gone. The nodes stay as they are."""
         self._delete(self._overlay(self.profile))
-        assert eventually(lambda: f"Controlled By:  DaemonSet/{self.daemonset}" not in self.pods(), SLOW), self.pods()
+        until(f"the pods of {self.daemonset} are gone", lambda: f"DaemonSet/{self.daemonset}" not in self.pods(), self)
 
     def edit(self, **content: Any) -> None:
         """Change the ConfigMap in place: ``data``, ``binaryData``. kubelet is made to read it again."""
@@ -99,12 +99,20 @@ class Delivery:
     def wait(self) -> None:
         """Until all pods are those of the last apply(), and ready."""
         try:
-            self.cluster.kubectl(
-                *("rollout", "status", f"daemonset/{self.daemonset}", f"--namespace={_NAMESPACE}", f"--timeout={SLOW:g}s"),
-                timeout=SLOW + 10,
-            )
+            self.cluster.wait_for_rollout(f"daemonset/{self.daemonset}", _NAMESPACE)
         except LabError as error:
-            raise AssertionError(f"{error}\n{self.pods()}\n{self.logs()}") from error
+            raise AssertionError(f"{error}\n{self.last_lines()}") from error
+
+    def until(self, what: str, look: Callable[[], Any], expected: Any = None) -> None:
+        """lab.waiting.until(); the message of a failure shows the pods, their logs and the nodes."""
+        until(what, look, self, *self.cluster.workers, expected=expected, limit=PATIENCE)
+
+    def last_lines(self) -> str:
+        try:
+            printed = self.logs()
+        except LabError as error:  # a container is not created yet
+            printed = str(error)
+        return f"{self.pods()}\nthe pods printed last:\n{printed}"
 
     @property
     def ready(self) -> int:
@@ -145,7 +153,7 @@ class Delivery:
         return self.cluster.api.request(f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{self.daemonset}")
 
     def _delete(self, folder: Path) -> None:
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder), timeout=SLOW)
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._built(folder))
 
     def _overlay(self, name: str) -> Path:
         return self._kustomize / "overlays" / name

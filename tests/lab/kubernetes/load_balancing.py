@@ -32,11 +32,10 @@ from lab.machine import Machine
 from lab.prober import Answer, Prober
 from lab.probing import ProbeRecord, Probing
 from lab.service import IPV4, IPV6, Family
-from lab.waiting import eventually
+from lab.waiting import PATIENCE, until
 
 PROBE_INTERVAL = 0.5  # seconds; Azure's is 5
 _POLL = 0.5  # seconds between two looks at the API
-_WAIT_LIMIT = 120.0  # seconds; a busy machine takes its time
 
 
 class KubernetesApi(Protocol):
@@ -119,12 +118,18 @@ class LoadBalancing:
         of_ports = [current.backends(frontend, port, healthy) for port in frontend.ports]
         return set.intersection(*({node.name for node in chosen} for chosen in of_ports))
 
-    def wait_for(self, service: str, family: Family, nodes: Set[str], limit: float = _WAIT_LIMIT) -> None:
+    def wait_for(self, service: str, family: Family, nodes: Set[str], limit: float = PATIENCE) -> None:
         """Return when these nodes, and no others, get packets for all ports of the Service."""
-        if eventually(lambda: self.knows(service) and self.backends(service, family) == nodes, limit):
-            return
-        found = f"it goes to {sorted(self.backends(service, family))}" if self.knows(service) else "it has no front end"
-        raise LabError(f"after {limit:g} s {service} is not forwarded to {sorted(nodes)}: {found}; {self._error or 'no error'}")
+        until(
+            f"{service} is forwarded to {sorted(nodes)} and to no other nodes",
+            lambda: self.backends(service, family) if self.knows(service) else None,
+            self,
+            expected=nodes,
+            limit=limit,
+        )
+
+    def last_lines(self) -> str:
+        return f"the last error of the load balancer's controller: {self._error or 'none'}"
 
     def record(self, service: str, family: Family, node: str) -> ProbeRecord:
         """The probes that decide about the Service's first port on a node, as soon as there is a target."""

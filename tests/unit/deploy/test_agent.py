@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import pytest
 
-pytest.importorskip("kubernetes")
 pytest.importorskip("prometheus_client")
 yaml = pytest.importorskip("yaml")
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
@@ -377,11 +376,11 @@ def test_events_wait_for_the_api_and_are_sent_once(monkeypatch: pytest.MonkeyPat
 
     def tried(what: str, call: Any) -> bool:
         if takes[0]:
-            call(None)
+            call()
         return takes[0]
 
     monkeypatch.setattr(own, "_tried", tried)
-    monkeypatch.setattr(own, "_event", lambda _api, *event: sent.append(event))
+    monkeypatch.setattr(own, "_event", lambda *event: sent.append(event))
     for number in range(12):
         own.event("Warning", "Failed", str(number))
     takes[0] = True

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests of the agent to an API that works, is down, is slow, or lies: the official client against a server with TLS."""
+"""Requests of the agent to an API that works, is down, is slow, or lies, against a server with TLS."""
 
 from __future__ import annotations
 
@@ -22,21 +22,35 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("kubernetes")
 pytest.importorskip("prometheus_client")
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
 
+from kubenode_agent import api as requests  # noqa: E402
 from kubenode_agent import node as subject  # noqa: E402
 from kubenode_agent.node import Node  # noqa: E402
-from kubernetes.config import incluster_config  # noqa: E402
 
 PROFILE, LABEL = "aks_dual_stack", "kubenode.datapath/aks-dual-stack"
 TAINT, OTHER = "kubenode.datapath/not-ready", "example.com/other"
-CERTIFICATE = [
-    *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=api"),
-    *("-addext", "subjectAltName=IP:127.0.0.1,IP:::1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
-]
+CERTIFICATE = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+EXTENSIONS = """
+[req]
+distinguished_name = name
+[name]
+[authority]
+basicConstraints = critical, CA:TRUE
+[server]
+subjectAltName = IP:127.0.0.1, IP:::1
+"""
+"""The authority, as that of EKS, does not say what its key may be used for, which Python 3.13 refuses by default."""
+
 SOON = 0.05  # seconds
+
+
+def certify(folder: Path, name: str, section: str, *signer: str) -> None:
+    """Writes a key and a certificate with the extensions of this section; signed by itself if there is no signer."""
+    (folder / "extensions").write_text(EXTENSIONS)
+    files = ("-config", "extensions", "-extensions", section, "-keyout", f"{name}.key", "-out", f"{name}.crt")
+    subprocess.run([*CERTIFICATE, "-subj", f"/CN={name}", *files, *signer], cwd=folder, check=True, capture_output=True)
 
 
 class Api(http.server.ThreadingHTTPServer):
@@ -50,11 +64,11 @@ class Api(http.server.ThreadingHTTPServer):
     def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, 0), Handler)
-        self.authority, self.token_file = folder / "ca.crt", folder / "token"
-        key = folder / "key.pem"
-        subprocess.run([*CERTIFICATE, "-keyout", key, "-out", self.authority], check=True, capture_output=True)
+        self.token_file = folder / "token"
+        certify(folder, "ca", "authority")
+        certify(folder, "api", "server", "-CA", "ca.crt", "-CAkey", "ca.key")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.authority, key)
+        context.load_cert_chain(folder / "api.crt", folder / "api.key")
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.set_token("first")
         self.taints, self.labels, self.events = [{"key": TAINT, "effect": "NoSchedule"}], dict[str, str](), list[dict[str, Any]]()
@@ -146,8 +160,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Iterat
     with Api(tmp_path, address) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_port))
-        monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(server.token_file))
-        monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(server.authority))
+        monkeypatch.setattr(requests, "ACCOUNT", tmp_path)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
@@ -177,6 +190,14 @@ def test_label_taint_and_event_are_the_apis(api: Api) -> None:
     assert own.label(PROFILE, None) and own.remove_taint(TAINT) and api.labels == {}
 
 
+def test_a_server_with_a_certificate_of_another_authority_gets_no_token(
+    api: Api, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certify(tmp_path, "ca", "authority")
+    assert not Node("node1").label(PROFILE, "1.0")
+    assert "certificate verify failed" in caplog.text and api.asked == []
+
+
 def silent(request: Handler) -> bool:
     time.sleep(1)
     return True
@@ -188,6 +209,14 @@ def by_bytes(request: Handler) -> bool:
         for _number in range(100):
             request.wfile.write(b"H")
             time.sleep(0.01)
+    return True
+
+
+def endless(request: Handler) -> bool:
+    with contextlib.suppress(OSError):
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            request.wfile.write(b"{" * (1 << 20))
     return True
 
 
@@ -210,6 +239,7 @@ TROUBLES = {
     "silent": silent,
     "by bytes": by_bytes,
     "cut": cut,
+    "endless": endless,
     "a page": says(200, "<html>Welcome</html>"),
     "nothing": says(200, ""),
     "a list": says(200, []),
