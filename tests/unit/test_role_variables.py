@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing as t
 from pathlib import Path
@@ -371,6 +372,26 @@ def test_every_check_is_of_a_variable_of_the_role(role: str) -> None:
     assert known.undo in options[f"{role}_state"]["choices"]
     raw = {name[len(role) + 1 :] for name, option in options.items() if option["type"] == "raw"}
     assert raw == {*known.specs}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_variable_is_permitted_to_a_configmap_or_refused_with_a_reason_that_is_documented(role: str) -> None:
+    """A new variable fails here until it is marked, and is refused by the agent until then."""
+    known, options = ROLES[role], {name[len(role) + 1 :]: one for name, one in options_of(role).items()}
+    assert sorted([*known.permitted, *known.refused]) == sorted(options)
+    table = (OWN_ROLES.parent / "deploy/README.md").read_text()
+    for name, option in options.items():
+        description = [option["description"]] if isinstance(option["description"], str) else option["description"]
+        said = [f"Not accepted from a ConfigMap, because {known.refused[name]}."] if name in known.refused else []
+        assert [one for one in description if "ConfigMap" in one] == said, name
+        assert (f"| `{role}_{name}` | {known.refused.get(name)} |" in table) is (name in known.refused), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_path_and_no_command_is_permitted_to_a_configmap(role: str) -> None:
+    types_of = {name: options_of(role)[f"{role}_{name}"]["type"] for name in ROLES[role].permitted}
+    assert "path" not in types_of.values()
+    assert not [name for name in types_of if re.search("command|kubectl|options|path|file|folder|backup|host", name)]
 
 
 def test_outside_a_role_the_role_must_be_given() -> None:
