@@ -169,7 +169,7 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
     assert last > 10
 
 
-@pytest.mark.parametrize(("build", "call"), [(table, 18), (routes, 7)])
+@pytest.mark.parametrize(("build", "call"), [(table, 19), (routes, 7)])
 def test_a_foreign_file_is_left_where_a_killed_run_was_about_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build, call: int
 ) -> None:
