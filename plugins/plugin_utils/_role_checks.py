@@ -312,7 +312,7 @@ ROLES = {
         words=("addresses", "kubectl"),
         checks={
             "addresses": _addresses,
-            "backup": lambda given, _is_applied: cleanup_options.backup(given),
+            "backup": cleanup_options.backup,
             "bridge_name": applied(_optional_interface, "bridge_name"),
             "bridge_interface": applied(_optional_interface, "bridge_interface"),
             "checkpoint": _seconds,

@@ -77,10 +77,13 @@ def as_text(value: t.Any) -> str:
 GOOD: list[tuple[str, Result]] = [
     ("aks_dual_stack", {}),
     ("aks_dual_stack", {"state": "absent", "path": "/etc/systemd/system/probe.nft"}),
+    ("aks_dual_stack", {"path": "/opt/kubenode-pool1/probe.nft"}),
     ("aks_dual_stack", {"before": ["my-kubelet.service", "k3s.service"]}),
     ("aks_dual_stack", {"before": "my-kubelet.service,your.target"}),
     ("aks_dual_stack", {"probes": PROBES, "priority": -310, "interface": "eth0.100", "nftables_lock_timeout": 0}),
     ("cilium_migration", {}),
+    ("cilium_migration", {"backup": "/srv/kubenode/backup"}),
+    ("cilium_migration", {"backup": "/run/backup", "state": "restored"}),
     ("cilium_migration", {"addresses": ["10.244.0.0/24", "fd00::1"], "backend": "nft", "neighbors": False}),
     ("cilium_migration", {"addresses": "10.244.0.7,10.244.0.8", "kubectl": "/usr/local/bin/kubectl"}),
     ("cilium_migration", {"kubectl": ["kubectl", "--context", "production"], "drain": True, "drain_options": []}),
@@ -128,6 +131,7 @@ def test_a_template_is_checked_by_its_value() -> None:
     assert failed["msg"] == f"eni_policy_routing_layout must be one of {choices}; 'calico' was given"
 
 
+FOLDERS = "in or below a folder that is named kubenode or kubenode-NAME and lies in one of /etc, /opt, /srv, /var/lib"
 LISTED = ", or JSON text of such a list"
 WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
 TRUE_FALSE = "true or false"
@@ -150,7 +154,9 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
         ("probes", [], "a list of at least one probe with source and translated"),
         ("probes", ["fe80::1"], DICTIONARIES),
         ("path", "probe.nft", "an absolute path of a file, of letters"),
-        ("path", "/run/probe.nft", "outside /run, which a boot empties"),
+        ("path", "/run/probe.nft", FOLDERS),
+        ("path", "/etc/cron.d/probe", FOLDERS),
+        ("path", "/etc/ld.so.preload", FOLDERS),
         ("before", {"my": "service"}, "a list of words"),
         ("nftables_minimum_version", "new", 'a version of digits and dots, as "0.9.8"'),
         ("nftables_service", "stopped", "one of masked, ignore"),
@@ -165,8 +171,8 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
         ("bridge", "azure0", TRUE_FALSE),
         ("drain", {}, TRUE_FALSE),
         ("backup", "backup", "an absolute path of a file, of letters"),
-        ("backup", "/run/backup", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes read"),
-        ("backup", "/etc/cni/net.d/b", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes"),
+        ("backup", "/run/backup", FOLDERS),
+        ("backup", "/etc/cni/net.d/b", FOLDERS),
         ("bridge_name", "azure 0", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
         ("bridge_interface", "eth0/1", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
         ("bridge_checkpoint", 3, "0 for none, or from 5 to 3600 seconds"),
