@@ -750,6 +750,17 @@ def test_a_backup_is_not_kept_where_a_boot_or_another_program_finds_it(steps: St
     assert "backup must be in or below a folder that is named kubenode" in steps.refused(backup=folder)
 
 
+def test_a_backup_is_not_kept_where_another_user_could_replace_it(node: NamespaceNode, steps: Steps) -> None:
+    node.run(["mkdir", "-m", "0777", "/var/lib/kubenode"])
+    assert "/var/lib/kubenode has mode 0777" in steps.refused()
+    assert not steps.run(state="restored")["changed"]
+    end_living(node)
+    node.run(["chmod", "0755", "/var/lib/kubenode"])
+    steps.run()
+    node.run(["chmod", "0777", "/var/lib/kubenode"])
+    assert steps.run(state="restored")["changed"]
+
+
 def test_a_folder_for_a_backup_that_a_killed_run_did_not_write_goes(node: NamespaceNode, steps: Steps) -> None:
     before = state(node)
     node.write(f"{os.path.dirname(BACKUP)}/.kubenode", "")
