@@ -119,7 +119,9 @@ options:
   backup:
     description:
       - The folder of the backup, whose files only root can read.
-      - The folder cannot be in C(/run), which a boot empties, nor in C(/etc/cni/net.d), whose files runtimes read.
+      - With O(state=absent) it must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in C(/etc),
+        C(/opt), C(/srv) or C(/var/lib). From other folders another program may load its files. Each folder on the way must
+        belong to root and be writable by root only, and the folder must not be a symbolic link. Otherwise the run is refused.
       - The folder is created if its parent exists or is C(/var/lib/kubenode). O(state=restored) removes a folder that the module
         created, if it is empty.
       - The backup of another node is refused, and so is a backup with an object that the module never removes. A node is

@@ -84,6 +84,10 @@ options:
         C(/etc/sysctl.d) and similar folders; of files with the same name it reads only the one in the first of these folders.
       - Also names the set of interfaces that the call owns, even if O(permanent) is false. So another path is another set, and
         O(state=absent) undoes only the set of O(path).
+      - With O(state=present) the file must be in C(/etc/sysctl.d), or in or below a folder that is named C(kubenode) or
+        C(kubenode-NAME) and lies in C(/etc), C(/opt), C(/srv) or C(/var/lib). From other folders another program may load or
+        execute it. Each folder on the way must belong to root and be writable by root only, and the folder must not be a
+        symbolic link. Otherwise the run is refused.
       - A file that this collection did not write is not overwritten; the run is refused.
     type: path
     default: /etc/sysctl.d/90-kubenode-rp-filter.conf

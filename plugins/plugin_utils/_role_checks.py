@@ -10,6 +10,7 @@ Names of variables are those without the role's prefix. The checks are those of 
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import cleanup_options
@@ -40,9 +41,14 @@ class Role(t.NamedTuple):
     """undo: the state that removes or restores.
     specs: where the argument spec says raw, because Ansible takes no JSON text for a list of dictionaries.
     words: lists that may be given as plain text, as Ansible's type list; JSON text is accepted for every list and dictionary.
+    permitted: the variables that a ConfigMap may set (_configmap). Its writer must not become root on the nodes, so a command, an
+        argument of one, or a path is never among them. A variable that is not listed is refused.
+    refused: the reason for each other variable, for the error and the documentation.
     """
 
     undo: str = ""
+    permitted: frozenset[str] = frozenset()
+    refused: t.Mapping[str, str] = {}
     specs: t.Mapping[str, dict[str, t.Any]] = {}
     words: t.Collection[str] = ()
     checks: t.Mapping[str, Check] = {}
@@ -122,6 +128,8 @@ def _command(option: str, given: t.Sequence[str]) -> None:
 
 def _targets(option: str, given: t.Sequence[Values]) -> None:
     for number, one in enumerate(given):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:.]{2,45}", one["address"]):
+            raise Invalid(f"{option}[{number}].address", one["address"], "an IP address or the name of a host")
         within(f"{option}[{number}].port", 1, 65535)(one["port"], True)
 
 
@@ -228,9 +236,24 @@ def _return_path(desired: eni_layout.DesiredLayout, values: Values) -> None:
     )
 
 
+# Why a ConfigMap cannot set a variable; each ends a sentence with "because".
+COMMAND = "it is a command"
+ARGUMENTS = "it becomes a part of a command"
+PATH = "it is a path"
+KUBECTL = "the agent has no kubectl"
+HOST = "it is a host of an inventory"
+
 ROLES = {
     "aks_dual_stack": Role(
         undo="absent",
+        permitted=frozenset(
+            {
+                *("state", "ipv6", "mode", "table", "interface", "priority", "probes", "before", "agentbaker"),
+                *("nftables_minimum_version", "nftables_service", "nftables_lock_timeout"),
+                *("later_interfaces", "rehearse", "rehearse_packets"),
+            }
+        ),
+        refused={"path": PATH},
         words=("before",),
         specs={
             "probes": {
@@ -257,6 +280,27 @@ ROLES = {
     ),
     "cilium_migration": Role(
         undo="restored",
+        permitted=frozenset(
+            {
+                *("state", "mode", "addresses", "backend", "neighbors", "routes", "iptables", "links", "checkpoint"),
+                *("bridge", "bridge_name", "bridge_interface", "bridge_checkpoint"),
+                *("rehearse", "rehearse_packets", "grace", "verify"),
+            }
+        ),
+        refused={
+            "backup": PATH,
+            "checkpoint_command": COMMAND,
+            "bridge_checkpoint_command": COMMAND,
+            "verify_command": COMMAND,
+            "verify_from": HOST,
+            "kubectl": COMMAND,
+            "drain_options": ARGUMENTS,
+            "node_name": ARGUMENTS,
+            "cordon": KUBECTL,
+            "drain": KUBECTL,
+            "restart_daemonset_pods": KUBECTL,
+            "restart_timeout": KUBECTL,
+        },
         specs={
             "verify": {
                 "type": "list",
@@ -268,7 +312,7 @@ ROLES = {
         words=("addresses", "kubectl"),
         checks={
             "addresses": _addresses,
-            "backup": lambda given, _is_applied: cleanup_options.backup(given),
+            "backup": cleanup_options.backup,
             "bridge_name": applied(_optional_interface, "bridge_name"),
             "bridge_interface": applied(_optional_interface, "bridge_interface"),
             "checkpoint": _seconds,
@@ -282,6 +326,14 @@ ROLES = {
     ),
     "eni_policy_routing": Role(
         undo="absent",
+        permitted=frozenset(
+            {
+                *("state", "manage", "remedy", "mode", "layout", "enis", "cloud", "primary_interface", "pod_interfaces"),
+                *("mark", "priorities", "connmark", "service_addresses", "interface_marks", "raise_all", "protocol", "before"),
+                *("restart_networkd", "nftables", "checkpoint", "later_interfaces", "rehearse", "rehearse_packets"),
+            }
+        ),
+        refused={"checkpoint_command": COMMAND},
         specs={
             "rehearse_packets": PACKETS,
             "enis": {"type": "list", "elements": "dict"},

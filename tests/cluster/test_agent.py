@@ -116,6 +116,8 @@ def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(
     assert states(cluster) == converged and not any(node.exists("/run/evaluated") for node in nodes)
     delivery.apply(aks_dual_stack_table="accept")
     delivery.until("a pod shows the error of the role", lambda: "'accept' was given" in delivery.pods())
+    delivery.apply(aks_dual_stack_ipv6="always", aks_dual_stack_interface="eth9")  # a right name, of no interface of the node
+    delivery.until("a pod shows the error of the module", lambda: "eth9" in delivery.pods())
     failed = re.compile(r'kubenode_failures_total\{module="(\w+)"\} 1')
     assert any(found[1] != "none" for node in nodes for found in failed.finditer(delivery.metrics(node)))
     assert states(cluster) == converged
@@ -138,6 +140,7 @@ LIES: list[tuple[dict[str, Any], str]] = [
         },
         "#jinja2:variable_start_string",
     ),
+    ({"data": {FILE: "aks_dual_stack_path: /etc/cron.d/x"}}, "aks_dual_stack_path is not accepted from a ConfigMap"),
     ({"data": {FILE: "aks_dual_stack_a: &a [1]\naks_dual_stack_b: [*a, *a]"}}, "an alias is not allowed"),
     ({"data": {FILE: "#" * 1040000 + "\naks_dual_stack_ipv6: address"}}, ""),  # valid; the API accepts no larger object
     ({"data": None, "binaryData": {FILE: base64.b64encode(b"\xff\xfe").decode()}}, "cannot be read"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing as t
 from pathlib import Path
@@ -76,10 +77,13 @@ def as_text(value: t.Any) -> str:
 GOOD: list[tuple[str, Result]] = [
     ("aks_dual_stack", {}),
     ("aks_dual_stack", {"state": "absent", "path": "/etc/systemd/system/probe.nft"}),
+    ("aks_dual_stack", {"path": "/opt/kubenode-pool1/probe.nft"}),
     ("aks_dual_stack", {"before": ["my-kubelet.service", "k3s.service"]}),
     ("aks_dual_stack", {"before": "my-kubelet.service,your.target"}),
     ("aks_dual_stack", {"probes": PROBES, "priority": -310, "interface": "eth0.100", "nftables_lock_timeout": 0}),
     ("cilium_migration", {}),
+    ("cilium_migration", {"backup": "/srv/kubenode/backup"}),
+    ("cilium_migration", {"backup": "/run/backup", "state": "restored"}),
     ("cilium_migration", {"addresses": ["10.244.0.0/24", "fd00::1"], "backend": "nft", "neighbors": False}),
     ("cilium_migration", {"addresses": "10.244.0.7,10.244.0.8", "kubectl": "/usr/local/bin/kubectl"}),
     ("cilium_migration", {"kubectl": ["kubectl", "--context", "production"], "drain": True, "drain_options": []}),
@@ -127,6 +131,7 @@ def test_a_template_is_checked_by_its_value() -> None:
     assert failed["msg"] == f"eni_policy_routing_layout must be one of {choices}; 'calico' was given"
 
 
+FOLDERS = "in or below a folder that is named kubenode or kubenode-NAME and lies in one of /etc, /opt, /srv, /var/lib"
 LISTED = ", or JSON text of such a list"
 WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
 TRUE_FALSE = "true or false"
@@ -149,7 +154,9 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
         ("probes", [], "a list of at least one probe with source and translated"),
         ("probes", ["fe80::1"], DICTIONARIES),
         ("path", "probe.nft", "an absolute path of a file, of letters"),
-        ("path", "/run/probe.nft", "outside /run, which a boot empties"),
+        ("path", "/run/probe.nft", FOLDERS),
+        ("path", "/etc/cron.d/probe", FOLDERS),
+        ("path", "/etc/ld.so.preload", FOLDERS),
         ("before", {"my": "service"}, "a list of words"),
         ("nftables_minimum_version", "new", 'a version of digits and dots, as "0.9.8"'),
         ("nftables_service", "stopped", "one of masked, ignore"),
@@ -164,8 +171,8 @@ WRONG: dict[str, list[tuple[str, t.Any, str]]] = {
         ("bridge", "azure0", TRUE_FALSE),
         ("drain", {}, TRUE_FALSE),
         ("backup", "backup", "an absolute path of a file, of letters"),
-        ("backup", "/run/backup", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes read"),
-        ("backup", "/etc/cni/net.d/b", "outside /run, which a boot empties, and /etc/cni/net.d, which container runtimes"),
+        ("backup", "/run/backup", FOLDERS),
+        ("backup", "/etc/cni/net.d/b", FOLDERS),
         ("bridge_name", "azure 0", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
         ("bridge_interface", "eth0/1", "a link's name of 1 to 15 letters, digits and _.=+@~-"),
         ("bridge_checkpoint", 3, "0 for none, or from 5 to 3600 seconds"),
@@ -371,6 +378,26 @@ def test_every_check_is_of_a_variable_of_the_role(role: str) -> None:
     assert known.undo in options[f"{role}_state"]["choices"]
     raw = {name[len(role) + 1 :] for name, option in options.items() if option["type"] == "raw"}
     assert raw == {*known.specs}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_variable_is_permitted_to_a_configmap_or_refused_with_a_reason_that_is_documented(role: str) -> None:
+    """A new variable fails here until it is marked, and is refused by the agent until then."""
+    known, options = ROLES[role], {name[len(role) + 1 :]: one for name, one in options_of(role).items()}
+    assert sorted([*known.permitted, *known.refused]) == sorted(options)
+    table = (OWN_ROLES.parent / "deploy/README.md").read_text()
+    for name, option in options.items():
+        description = [option["description"]] if isinstance(option["description"], str) else option["description"]
+        said = [f"Not accepted from a ConfigMap, because {known.refused[name]}."] if name in known.refused else []
+        assert [one for one in description if "ConfigMap" in one] == said, name
+        assert (f"| `{role}_{name}` | {known.refused.get(name)} |" in table) is (name in known.refused), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_path_and_no_command_is_permitted_to_a_configmap(role: str) -> None:
+    types_of = {name: options_of(role)[f"{role}_{name}"]["type"] for name in ROLES[role].permitted}
+    assert "path" not in types_of.values()
+    assert not [name for name in types_of if re.search("command|kubectl|options|path|file|folder|backup|host", name)]
 
 
 def test_outside_a_role_the_role_must_be_given() -> None:

@@ -48,16 +48,17 @@ class Agent:
     def _converge(self) -> str | None:
         """Returns the text of the ConfigMap by which it ran; None if that could not be read."""
         text = None
+        state = f"{self._settings.profile}_state"
         try:
             text = variables.text_in(self._settings.folder)
             given = variables.parse(text, self._settings.profile)
+            if self._settings.undoes:  # before the check, which requires less of a run that undoes the profile
+                given[state] = self._settings.desired_state
+            given = variables.accepted(given, self._settings.profile)
         except Refused as refused:
             self._metrics.refused()
             self._failed("VariablesRefused", str(refused))
             return text
-        state = f"{self._settings.profile}_state"
-        if self._settings.undoes:
-            given[state] = self._settings.desired_state
         self._is_undone = given.get(state) == self._settings.desired_state
         outcome = self._run(self._settings.profile, given)
         self._metrics.ran(outcome, text != self._converged)

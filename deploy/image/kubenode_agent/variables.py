@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of the role, from the ConfigMap. They are data: Ansible evaluates nothing in them."""
+"""The variables of the role, from the ConfigMap. They are data: Ansible evaluates nothing in them.
+
+The collection says which variables a ConfigMap may set, and to which values.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,18 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap
+
 from .settings import Refused
 
 FILE = "variables.yaml"
 MARKS = ("{{", "{%", "{#", "#jinja2:")  # of Jinja2; the last one begins a text that names marks of its own
 LARGEST = 1 << 20  # characters; a ConfigMap holds no more
 LARGEST_NUMBER = 1 << 63
+LONGEST_TEXT = 1000  # characters of a value; the longest that a role takes is the name of a systemd unit
+LONGEST_LIST = 1000  # entries of a list or a dictionary; a node has some hundred pods and a few ENIs
+DEEPEST = 20  # lists and dictionaries inside one another
+ROLES = Path(_configmap.__file__).resolve().parents[2] / "roles"
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,7 +50,7 @@ def text_in(folder: Path) -> str:
 
 
 def parse(text: str, profile: str) -> dict[str, Any]:
-    """The variables, of which each has the profile's prefix. The role checks their names and values. Raises Refused."""
+    """The variables as they were given, each with the profile's prefix. Raises Refused for anything that is not data."""
     if len(text) > LARGEST:
         raise Refused(f"{FILE} of the ConfigMap must have at most {LARGEST} characters")
     try:
@@ -56,19 +65,50 @@ def parse(text: str, profile: str) -> dict[str, Any]:
     for name in found:
         if not isinstance(name, str) or not name.startswith(prefix):
             raise Refused(f"{FILE} of the ConfigMap must have only variables that begin with {prefix}; {name!r} was given")
-    for name, value in found.items():
+    _require_data(found)
+    return found
+
+
+def accepted(given: dict[str, Any], profile: str) -> dict[str, Any]:
+    """The variables with the types of the role's argument spec. Raises Refused unless a ConfigMap may set all of them so."""
+    specs = yaml.safe_load((ROLES / profile / "meta/argument_specs.yml").read_text(encoding="utf-8"))
+    try:
+        values, sentences = _configmap.accepted(profile, specs["argument_specs"]["main"]["options"], given)
+    except RecursionError as error:
+        raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep") from error
+    if sentences:
+        raise Refused("; ".join(sentences))
+    _require_data(values)  # again: a list may have been given as JSON text, whose escapes hide a template
+    for name, value in values.items():
+        _require_bounds(name, value)
+    return values
+
+
+def _require_data(variables: dict[str, Any]) -> None:
+    """Raises Refused for a template, and for anything that JSON cannot express."""
+    for name, value in variables.items():
         for one in _texts(value):
             if any(mark in one for mark in MARKS):
                 raise Refused(f"{name} must be a value, not a template; {one!r} was given")
             if not _is_unicode(one):
                 raise Refused(f"{name} must be text; {one!r} was given")
-    return found
+
+
+def _require_bounds(place: str, value: Any) -> None:
+    """Raises Refused for a text, a list or a dictionary that is too long. place: of the value."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise Refused(f"{place} must have at most {LONGEST_TEXT} characters; {len(value)} were given")
+    if isinstance(value, (list, dict)):
+        if len(value) > LONGEST_LIST:
+            raise Refused(f"{place} must have at most {LONGEST_LIST} entries; {len(value)} were given")
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            _require_bounds(f"{place}[{key}]", one)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """All texts in a value, the keys of dictionaries too. Raises Refused for what JSON cannot express."""
-    if depth > 20:
-        raise Refused(f"{FILE} of the ConfigMap must be nested at most 20 deep")
+    """All texts in a value, the keys of dictionaries too. Raises Refused for anything that JSON cannot express."""
+    if depth > DEEPEST:
+        raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep")
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

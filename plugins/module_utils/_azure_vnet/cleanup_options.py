@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
-from .._cni import cni
 from .._core import fields, names
 from .._core.errors import Invalid
 
 
-def backup(given: str) -> str:
-    """A folder that lasts over a boot and that no container runtime reads. Raises Invalid."""
+def backup(given: str, is_written: bool) -> str:
+    """The folder of the backup. Raises Invalid.
+
+    is_written: False for the state that restores: an earlier version may have kept a backup where none may be written now.
+    """
     path = names.path("backup", given)
-    if names.is_in_run(path) or f"{path}/".startswith(f"{cni.FOLDER}/"):
-        raise Invalid("backup", given, f"outside /run, which a boot empties, and {cni.FOLDER}, which container runtimes read")
+    if is_written and not names.own_folder(f"{path}/"):
+        raise Invalid("backup", given, names.OWN)
     return path
 
 

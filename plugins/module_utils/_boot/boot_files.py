@@ -29,33 +29,18 @@ def program(path: str) -> str:
     return f"{path}.pyz"
 
 
-# Folders in which systemd and its helpers take each file for their own.
-SYSTEMDS = ("/etc/systemd/system", "/etc/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
-
-
 def record(unit: str) -> str:
     """The path of the record. systemd ignores the file, because its name is not that of a unit."""
     return f"{units.path_of(unit)}.files"
 
 
-def option(given: str, is_present: bool) -> str:
+def option(given: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
     """The value of the option ``path``. Raises Invalid.
 
     is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
+    beside: folders that the file may be in besides those of the collection.
     """
-    path = names.path("path", given)
-    if is_present:
-        check_path(path)
-    return path
-
-
-def check_path(path: str) -> None:
-    """Raises Invalid for a path in a folder of systemd, and for one in /run, where records of the collection are as well."""
-    if names.is_in_run(path):
-        raise Invalid("path", path, "outside /run, which a boot empties")
-    for folder in SYSTEMDS:
-        if path.startswith(f"{folder}/"):
-            raise Invalid("path", path, f"outside {folder}, where systemd keeps its own files")
+    return names.own_path("path", given, beside) if is_present else names.path("path", given)
 
 
 def loaded_path(backend: files.Files, unit: str) -> str:
@@ -104,8 +89,6 @@ class BootFiles:
         self.backend = backend
         self.path = path
         self.arriving = [entry for entry in entries(path, True) if entry.desired is not None] if is_desired else []
-        if self.arriving:
-            check_path(path)
         self._unit = unit
         self._entries = entries
 

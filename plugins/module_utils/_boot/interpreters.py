@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Refusal
+from .._files import folders
 from .._platform import process
 
 OLDEST = (3, 9)  # as in program_archive.MAIN, which refuses to run with an older one
@@ -40,29 +41,11 @@ def _defect(path: str) -> str:
         return str(error.strerror)
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
         return "is not an executable file"
-    if status.st_uid != 0 or status.st_mode & 0o022 or any(map(_is_others, _folders(path))):
+    # Debian's /usr/local/bin is writable for the group staff.
+    exposures = (folders.exposure(folder, trusts_groups=True) for folder in folders.on_the_way(path))
+    if status.st_uid != 0 or status.st_mode & 0o022 or any(exposures):
         return "can be replaced by a user other than root"
     return ""
-
-
-def _folders(path: str) -> t.Iterator[str]:
-    """The folders on the way to the program: all above it, and all above the target of each symbolic link on the way."""
-    while True:
-        folder = os.path.dirname(path)
-        for one in (folder, os.path.realpath(folder)):
-            yield from (one, *map(str, Path(one).parents))
-        if not os.path.islink(path):
-            return
-        path = os.path.join(folder, os.readlink(path))
-
-
-def _is_others(folder: str) -> bool:
-    """True if a user other than root can replace a file of root's in the folder. A sticky folder prevents that.
-
-    A group is trusted: Debian's /usr/local/bin is writable for the group staff.
-    """
-    status = os.stat(folder)
-    return status.st_uid != 0 or bool(status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX)
 
 
 def choose() -> str:

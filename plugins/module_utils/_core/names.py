@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import typing as t
 
 from .errors import Invalid
 
@@ -38,6 +39,9 @@ symhash synproxy synproxys table tables tag tcp th time timeout timestamp to tpr
 tsecr tsval ttl tunnel type typeof udp udplite undefine until update urgptr used value version vlan vm vmap vni
 vtag vxlan week wildcard window with wscale xml xor xt zone
 """
+# Where a folder of the collection may be. A boot keeps them, and has them before kubelet starts.
+PLACES = ("/etc", "/opt", "/srv", "/var/lib")
+OWN = f"in or below a folder that is named kubenode or kubenode-NAME and lies in one of {', '.join(PLACES)}"
 # NAME_MAX is 255; the name of a temporary file has a prefix and suffixes besides.
 NAME_LENGTH = 200
 
@@ -79,9 +83,22 @@ def table(option: str, given: str, is_new: bool = True) -> str:
     return given
 
 
-def is_in_run(path: str) -> bool:
-    """Whether a path is in /run, which a boot empties."""
-    return f"{path}/".startswith(("/run/", "/var/run/"))
+def own_folder(path: str) -> str:
+    """The folder of the collection that a path is in, as /etc/kubenode or /opt/kubenode-NAME; empty if it is in none.
+
+    No other program looks for files in a folder of that name. Elsewhere in these places many programs execute or load each file
+    of a folder: cron, systemd, sudo, the dynamic linker.
+    """
+    found = re.match(rf"({'|'.join(PLACES)})/kubenode(-[^/]+)?(?=/)", path)
+    return found[0] if found else ""
+
+
+def own_path(option: str, given: str, beside: t.Collection[str] = ()) -> str:
+    """Like ``path``, for a file in a folder of the collection. beside: further folders that the file may be in."""
+    if not own_folder(path(option, given)) and given.rpartition("/")[0] not in beside:
+        further = "".join(f"in {folder}, or " for folder in beside)
+        raise Invalid(option, given, further + OWN)
+    return given
 
 
 def path(option: str, given: str) -> str:

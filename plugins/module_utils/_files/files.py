@@ -258,6 +258,7 @@ def _make_folder(operation: MakeFolder) -> None:
         os.mkdir(temporary)
         os.chmod(temporary, 0o755)  # whatever the caller's umask is
         with open(os.path.join(temporary, MARKER), "x", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)
             file.write(MARKER_TEXT)
 
 

@@ -63,9 +63,14 @@ class BootPolicy:
         """True if the listener's unit file is on the node."""
         return self._backend.read(units.path_of(self.unit)) is not None
 
+    @property
+    def loaded_path(self) -> str:
+        """The path that the listener's unit on the node loads; empty for none."""
+        return boot_files.loaded_path(self._backend, self.unit)
+
     def kept(self, lists: t.Collection[str]) -> Policy:
         """What the next boot would load, limited to ``lists`` ("rules", "routes"). Raises Invalid, Refusal."""
-        loaded = boot_files.loaded_path(self._backend, self.unit)
+        loaded = self.loaded_path
         return self._read(loaded or self._path, lists, is_ours=bool(loaded))
 
     def active(self, lists: t.Collection[str]) -> Policy:

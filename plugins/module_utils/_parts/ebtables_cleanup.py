@@ -22,6 +22,7 @@ from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._leftovers import backups_resource, iptables_resource, links_resource
 from .._leftovers.backups_resource import Backups
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
@@ -51,7 +52,7 @@ BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtabl
 
 def parts(request: Request) -> Parts:
     options, files = request.params, Files()
-    path = f"{cleanup_options.backup(options['backup'])}/{options['owner']}"
+    path = f"{cleanup_options.backup(options['backup'], options['state'] == 'absent')}/{options['owner']}"
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
     kept = backups_resource.backups(files, path)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
@@ -68,7 +69,7 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
     leftovers = AzureVnetLeftovers(backends, desired, kept.frames, (kept.iptables, kept.links))
     rules = IptablesLeftovers(request.run, backends.files, kept, desired.backends)
     links = LinkLeftovers(request.run, backends.files, kept)
-    guards: list[Guard] = [ON_THE_NODE, AnotherCni(), NoMonitor()]
+    guards: list[Guard] = [ON_THE_NODE, RootsFolders(kept.frames.path), AnotherCni(), NoMonitor()]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         findings = outcome.report(leftovers)

@@ -11,6 +11,7 @@ from .._core.errors import Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._interfaces import address_unit, link_address
 from .._interfaces.boot_link_addresses import BootLinkAddresses
 from .._interfaces.link_backend import LinkMessages
@@ -24,7 +25,7 @@ from .._network_daemons.daemon_guards import LinksOfNetworkd
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel
 from .._rp_filter.boot_record import BootRecord
-from .._systemd.units import Units
+from .._systemd.units import Units, path_of
 
 OPTIONS = {
     **TWO_PLANES,
@@ -60,5 +61,7 @@ def parts(request: Request) -> Parts:
     if request.is_present and request.params["immediate"]:
         guards.append(LinksOfNetworkd(Networkd(request.run), live.links))
     if desired and request.params["permanent"]:
-        guards.append(KubeletStarters(units, sorted({address_unit.name(one.dev) for one in desired}), before))
+        names = sorted({address_unit.name(one.dev) for one in desired})
+        guards += [RootsFolders(path_of(names[0]))] if request.is_present else []
+        guards.append(KubeletStarters(units, names, before))
     return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

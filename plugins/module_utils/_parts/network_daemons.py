@@ -13,6 +13,7 @@ from .._core.parts import Parts, Request
 from .._core.plan import Guard
 from .._files import managed_files
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._network_daemons import (
     daemons_backend,
     known_daemons,
@@ -54,6 +55,8 @@ def parts(request: Request) -> Parts:
         daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
     resource = NetworkdSettings(Files(), backend, text, keys if request.is_present else (), restarts)
     guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if request.is_present else []
+    if text:
+        guards.insert(0, RootsFolders(networkd.PATH))
     return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource])
 
 

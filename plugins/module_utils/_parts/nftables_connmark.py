@@ -13,6 +13,7 @@ from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._files.managed_files import ManagedFiles, text
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
@@ -35,7 +36,7 @@ from .._rp_filter.reverse_path_guards import (
     BootOrder,
     UnreadableRecord,
 )
-from .._systemd.units import Units
+from .._systemd.units import Units, path_of
 
 FAMILY = "inet"
 OPTIONS = {
@@ -86,6 +87,7 @@ def parts(request: Request) -> Parts:
     if desired and request.params["immediate"]:
         guards.append(MarkRule(desired, request.earlier.rules))
     if desired and request.params["permanent"]:
+        guards.append(RootsFolders(path, path_of(boot.unit), sysctl_path))
         guards.append(KubeletStarters(units, [boot.unit], before))
     if not validation and not request.earlier.loosens:
         managed = valid if request.params["immediate"] and kernel.is_own_root() else None

@@ -17,6 +17,7 @@ from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
 from .._nftables.boot_table import BootTable
@@ -26,7 +27,7 @@ from .._nftables.nft_table import replacement
 from .._probe_snat import agentbaker_resource, probe_guards
 from .._probe_snat.agentbaker_resource import ReplacedUnit
 from .._probe_snat.probe_table import AZURE_SOURCE, AZURE_TRANSLATED, ProbeSnat
-from .._systemd.units import Units
+from .._systemd.units import Units, path_of
 
 FAMILY = "ip6"
 OPTIONS = {
@@ -83,6 +84,7 @@ def parts(request: Request) -> Parts:
     others = probe_guards.OtherTranslators(request.params["interface"])
     guards = _guards(desired, others, owner, nft if request.params["immediate"] else None)
     if is_placed and request.params["permanent"]:
+        guards.append(RootsFolders(path, path_of(boot.unit)))
         guards.append(KubeletStarters(units, [boot.unit], before))
     return Parts(
         resources,

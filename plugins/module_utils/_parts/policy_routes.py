@@ -12,10 +12,12 @@ import typing as t
 from .._boot import boot_files
 from .._cloud.clouds import CHOICES
 from .._cni.layout_guards import CniLayouts
+from .._core import names
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._kubelet import kubelet_units
 from .._kubelet.kubelet_guards import KubeletStarters
 from .._listener.boot_policy import BootPolicy
@@ -25,7 +27,7 @@ from .._routing import policy, rt_tables_backend
 from .._routing.live_policy import LivePolicy, Report
 from .._routing.policy import Policy
 from .._routing.routing_backend import Netlink
-from .._systemd.units import Units
+from .._systemd.units import Units, path_of
 
 OPTIONS = {
     **TWO_PLANES,
@@ -119,6 +121,8 @@ def parts(request: Request) -> Parts:
     unmanaged = _unmanaged(listed, request)
     kept = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
     active = _after(listed, boot.active(unmanaged), request)
+    if is_permanent and not kept.is_empty and path != boot.loaded_path:  # also where absent removes only some rules
+        names.own_path("path", path)
 
     live = LivePolicy(Netlink(), listed, request.is_present)
     record = boot.record(active, not kept.is_empty if is_permanent else boot.has_listener)
@@ -137,6 +141,7 @@ def parts(request: Request) -> Parts:
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
     guards: list[Guard] = [CniLayouts(listed)] if request.is_present else []
     if is_permanent and not kept.is_empty:
+        guards += [RootsFolders(path, path_of(boot.unit))] if request.is_present else []
         guards.append(KubeletStarters(systemd, [boot.unit], before))
     groundwork = [] if library.is_desired else [library]
     return Parts(resources, guards, report, groundwork, effects=Effects(rules=rules))

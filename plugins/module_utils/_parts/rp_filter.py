@@ -14,6 +14,7 @@ from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
 from .._files.files import Files
+from .._files.folder_guards import RootsFolders
 from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
 from .._rp_filter import boot_record, reverse_path_guards
@@ -37,10 +38,12 @@ OPTIONS = {
     "raise_all": {"type": "bool", "default": False},
     "path": {"type": "path", "default": "/etc/sysctl.d/90-kubenode-rp-filter.conf"},
 }
+# Of systemd-sysctl, which reads lines of settings and executes nothing.
+SYSCTL_FOLDERS = ("/etc/sysctl.d",)
 
 
 def parts(request: Request) -> Parts:
-    path = boot_files.option(request.params["path"], request.is_present)
+    path = boot_files.option(request.params["path"], request.is_present, beside=SYSCTL_FOLDERS)
     desired = DesiredFilter.from_options(request.params) if request.is_present else None
     backend, files = Sysctl(), Files()
     # In another root, the kernel's links belong to the builder, not to the node.
@@ -60,6 +63,7 @@ def parts(request: Request) -> Parts:
         later = path if request.params["permanent"] else None
         chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, request.params["immediate"]))
     if desired and text and request.params["permanent"]:
+        chosen.append(RootsFolders(path))
         chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:

@@ -629,8 +629,8 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("value of owner must be one of", {"owner": "flannel"}),
     ("backup must be", {"backup": "relative"}),
     (
-        "backup must be a folder that exists or whose parent exists; /srv/none is not a folder",
-        {"backup": "/srv/none/backup"},
+        "backup must be a folder that exists or whose parent exists; /srv/kubenode/none is not a folder",
+        {"backup": "/srv/kubenode/none/backup"},
     ),
 ]
 
@@ -745,9 +745,20 @@ def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: Namespace
     assert f"{path} is not a regular file" in steps.refused()
 
 
-@pytest.mark.parametrize("folder", ["/run/kubenode-backup", "/etc/cni/net.d"])
-def test_a_backup_is_not_kept_where_a_boot_or_a_runtime_finds_it(steps: Steps, folder: str) -> None:
-    assert "backup must be outside /run" in steps.refused(backup=folder)
+@pytest.mark.parametrize("folder", ["/run/kubenode-backup", "/etc/cni/net.d", "/etc/cron.d"])
+def test_a_backup_is_not_kept_where_a_boot_or_another_program_finds_it(steps: Steps, folder: str) -> None:
+    assert "backup must be in or below a folder that is named kubenode" in steps.refused(backup=folder)
+
+
+def test_a_backup_is_not_kept_where_another_user_could_replace_it(node: NamespaceNode, steps: Steps) -> None:
+    node.run(["mkdir", "-m", "0777", "/var/lib/kubenode"])
+    assert "/var/lib/kubenode has mode 0777" in steps.refused()
+    assert not steps.run(state="restored")["changed"]
+    end_living(node)
+    node.run(["chmod", "0755", "/var/lib/kubenode"])
+    steps.run()
+    node.run(["chmod", "0777", "/var/lib/kubenode"])
+    assert steps.run(state="restored")["changed"]
 
 
 def test_a_folder_for_a_backup_that_a_killed_run_did_not_write_goes(node: NamespaceNode, steps: Steps) -> None:

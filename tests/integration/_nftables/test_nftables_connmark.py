@@ -431,9 +431,8 @@ BAD_INPUT: list[tuple[str, dict[str, Any]]] = [
     ("mask must be a number from 1", {"mask": "-1"}),
     ("table must be a word", {"table": 'a"; flush ruleset; "'}),
     ("path must be an absolute path", {"path": "/etc/a b"}),
-    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/one/two/three.nft"}),
-    ("path must be outside /etc/systemd/system", {"path": "/etc/systemd/system/mine.service"}),
-    ("/etc/hosts may not be replaced by this run", {"path": "/etc/hosts"}),
+    ("path must be in a folder that exists or whose parent exists", {"path": "/etc/kubenode-one/two/three.nft"}),
+    ("path must be in or below a folder that", {"path": "/etc/systemd/system/mine.service"}),
 ]
 
 

@@ -106,7 +106,7 @@ def test_a_module_finds_what_a_profile_has_set_as_desired(node: NamespaceNode, p
             "immediate must be",
         ),
         ("link_addresses", {"addresses": [{"dev": "eth9", "address": "10.0.1.10"}]}, "eth9"),
-        ("nftables_probe_snat", {"path": "/nowhere/at/all.nft"}, "path must be in a folder"),
+        ("nftables_probe_snat", {"path": "/nowhere/at/all.nft"}, "path must be in or below a folder"),
         ("imds_info", {}, "modules[0] must be one of"),
     ],
 )

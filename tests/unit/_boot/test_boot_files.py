@@ -169,7 +169,7 @@ def test_a_run_killed_at_any_system_call_is_completed_or_undone_by_the_next(
     assert last > 10
 
 
-@pytest.mark.parametrize(("build", "call"), [(table, 18), (routes, 7)])
+@pytest.mark.parametrize(("build", "call"), [(table, 19), (routes, 7)])
 def test_a_foreign_file_is_left_where_a_killed_run_was_about_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build, call: int
 ) -> None:
@@ -248,7 +248,7 @@ def test_a_record_that_cannot_be_read_stops_no_run(tmp_path: Path, text: str) ->
     assert tree(tmp_path) == clean
 
 
-REFUSED = ("/run/former/one", "/etc/systemd/system/one", "/usr/lib/systemd/former/one")
+REFUSED = ("/run/former/one", "/etc/former/one", "/etc/systemd/system/one", "/usr/lib/systemd/former/one")
 
 
 @pytest.mark.parametrize("path", REFUSED)
@@ -264,12 +264,10 @@ def test_absent_removes_ours_where_present_is_refused(
         for folder in ("run", "usr/lib/systemd"):
             (machine.root / folder).mkdir(parents=True)
         clean = tree(machine.root)
-        with pytest.raises(Invalid, match="path must be outside"):
-            machine.hold(path)
-        assert tree(machine.root) == clean and not machine.hold(None, path)
-        with monkeypatch.context() as former:
-            former.setattr(boot_files, "check_path", lambda path: None)
-            lived = Mortal(monkeypatch, last).lives(run, machine.resources(path))
+        with pytest.raises(Invalid, match="path must be in or below a folder that is named kubenode"):
+            boot_files.option(path, is_present=True)
+        assert boot_files.option(path, is_present=False) == path and not machine.hold(None, path)
+        lived = Mortal(monkeypatch, last).lives(run, machine.resources(path))
         machine.hold(None, path if last % 2 else ONE)
         assert tree(machine.root) == clean, f"killed at call {last}"
     assert last > 10

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files, interpreters
+from ansible_collections.kubenode.datapath.plugins.module_utils._boot import interpreters
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.boot_interpreter import interpreter
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.rehearsed_unit import RehearsedUnit
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import (
     Failure,
-    Invalid,
     MissingLibrary,
     Refusal,
 )
@@ -330,21 +329,3 @@ def test_a_library_that_only_the_boot_lacks_is_asked_for(tmp_path: Path) -> None
     while causes[-1] is not None:
         causes.append(causes[-1].__cause__)
     assert any(isinstance(cause, MissingLibrary) for cause in causes)
-
-
-# The path
-
-
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "/etc/systemd/system",
-        "/etc/systemd/network",
-        "/usr/lib/systemd/system",
-        "/lib/systemd/system",
-        "/usr/local/lib/systemd",
-    ],
-)
-def test_a_path_among_systemds_own_files_is_refused(folder: str) -> None:
-    with pytest.raises(Invalid, match="where systemd keeps its own files"):
-        boot_files.check_path(f"{folder}/kubelet.service")

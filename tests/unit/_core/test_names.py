@@ -83,11 +83,60 @@ def test_a_pattern_names_what_it_would_be_without_its_star() -> None:
         names.pattern("option", "a b*")
 
 
-@pytest.mark.parametrize("path", ["/run", "/run/x", "/run/kubenode/x", "/var/run", "/var/run/x"])
-def test_what_lies_in_run_is_gone_after_a_boot(path: str) -> None:
-    assert names.is_in_run(path)
+OWN = {
+    "/etc/kubenode/x.nft": "/etc/kubenode",
+    "/etc/kubenode/deeper/x.nft": "/etc/kubenode",
+    "/etc/kubenode-pool1/x.nft": "/etc/kubenode-pool1",
+    "/opt/kubenode/x.nft": "/opt/kubenode",
+    "/srv/kubenode-a.b/x.nft": "/srv/kubenode-a.b",
+    "/var/lib/kubenode/backup/azure_vnet": "/var/lib/kubenode",
+}
+# Folders from which other programs load or execute files, and files that they load. A list of what is permitted refuses them all.
+LOADED = [
+    *("/etc/cron.d/x", "/etc/cron.hourly/x", "/etc/cron.daily/x", "/etc/cron.weekly/x", "/etc/cron.monthly/x"),
+    *("/etc/crontab", "/var/spool/cron/crontabs/root", "/etc/anacrontab", "/var/spool/cron/root", "/etc/ld.so.preload"),
+    *("/etc/ld.so.conf.d/x.conf", "/etc/systemd/system/x.service", "/etc/systemd/system/x.service.d/a.conf"),
+    *("/usr/lib/systemd/system/x.service", "/run/systemd/system/x.service", "/lib/systemd/system/x"),
+    *("/usr/local/lib/systemd/x", "/etc/systemd/network/x.network", "/etc/profile.d/x.sh", "/etc/profile"),
+    *("/etc/bash.bashrc", "/etc/environment", "/etc/environment.d/x.conf", "/etc/sudoers.d/x", "/etc/sudoers"),
+    *("/etc/pam.d/x", "/etc/security/x", "/etc/polkit-1/rules.d/x.rules", "/etc/udev/rules.d/x.rules"),
+    *("/usr/lib/udev/rules.d/x.rules", "/etc/modprobe.d/x.conf", "/etc/modules-load.d/x.conf", "/etc/init.d/x"),
+    *("/etc/rc.local", "/etc/rc2.d/S01x", "/etc/xdg/autostart/x.desktop", "/etc/apt/apt.conf.d/x", "/etc/yum.conf"),
+    *("/etc/NetworkManager/dispatcher.d/x", "/etc/networkd-dispatcher/routable.d/x", "/etc/network/if-up.d/x"),
+    *("/etc/ppp/ip-up.d/x", "/root/.ssh/authorized_keys", "/root/.bashrc", "/home/op/.ssh/authorized_keys"),
+    *("/etc/ssh/sshd_config.d/x.conf", "/etc/bash_completion.d/x", "/usr/share/bash-completion/completions/x"),
+    *("/etc/binfmt.d/x.conf", "/etc/tmpfiles.d/x.conf", "/etc/sysctl.d/x.conf", "/etc/logrotate.d/x", "/etc/update-motd.d/x"),
+    *("/etc/dhcp/dhclient-exit-hooks.d/x", "/etc/acpi/x", "/etc/kubernetes/manifests/x", "/etc/cni/net.d/x.conflist"),
+    *("/opt/cni/bin/x", "/etc/containerd/config.toml", "/var/lib/cloud/scripts/per-boot/x", "/var/lib/dpkg/info/x.postinst"),
+    *("/usr/local/bin/x", "/usr/bin/x", "/boot/x", "/lib/x", "/etc/nftables.conf", "/etc/passwd", "/etc/shadow"),
+    *("/proc/sys/kernel/core_pattern", "/sys/x", "/dev/sda", "/tmp/x", "/run/kubenode/x", "/var/run/kubenode/x"),
+    *("/home/kubenode/x", "/usr/lib/kubenode/x", "/etc/cron.d/kubenode/x", "/etc/kubenode", "/etc/kubenode-x"),
+    *("/etc/kubenoded/x", "/etc/Kubenode/x", "/etc/xkubenode/x", "/etc/kubenode-/x"),
+]
 
 
-@pytest.mark.parametrize("path", ["/", "/etc/run", "/runner/x", "/var/runner", "/var/lib/run/x", "/etc/x"])
-def test_what_lies_elsewhere_is_not(path: str) -> None:
-    assert not names.is_in_run(path)
+@pytest.mark.parametrize("path", OWN)
+def test_a_path_in_a_folder_of_the_collection_is_permitted(path: str) -> None:
+    assert names.own_path("path", path) == path and names.own_folder(path) == OWN[path]
+
+
+@pytest.mark.parametrize("path", LOADED)
+def test_a_path_elsewhere_is_refused(path: str) -> None:
+    with pytest.raises(Invalid, match="must be (an absolute path|in or below a folder that is named kubenode or kubenode-NAME)"):
+        names.own_path("path", path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/kubenode/../cron.d/x", "/etc/kubenode/./x", "/etc/kubenode//x", "/etc/kubenode-/../cron.d/x"]
+)
+def test_no_dots_lead_out_of_a_folder_of_the_collection(path: str) -> None:
+    with pytest.raises(Invalid, match="must be an absolute path"):
+        names.own_path("path", path)
+
+
+def test_a_module_may_permit_a_further_folder_and_no_folder_below_it() -> None:
+    beside = ["/etc/sysctl.d"]
+    assert names.own_path("path", "/etc/sysctl.d/x.conf", beside) == "/etc/sysctl.d/x.conf"
+    for path in ("/etc/sysctl.d/a/x.conf", "/etc/x"):
+        with pytest.raises(Invalid, match="must be in /etc/sysctl.d, or in or below"):
+            names.own_path("path", path, beside)

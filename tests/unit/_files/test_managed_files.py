@@ -46,14 +46,15 @@ def test_a_file_is_written_once_and_removed_with_the_folder_that_was_made_for_it
     assert tree(tmp_path) == {}
 
 
-def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
-    old = os.umask(0o077)
+@pytest.mark.parametrize("mask", [0o077, 0o000])
+def test_modes_do_not_depend_on_the_umask(tmp_path: Path, mask: int) -> None:
+    old = os.umask(mask)
     try:
         hold(tmp_path / "kubenode" / "file", "text\n")
     finally:
         os.umask(old)
-    modes = {name: oct(mode & 0o777) for name, (mode, _text) in tree(tmp_path).items() if MARKER not in name}
-    assert modes == {"kubenode": "0o755", "kubenode/file": "0o644"}
+    modes = {name: oct(mode & 0o777) for name, (mode, _text) in tree(tmp_path).items()}
+    assert modes == {"kubenode": "0o755", "kubenode/file": "0o644", f"kubenode/{MARKER}": "0o644"}
 
 
 @pytest.mark.parametrize("alter", ["text", "mode", "owner", "gone"])

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -17,7 +19,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, strategies
 
+pytest.importorskip("ansible")
 pytest.importorskip("prometheus_client")
 yaml = pytest.importorskip("yaml")
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
@@ -27,7 +31,11 @@ from kubenode_agent.metrics import Metrics  # noqa: E402
 from kubenode_agent.playbook import Outcome  # noqa: E402
 from kubenode_agent.settings import Refused, Settings  # noqa: E402
 
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap  # noqa: E402
+
 PROFILE = "aks_dual_stack"
+OVERLAYS = Path(__file__).resolve().parents[3] / "deploy/kustomize/overlays"
+PYTHONPATH = os.pathsep.join([str(Path(agent.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])  # as in the image
 GIVEN = {"KUBENODE_PROFILE": PROFILE, "KUBENODE_NODE": "node1"}
 
 
@@ -91,6 +99,109 @@ def test_what_is_no_data_is_refused(text: str, said: str) -> None:
     with pytest.raises(Refused) as refused:
         variables.parse(text, PROFILE)
     assert said in str(refused.value)
+
+
+def accepted(text: str, profile: str = PROFILE) -> dict[str, Any]:
+    return variables.accepted(variables.parse(text, profile), profile)
+
+
+def as_yaml(given: Mapping[str, Any], profile: str) -> str:
+    return str(yaml.safe_dump({f"{profile}_{name}": value for name, value in given.items()}))
+
+
+# Each of these ran as root on the node, or wrote a file of which another program executes or loads the content.
+ROOT: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "cilium_migration",
+        {"mode": "runtime", "state": "restored", "verify_command": ["sh", "-c", "id > /root/X"]},
+        "verify_command is not accepted from a ConfigMap, because it is a command; ['sh', '-c', 'id > /root/X'] was given.",
+    ),
+    ("cilium_migration", {"kubectl": ["sh", "-c", "id"]}, "kubectl is not accepted from a ConfigMap, because it is a command"),
+    ("cilium_migration", {"checkpoint": 20, "checkpoint_command": "id"}, "checkpoint_command is not accepted from a ConfigMap"),
+    ("cilium_migration", {"bridge_checkpoint_command": "id"}, "bridge_checkpoint_command is not accepted from a ConfigMap"),
+    ("cilium_migration", {"drain_options": ["--kubeconfig=/x"]}, "drain_options is not accepted from a ConfigMap"),
+    ("cilium_migration", {"node_name": "--kubeconfig=/x"}, "node_name is not accepted from a ConfigMap"),
+    ("cilium_migration", {"verify_from": "localhost"}, "because it is a host of an inventory; 'localhost' was given"),
+    ("cilium_migration", {"cordon": True}, "because the agent has no kubectl; True was given"),
+    ("cilium_migration", {"backup": "/etc/cron.d"}, "because it is a path; '/etc/cron.d' was given"),
+    ("eni_policy_routing", {"checkpoint": 20, "checkpoint_command": "id > F"}, "checkpoint_command is not accepted"),
+    ("aks_dual_stack", {"path": "/etc/cron.d/x"}, "Accepted are aks_dual_stack_ followed by agentbaker, before, "),
+    (
+        "aks_dual_stack",
+        {"path": "/etc/ld.so.preload"},
+        "aks_dual_stack_path is not accepted from a ConfigMap, because it is a path",
+    ),
+]
+
+
+@pytest.mark.parametrize(("profile", "given", "said"), ROOT)
+def test_a_configmap_sets_no_command_and_no_path(profile: str, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        accepted(as_yaml(given, profile), profile)
+    assert said in str(refused.value)
+
+
+def test_a_variable_that_is_not_marked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = _configmap.ROLES[PROFILE]
+    monkeypatch.setitem(_configmap.ROLES, PROFILE, known._replace(permitted=known.permitted - {"table"}))
+    with pytest.raises(
+        Refused, match="aks_dual_stack_table is not accepted from a ConfigMap, because it is not marked as permitted"
+    ):
+        accepted("aks_dual_stack_table: a")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("aks_dual_stack_tabel: a", "aks_dual_stack_tabel is not a variable of the role aks_dual_stack. Did you mean"),
+        # The result of a task, which a role may have under any name; no ConfigMap has one.
+        ("aks_dual_stack_own: {changed: false, failed: false}", "aks_dual_stack_own is not a variable of the role"),
+        ("aks_dual_stack_ipv6: perhaps", "aks_dual_stack_ipv6 must be one of imds, address, always, never; 'perhaps' was given"),
+        ("aks_dual_stack_nftables_lock_timeout: -1", "aks_dual_stack_nftables_lock_timeout must be a number from 0 to "),
+        ("aks_dual_stack_before: ['a b']", "aks_dual_stack_before[0] must be the name of a systemd unit"),
+        ("aks_dual_stack_probes: [{source: 'fe80::1', include: x}]", "aks_dual_stack_probes[0].include must be left out"),
+        ("cilium_migration_verify: [{address: 'a b', port: 1}]", "verify[0].address must be an IP address or the name of a host"),
+        ("cilium_migration_addresses: '[\"\\u007b\\u007b 1 }}\"]'", "cilium_migration_addresses[0] must be an address"),
+        ("eni_policy_routing_layout: cilium\neni_policy_routing_enis: '[{\"name\": \"eth0\", \"primary\": true, \"ipv4\":"
+         " [\"10.0.0.1\"], \"own\": \"\\u007b\\u007b 1 }}\"}]'", "eni_policy_routing_enis[0].own must be left out"),
+        (f"cilium_migration_addresses: '{'[' * 900}{']' * 900}'", "nested at most 20 deep"),
+        (f"eni_policy_routing_layout: cilium\neni_policy_routing_enis: '{'[' * 900}{']' * 900}'", "nested at most 20 deep"),
+        (f"cilium_migration_addresses: [{', '.join(['10.0.0.1'] * 1001)}]", "must have at most 1000 entries; 1001 were given"),
+    ],
+)  # fmt: skip
+def test_a_configmap_sets_only_values_that_the_role_takes(text: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        accepted(text, next(profile for profile in settings.PROFILES if text.startswith(profile)))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("path", sorted(OVERLAYS.glob("*/variables.yaml")), ids=lambda path: path.parent.name)
+def test_the_variables_of_the_overlays_are_accepted(path: Path) -> None:
+    profile = path.parent.name.replace("-", "_")
+    assert accepted(path.read_text(), profile) and profile in settings.PROFILES
+
+
+def test_accepted_values_have_their_types() -> None:
+    text = "aks_dual_stack_priority: '-290'\naks_dual_stack_rehearse: 'yes'\naks_dual_stack_before: a.service,b.target\n"
+    values = {"priority": -290, "rehearse": True, "before": ["a.service", "b.target"]}
+    assert accepted(text) == {f"{PROFILE}_{name}": value for name, value in values.items()}
+    assert accepted("") == {}
+
+
+JSON = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats() | strategies.text(),
+    lambda one: strategies.lists(one) | strategies.dictionaries(strategies.text(), one),
+)
+PERMITTED = [(role, name) for role, known in _configmap.ROLES.items() for name in sorted(known.permitted)]
+
+
+@given(strategies.sampled_from(PERMITTED), JSON, strategies.booleans())
+def test_whatever_a_variable_is_set_to_the_agent_accepts_or_refuses_it(
+    variable: tuple[str, str], value: Any, is_text: bool
+) -> None:
+    role, name = variable
+    with contextlib.suppress(Refused):
+        variables.accepted({f"{role}_{name}": json.dumps(value) if is_text else value}, role)
 
 
 def test_a_configmap_without_its_key_is_not_the_defaults_and_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -309,6 +420,13 @@ def test_the_profile_is_undone_by_its_own_state_and_the_label_goes(folder: Path)
     assert stage.runs[0][1]["aks_dual_stack_state"] == "absent" and ("label", PROFILE, None) in stage.api.told
 
 
+def test_a_profile_that_is_undone_needs_no_variable_that_present_needs(folder: Path) -> None:
+    (folder / variables.FILE).write_text("aks_dual_stack_table: accept\n")  # as an earlier version accepted it
+    stage = Stage(folder, Outcome("ok"), undoes=True)
+    stage.agent.work()
+    assert stage.runs == [(PROFILE, {"aks_dual_stack_table": "accept", "aks_dual_stack_state": "absent"})]
+
+
 def test_a_variable_that_undoes_the_profile_takes_the_label_too(folder: Path) -> None:
     (folder / variables.FILE).write_text("aks_dual_stack_state: absent\n")
     stage = Stage(folder, Outcome("ok"))
@@ -350,7 +468,7 @@ def test_sigterm_lets_the_run_end_and_a_port_that_is_taken_stops_nothing(folder:
     told = {"KUBENODE_PROFILE": PROFILE, "KUBENODE_NODE": "node1", "KUBENODE_VARIABLES": str(folder), "KUBENODE_RUN": str(folder)}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         told |= {"KUBENODE_METRICS_PORT": str(taken.getsockname()[1]), "KUBENODE_METRICS_ADDRESS": "127.0.0.1"}
-        environment = {**os.environ, **told, "PYTHONPATH": str(Path(agent.__file__).parents[1])}
+        environment = {**os.environ, **told, "PYTHONPATH": PYTHONPATH}
         command = [sys.executable, "-c", WHOLE, str(manifest)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, (folder / agent.READY).exists()) == (0, True), done.stderr
@@ -358,7 +476,7 @@ def test_sigterm_lets_the_run_end_and_a_port_that_is_taken_stops_nothing(folder:
 
 
 def test_wrong_settings_end_the_agent_with_their_sentence() -> None:
-    environment = {**os.environ, "KUBENODE_PROFILE": "own", "PYTHONPATH": str(Path(agent.__file__).parents[1])}
+    environment = {**os.environ, "KUBENODE_PROFILE": "own", "PYTHONPATH": PYTHONPATH}
     done = subprocess.run([sys.executable, "-m", "kubenode_agent"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "KUBENODE_PROFILE must be one of" in done.stderr
 

@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders of files that root loads: a folder that another user can write, or that is a link, is refused, and absent works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab import Lab
+from lab.node import NamespaceNode
+from lab.steps import Steps
+
+SYSTEMD = "/etc/systemd/system"
+MODULES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nftables_probe_snat": ({}, ["/etc/kubenode", SYSTEMD, "/etc"]),
+    "nftables_connmark": (
+        {"primary_interface": "eth0", "pod_interfaces": ["veth*"], "strict": True},
+        ["/etc/kubenode", SYSTEMD, "/etc/sysctl.d"],
+    ),
+    "policy_routes": ({"rules": [{"priority": 700, "from": "10.0.1.5", "table": 1003}]}, ["/etc/kubenode", SYSTEMD]),
+    "rp_filter": ({"interfaces": ["eth0"], "mode": "loose"}, ["/etc/sysctl.d"]),
+    "link_addresses": ({"addresses": [{"dev": "eth0", "address": "10.9.1.10"}]}, [SYSTEMD]),
+}
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    return lab.node("node1")
+
+
+@pytest.mark.parametrize(("module", "folder"), [(module, folder) for module, (_, named) in MODULES.items() for folder in named])
+def test_a_folder_that_another_user_can_write_is_refused_and_absent_works(node: NamespaceNode, module: str, folder: str) -> None:
+    steps = Steps(node, module, MODULES[module][0])
+    before = node.snapshot()
+    steps.run()
+    for command in (["chmod", "0777", folder], ["chown", "7:7", folder]):
+        status = node.run(["stat", "-c", "%a %u:%g", folder]).stdout.split()
+        node.run(command)
+        said = f"{folder} {'has mode 0777' if command[0] == 'chmod' else 'belongs to user 7'}"
+        assert said in steps.refused()
+        if command[0] == "chmod":
+            node.run(["chmod", status[0], folder])
+    assert steps.run(state="absent")["changed"]
+    node.run(["sh", "-c", f"test ! -e {folder} || chown {status[1]} {folder}"])
+    assert node.snapshot() == before
+
+
+def test_a_folder_that_is_a_link_is_refused_and_absent_works(node: NamespaceNode) -> None:
+    steps = Steps(node, "nftables_probe_snat", {"path": "/opt/kubenode/probe.nft"})
+    node.run(["ln", "-s", "/etc/cron.d", "/opt/kubenode"])
+    before = node.snapshot()
+    assert "a symbolic link leads from /opt/kubenode to /etc/cron.d; a folder is expected" in steps.refused()
+    assert not steps.run(state="absent")["changed"] and node.snapshot() == before
