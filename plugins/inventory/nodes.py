@@ -149,6 +149,7 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
 
 try:
@@ -223,12 +224,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                         return nodes
         except kubernetes.client.ApiException as refusal:
             raise AnsibleParserError(
-                f"The API {configuration.host} did not list the nodes: {refusal.status} {_message(refusal)}. "
+                f"The API {configuration.host} did not list the nodes: {refusal.status} {printable(_message(refusal))}. "
                 "The account of the kubeconfig needs the verb list for nodes, and label_selector must be valid."
             ) from refusal
         except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError, AttributeError) as trouble:
             raise AnsibleParserError(
-                f"The API {configuration.host} did not list the nodes: {trouble}. "
+                f"The API {configuration.host} did not list the nodes: {printable(str(trouble))}. "
                 "Check kubeconfig and context with `kubectl get nodes`."
             ) from trouble
 

@@ -176,7 +176,7 @@ def test_a_branch_with_the_name_of_the_signed_tag_does_not_run(site: Site) -> No
     """git clone prefers the branch, and git verify-tag the tag, which this server sends with every answer."""
     site.git("tag", "--sign", "--message=1", "v1")
     adds_tag = site.folder / "adds-tag"
-    adds_tag.write_text(f'#!/bin/sh\n(git rev-parse refs/tags/v1; cat) | "$@"\n')
+    adds_tag.write_text('#!/bin/sh\n(git rev-parse refs/tags/v1; cat) | "$@"\n')
     adds_tag.chmod(0o755)
     (site.folder / ".gitconfig").write_text(f"[uploadpack]\npackObjectsHook = {adds_tag}\n")
     site.git("switch", "--quiet", "--create", "v1")

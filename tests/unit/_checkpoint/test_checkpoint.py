@@ -166,6 +166,7 @@ def test_an_answer_that_was_lost_is_not_a_failure() -> None:
             [None, {"state": "rolled back", "told": "It was rolled back.", "age": 1}],
             "rp_filter: It was rolled back. The last try to connect before that: No route to host",
         ),
+        ([{"state": "rolled back", "told": "\x1b[2J\u202eBack.", "age": 1}], "rp_filter: \\x1b[2J\\u202eBack."),
         (["4711\nnet:[1]\n17\n1.00\n"], "rp_filter: the node was restarted before"),
         ([], "rp_filter: the controller could not connect to the node again within 30 s"),
     ],

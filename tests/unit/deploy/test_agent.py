@@ -273,6 +273,16 @@ def test_a_failure_is_told_and_the_node_keeps_its_taint(folder: Path) -> None:
     ]
 
 
+def test_what_a_program_printed_cannot_change_the_terminal_of_who_reads_an_event(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(folder, Outcome("failed", "nft: Error \x1b]0;\x07 \u202egone"))
+    stage.agent.work()
+    [event] = [one[-1] for one in stage.api.told if one[0] == "event"]
+    for text in (event, caplog.messages[-1], (folder / agent.TROUBLE).read_text().rstrip("\n")):
+        assert text.isprintable() and text.endswith("nft: Error \\x1b]0;\\x07 \\u202egone")
+
+
 def test_refused_variables_run_nothing_until_they_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / variables.FILE).write_text("own: 1\n")
     stage = Stage(folder, Outcome("ok"))
