@@ -417,7 +417,7 @@ def test_an_armed_checkpoint_says_whose_it_is_since_when_and_for_how_long() -> N
     ],
 )
 def test_a_roll_back_says_when_and_why_and_what_is_not_as_it_was(fields: Result, count: str) -> None:
-    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, "it was not confirmed", **fields))
+    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, 30.9, "it was not confirmed", **fields))
     begin = "the change of rp_filter was rolled back at 2026-01-02 03:04:35 UTC, as it was not confirmed; "
     assert text.startswith(f"{begin}{count}.")
     lists = [fields[name] for name in ("left", "failed") if name in fields]
