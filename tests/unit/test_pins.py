@@ -31,6 +31,8 @@ def test_renovate_follows_each_pin() -> None:
 
 def test_renovate_pins_actions_and_images_by_digest() -> None:
     """A tag moves, and what was reviewed is no longer what runs."""
+    for line in re.findall(r"uses: (.*)", (ROOT / ".github/workflows/test.yml").read_text()):
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", line), line
     settings = json.loads((ROOT / "renovate.json").read_text())
     assert {"helpers:pinGitHubActionDigests", "docker:pinDigests"} <= {*settings["extends"]}
     [manager] = [one for one in settings["customManagers"] if one["datasourceTemplate"] == "docker"]
