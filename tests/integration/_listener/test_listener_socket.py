@@ -15,7 +15,7 @@ from lab import Lab
 from lab.collection import CHECKOUT
 from lab.node import NamespaceNode
 
-# Sends to the listener's own port and to the group of links as a user, and prints what came of it. Then the kernel tells of a rule.
+# Sends to the listener's own port and to the group of links as a user, and prints what came of it. Then a rule is added.
 PROGRAM = """
 import json, os, socket, subprocess, sys
 sys.path.insert(0, sys.argv[1])
