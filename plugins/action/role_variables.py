@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _role_variables
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_checks import ROLES
@@ -41,7 +42,7 @@ class ActionModule(ActionBase):
             sentences += _role_variables.unfit_together(role, values, is_image)
         if sentences:
             # Returned instead of raised, so that nothing precedes the variable's name.
-            return {**result, "failed": True, "changed": False, "msg": "\n".join(sentences)}
+            return {**result, "failed": True, "changed": False, "msg": printable("\n".join(sentences))}
         return {**result, "changed": False}
 
     def _role(self, name: str | None) -> tuple[str, _role_variables.Specs]:

@@ -45,6 +45,8 @@ from pathlib import Path
 from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
 from ansible.plugins.connection import ConnectionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
+
 # mount: files and programs. net: routes, rules, settings. uts: the host's name. ipc: message queues of systemd's units. pid: a
 # process that a module starts is the node's, and outlives the pod. cgroup: systemd's view of the units.
 NAMESPACES = ("mount", "uts", "ipc", "net", "pid", "cgroup")
@@ -106,5 +108,6 @@ class Connection(ConnectionBase):
     def _transfer(self, cmd: str, data: bytes = b"") -> bytes:
         status, out, error = self.exec_command(cmd, in_data=data)
         if status != 0:
-            raise AnsibleConnectionFailure(f"nsenter: {cmd} ended with {status}: {error.decode(errors='replace').strip()}")
+            answer = printable(error.decode(errors="replace").strip())
+            raise AnsibleConnectionFailure(f"nsenter: {cmd} ended with {status}: {answer}")
         return out

@@ -25,7 +25,8 @@ description:
     C(kubenode_provider_id), C(kubenode_instance_id) (on AWS, else empty), C(kubenode_labels), C(kubenode_taints) and
     C(kubenode_pod_cidrs).
   - Values from the cluster are data. Ansible never evaluates them as templates, and an address or an instance id that
-    does not have the form of one is not used. A node with the name of a group is left out with a warning.
+    does not have the form of one is not used. A node with the name of a group, with a name of the controller itself such as
+    V(localhost), or with a name that Kubernetes does not permit is left out with a warning.
 requirements:
   - The Python package C(kubernetes) 22.6 or newer on the controller.
   - Permission to C(list) C(nodes).
@@ -146,9 +147,11 @@ import shlex
 import sys
 import typing as t
 
+from ansible import constants as C
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _cluster_nodes
 
 try:
@@ -160,6 +163,8 @@ except ImportError:
 
 ALL = "nodes"
 PAGE = 500  # Node objects per request: one is about 10 KB
+# Kubernetes: a name of a Node object is a subdomain of RFC 1123.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _JUMP = re.compile(r"[A-Za-z0-9_@.:,\[\]%-]+")
 
 
@@ -223,12 +228,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                         return nodes
         except kubernetes.client.ApiException as refusal:
             raise AnsibleParserError(
-                f"The API {configuration.host} did not list the nodes: {refusal.status} {_message(refusal)}. "
+                f"The API {configuration.host} did not list the nodes: {refusal.status} {printable(_message(refusal))}. "
                 "The account of the kubeconfig needs the verb list for nodes, and label_selector must be valid."
             ) from refusal
         except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError, AttributeError) as trouble:
             raise AnsibleParserError(
-                f"The API {configuration.host} did not list the nodes: {trouble}. "
+                f"The API {configuration.host} did not list the nodes: {printable(str(trouble))}. "
                 "Check kubeconfig and context with `kubectl get nodes`."
             ) from trouble
 
@@ -247,6 +252,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add(self, node: _cluster_nodes.Json) -> None:
         name, strict = node["name"], self.get_option("strict")
+        if not _NAME.fullmatch(name) or name in C.LOCALHOST:  # tasks for the controller itself would go to a node of that name
+            self.display.warning(f"Node {name!r} has no name that a node may have; it is not in the inventory")
+            return
         if name in self.inventory.groups:  # Ansible would put the group, and not the node, into the node's groups
             self.display.warning(f"Node {name} has the name of a group; it is not in the inventory")
             return

@@ -21,6 +21,7 @@ from ._core.converge import converge
 from ._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
 from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
+from ._core.printable import all_printable, printable
 from ._platform import process
 from ._platform.own_root import OwnRoot
 
@@ -62,6 +63,7 @@ class Module(AnsibleModule):
         self._long_lists = long_lists
         self._checkpoint: OpenChange | None = None
         self._lacking: list[str] = []
+        self._data: t.Collection[str] = ()
         super().__init__(argument_spec=options, supports_check_mode=True)
 
     def _load_params(self) -> None:
@@ -71,6 +73,15 @@ class Module(AnsibleModule):
     def add_path_info(self, kwargs: dict[str, t.Any]) -> dict[str, t.Any]:
         """Adds nothing. Otherwise a result named ``path`` would make Ansible add the file's mode, owner and state."""
         return kwargs
+
+    def _return_formatted(self, kwargs: dict[str, t.Any]) -> None:
+        """Print the result or the error. Every text in it is made printable, except data for another program."""
+        if self._verbosity >= 3:  # the only verbosity at which Ansible shows the arguments
+            kwargs.setdefault("invocation", {"module_args": self.params})
+        super()._return_formatted({key: value if key in self._data else all_printable(value) for key, value in kwargs.items()})
+
+    def warn(self, warning: str, **more: t.Any) -> None:
+        super().warn(printable(warning), **more)
 
     def request(self) -> Request:
         return Request(self.params, self._entries, self.run, self.warn, checked)
@@ -116,8 +127,12 @@ class Module(AnsibleModule):
         return str(self._name.rpartition(".")[2])
 
     @contextlib.contextmanager
-    def reporting(self) -> t.Iterator[dict[str, t.Any]]:
-        """Collects the module's results, and ends the module with them or with the error that was raised."""
+    def reporting(self, data: t.Collection[str] = ()) -> t.Iterator[dict[str, t.Any]]:
+        """Collects the module's results, and ends the module with them or with the error that was raised.
+
+        data: the results that a program reads again, which must keep each byte.
+        """
+        self._data = data
         result: dict[str, t.Any] = {}
         try:
             yield result

@@ -304,7 +304,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def main() -> None:
     gc.disable()  # there are no reference cycles, and the collector would scan thousands of objects again and again
     module = Module(OPTIONS)
-    with module.reporting() as result:
+    with module.reporting(data=("snapshot",)) as result:
         require_root()
         subsets = snapshot.subsets(module.params["gather"])
         result.update(changed=False, snapshot=snapshot_backend.read(module.run, subsets))

@@ -23,6 +23,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import seconds
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._lookout import SILENT, Answer, Lookout
 
@@ -192,7 +193,7 @@ class _Controller:
                 if answer.state == SILENT:
                     self._forget_folder()
                     unknown = f"{failure}. Whether the node keeps a change is not known: {answer.told}"
-                    raise AnsibleConnectionFailure(unknown) from failure
+                    raise AnsibleConnectionFailure(printable(unknown)) from failure
                 if not left:
                     raise
         raise AssertionError("each try returns or raises, the last one certainly")
@@ -251,7 +252,7 @@ class _Controller:
 
     def _failed(self, sentence: str) -> Result:
         self._forget_folder()
-        return {"failed": True, "msg": f"{_name(self._action)}: {sentence}"}
+        return {"failed": True, "msg": printable(f"{_name(self._action)}: {sentence}")}
 
     def _forget_folder(self) -> None:
         """Leaves the module's temporary folder on the node: removing it could wait for a node that is unreachable."""

@@ -28,6 +28,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import FOLDER
 
 # Readable by root alone, and put in place as a whole or not at all. Of two runs at the same time, the second finds it there.
@@ -120,7 +121,8 @@ def _transferred(action: ActionBase, packed: bytes) -> str:
 def _unpack(action: ActionBase, package: Path, command: str, **words: str) -> None:
     done = action._low_level_execute_command(command.format(**{key: shlex.quote(word) for key, word in words.items()}))
     if done["rc"] != 0:
-        raise AnsibleActionFail(f"{package.name} could not be unpacked on the node: {done['stderr'] or done['stdout']}")
+        answer = printable(done["stderr"] or done["stdout"])
+        raise AnsibleActionFail(f"{package.name} could not be unpacked on the node: {answer}")
 
 
 def pack(package: Path) -> bytes:

@@ -11,6 +11,8 @@ import dataclasses
 import typing as t
 from collections import Counter
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line, printable
+
 FAILED = "failed"
 UNREACHABLE = "unreachable"
 STOPPED = "stopped"
@@ -32,7 +34,7 @@ def sentence(result: t.Mapping[str, t.Any]) -> str:
     signs = ("failed", "unreachable", "exception")
     items = [item for item in result.get("results") or () if any(map(item.get, signs))]
     said = [sentence(item) for item in items] or [str(result.get(key) or "") for key in ("msg", "stderr")]
-    return " ".join(" ".join(said).split())
+    return printable(" ".join(" ".join(said).split()))
 
 
 def told(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -147,7 +149,7 @@ class Rollout:
         for name, node in self.nodes.items():
             seconds = f"{node.seconds:.1f} s" if node.is_begun else ""
             words = [f"{name:{width}}", f"{node.state:11}", node.line(), seconds]
-            yield node.state, "  ".join(word for word in words if word).rstrip()
+            yield node.state, in_one_line("  ".join(word for word in words if word).rstrip())
 
     def summary(self) -> str:
         """All in one sentence: "50 nodes: 1 failed, 48 not reached, 1 changed"."""

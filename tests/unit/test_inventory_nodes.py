@@ -222,6 +222,35 @@ def test_a_node_with_the_name_of_a_group_does_not_draw_its_members_into_another(
 
 
 @pytest.mark.parametrize(
+    "name", ["localhost", "127.0.0.1", "::1", "a,b", "A", "-oProxyCommand=x", "{{ 1 }}", "a\x1b[2J", ".", ""]
+)
+def test_a_node_with_a_name_of_the_controller_or_of_no_node_is_left_out(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Ansible would send tasks for localhost to a node that calls itself so."""
+    kubeconfig(tmp_path, api.server_port)
+    api.nodes = [node("a.b-c", "10.0.0.4"), node(name, "10.0.0.5")]
+    found = listed(tmp_path)
+    assert [*found.hosts] == ["a.b-c"] and found.localhost is None
+    said = "".join(capsys.readouterr()).replace("\n", "")
+    assert "has no name that a node may have" in " ".join(said.split()) and "\x1b[2J" not in said
+
+
+HOSTILE = ["a,b", "../../etc", "x y", "all", "{{ 1 + 1 }}", "nodes", "\x1b[2J", "x" * 300, "ungrouped"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_label_moves_its_own_node_only_and_into_a_group_with_a_prefix(api: Api, tmp_path: Path, value: str) -> None:
+    kubeconfig(tmp_path, api.server_port)
+    api.nodes = [node("a", "10.0.0.4"), node("b", "10.0.0.5", agentpool=value, topology_kubernetes_io__zone=value)]
+    usual = {"all", "ungrouped", "nodes", "os_linux", "arch_arm64"}
+    found = listed(tmp_path)
+    added = {name for name in found.groups if name not in usual}
+    assert all(name.startswith(("pool_", "zone_", "region_")) and name.replace("_", "").isalnum() for name in added)
+    assert all([host.name for host in found.groups[name].hosts] == ["b"] for name in added)
+
+
+@pytest.mark.parametrize(
     ("options", "token", "said"),
     [
         ({"strict": True, "address_types": ["ExternalIP"]}, "secret", "Node a has no address of ExternalIP"),

@@ -21,7 +21,27 @@ def test_renovate_follows_each_pin() -> None:
     source = (ROOT / "tests/installation.py").read_text()
     followed = set()
     for manager in json.loads((ROOT / "renovate.json").read_text())["customManagers"]:
+        if manager["datasourceTemplate"] != "pypi":
+            continue
         for match in re.finditer(manager["matchStrings"][0].replace("(?<", "(?P<"), source):
             name = match.groupdict().get("depName") or manager["depNameTemplate"]
             followed.add(f"{name}=={match['currentValue']}")
     assert followed == pins
+
+
+def test_renovate_pins_actions_and_images_by_digest() -> None:
+    """A tag moves, and what was reviewed is no longer what runs."""
+    for line in re.findall(r"uses: (.*)", (ROOT / ".github/workflows/test.yml").read_text()):
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", line), line
+    settings = json.loads((ROOT / "renovate.json").read_text())
+    assert {"helpers:pinGitHubActionDigests", "docker:pinDigests"} <= {*settings["extends"]}
+    [manager] = [one for one in settings["customManagers"] if one["datasourceTemplate"] == "docker"]
+    [path] = [pattern.strip("/^$").replace("\\", "") for pattern in manager["managerFilePatterns"]]
+    pattern = manager["matchStrings"][0].replace("(?<", "(?P<")
+    text = (ROOT / path).read_text()
+    [found] = re.finditer(pattern, text)
+    assert f"{found['depName']}:{found['currentValue']}" in text
+    digest = f"sha256:{'0' * 64}"
+    unpinned = found[0].partition("@")[0]
+    [pinned] = re.finditer(pattern, text.replace(found[0], f"{unpinned}@{digest}"))
+    assert (pinned["currentValue"], pinned["currentDigest"]) == (found["currentValue"], digest)

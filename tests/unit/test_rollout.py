@@ -64,6 +64,7 @@ def test_a_failure_that_was_rescued_is_none() -> None:
         ({"msg": "some failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "not fine"}]}, "not fine"),
         ({"msg": "some failed", "results": [{"msg": "fine"}, {"exception": "none", "msg": "not fine"}]}, "not fine"),
         ({"msg": None}, ""),
+        ({"msg": "link eth\x1b[2J\u202e\n"}, "link eth\\x1b[2J\\u202e"),
     ],
 )
 def test_a_sentence_of_what_failed(result: dict[str, t.Any], said: str) -> None:

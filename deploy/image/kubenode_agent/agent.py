@@ -79,6 +79,7 @@ class Agent:
         self._tell()
 
     def _failed(self, reason: str, sentence: str) -> None:
+        sentence = _printable(sentence)
         self._failures += 1
         log.error("%s", sentence)
         self._say(TROUBLE, f"{self._settings.profile}: {sentence}\n")
@@ -115,4 +116,12 @@ class Agent:
         if text is None:
             path.unlink(missing_ok=True)
         else:
-            path.write_text(text, errors="backslashreplace")
+            path.write_text(text)
+
+
+def _printable(text: str) -> str:
+    """Return the text as logs and events show it: what a program printed cannot change the terminal of a reader."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape", "backslashreplace").decode()
+        for sign in text
+    )

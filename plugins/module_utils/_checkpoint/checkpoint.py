@@ -55,7 +55,8 @@ class Entry(t.NamedTuple):
 class RolledBack(t.NamedTuple):
     """A checkpoint that was not confirmed.
 
-    since, at: when it was armed and when rolled back, in seconds since the epoch. steps: how many were undone.
+    since, at: when it was armed and when rolled back, in seconds since the epoch, for people. ended: when it was rolled back, in
+    seconds of CLOCK_BOOTTIME, which also counts a suspended node's time and does not jump. steps: how many were undone.
     left: objects that another program has changed since. failed: steps that could not be undone, with the reason.
     """
 
@@ -63,6 +64,7 @@ class RolledBack(t.NamedTuple):
     who: str
     since: float
     at: float
+    ended: float
     reason: str
     steps: int = 0
     left: tuple[str, ...] = ()

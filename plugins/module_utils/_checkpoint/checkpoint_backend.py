@@ -135,7 +135,7 @@ def _read(path: str) -> t.Any:
 def _is_number(field: tuple[str, t.Any]) -> bool:
     """True also for a field that need not be a number. The others are used in calculations."""
     name, value = field
-    return name not in ("since", "seconds", "deadline", "at") or isinstance(value, (int, float))
+    return name not in ("since", "seconds", "deadline", "at", "ended") or isinstance(value, (int, float))
 
 
 def _write(path: str, text: str) -> None:

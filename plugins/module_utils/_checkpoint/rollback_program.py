@@ -144,19 +144,22 @@ def rollback(identity: str = "", reason: str = "a roll-back was requested") -> i
 def status(identity: str = "") -> int:
     armed, report = _armed(identity), checkpoint_backend.rolled_back()
     if armed:
-        return _answer(ARMED, f"{armed}, is open", armed.since)
+        return _answer(ARMED, f"{armed}, is open", armed.seconds - (armed.deadline - time.monotonic()))
     if report and identity in ("", report.identity):
-        return _answer(ROLLED_BACK, str(report), report.at)
+        return _answer(ROLLED_BACK, str(report), _uptime() - report.ended)
     return _answer(NONE, "nothing is armed, and nothing was rolled back since")
 
 
 VERBS: dict[str, t.Callable[..., int]] = {verb.__name__: verb for verb in (ready, watch, expire, confirm, rollback, status)}
 
 
-def _answer(state: str, told: str, since: float | None = None) -> int:
-    age = 0.0 if since is None else time.time() - since
+def _answer(state: str, told: str, age: float = 0.0) -> int:
     sys.stdout.write(json.dumps({"state": state, "told": told, "age": age}) + "\n")
     return 0
+
+
+def _uptime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _armed(identity: str) -> Armed | None:
@@ -246,7 +249,8 @@ def replay(armed: Armed, reason: str) -> RolledBack:
             undone += not differences and len(left) == found
         except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
             failed.append(f"{summary}: {error}")
-    return RolledBack(armed.identity, armed.who, armed.since, time.time(), reason, undone, tuple(left), tuple(failed))
+    told = (armed.identity, armed.who, armed.since, time.time(), _uptime(), reason)
+    return RolledBack(*told, undone, tuple(left), tuple(failed))
 
 
 class Backend(plan.Backend, t.Protocol):

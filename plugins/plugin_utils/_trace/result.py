@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.verdict import (
     ARRIVED,
     DROPPED,
@@ -137,9 +138,8 @@ def from_result(result: object) -> Trace:
 
 
 def printable(value: object) -> str:
-    """Text without control characters and marks that change its direction; these are shown as Python escapes them."""
-    text = "" if value is None else str(value)
-    return "".join(one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode() for one in text)
+    """Return the value as text in one line, which cannot change the terminal."""
+    return "" if value is None else in_one_line(str(value))
 
 
 def _way(given: object, place: str) -> Way:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -555,6 +556,27 @@ def test_another_network_namespace_is_not_touched(node: NamespaceNode) -> None:
     assert len(watchdogs(node)) == 1
     report(node)
     assert not any(line.startswith("700:") for line in rules(node))
+
+
+def test_the_age_of_a_roll_back_is_the_time_since_then_also_on_a_node_that_was_suspended(node: NamespaceNode) -> None:
+    """In a time namespace, the clock that counts a suspended node's time is ahead, and the others are not."""
+    identity = arm(node, **HARMLESS)["checkpoint_armed"]["id"]
+    assert ask(node, "rollback", identity)["age"] < 5
+    told = node.run(["unshare", "--time", "--boottime", "1000", "--fork", "sh", COMMAND, "status", identity]).stdout
+    assert 1000 <= json.loads(told)["age"] < 1010
+
+
+def test_a_node_that_was_suspended_past_the_deadline_is_rolled_back_when_it_runs_again(node: NamespaceNode) -> None:
+    before = state(node)
+    identity = arm(node, **HARMLESS)["checkpoint_armed"]["id"]
+    ((_kind, armed),) = json.loads(node.read(ARMED)).items()
+    watchdog = armed["watchdog"][0]
+    os.kill(watchdog, signal.SIGSTOP)
+    time.sleep(6)
+    assert ask(node, "status", identity)["state"] == "armed"
+    os.kill(watchdog, signal.SIGCONT)
+    assert report(node)["identity"] == identity
+    assert state(node) == before
 
 
 HANGS = """#!/bin/sh

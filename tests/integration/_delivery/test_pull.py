@@ -106,6 +106,10 @@ class Site:
         done = subprocess.run([self.here(word) for word in command], capture_output=True, check=False, env=environment)
         return done.returncode, asked.read_text().splitlines() if asked.exists() else []
 
+    def unit(self, name: str) -> str:
+        """A unit that user data installed."""
+        return (self.folder / "etc/systemd/system" / name).read_text()
+
 
 def expanded(word: str, variables: dict[str, str]) -> str:
     """A word of a command line of a unit, as systemd gives it to the program."""
@@ -168,11 +172,29 @@ def test_user_data_installs_the_units_from_a_signed_tag_only(site: Site) -> None
     assert (code != 0, asked, list((site.folder / "etc/systemd/system").iterdir())) == (True, [], [])
 
 
+def test_a_branch_with_the_name_of_the_signed_tag_does_not_run(site: Site) -> None:
+    """git clone prefers the branch, and git verify-tag the tag, which this server sends with every answer."""
+    site.git("tag", "--sign", "--message=1", "v1")
+    adds_tag = site.folder / "adds-tag"
+    adds_tag.write_text('#!/bin/sh\n(git rev-parse refs/tags/v1; cat) | "$@"\n')
+    adds_tag.chmod(0o755)
+    (site.folder / ".gitconfig").write_text(f"[uploadpack]\npackObjectsHook = {adds_tag}\n")
+    site.git("switch", "--quiet", "--create", "v1")
+    foreign = site.repository / "deploy/pull/kubenode-pull.service"
+    foreign.write_text("[Service]\nExecStart=sh -c 'run the branch'\n")
+    (site.repository / "playbooks/aks_dual_stack.yml").write_text(PLAYBOOK.replace("VERSION", "branch"))
+    site.git("commit", "--quiet", "--all", "--no-gpg-sign", "--message=branch")
+    code, _asked = site.boot("v1")
+    assert (code, site.unit("kubenode-pull.service")) == (0, (DEPLOY / "pull/kubenode-pull.service").read_text())
+    done = site.pull("v1")
+    assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr
+
+
 def test_user_data_runs_the_service_and_then_enables_its_timer(site: Site) -> None:
     site.git("tag", "--sign", "--message=1", "v1")
     started = ["start kubenode-pull.service", "enable --now kubenode-pull.timer"]
     assert site.boot("v1") == (0, ["daemon-reload", *started])
-    units = {path.name: path.read_text() for path in (site.folder / "etc/systemd/system").iterdir()}
-    assert units == {name: (DEPLOY / "pull" / name).read_text() for name in ("kubenode-pull.service", "kubenode-pull.timer")}
-    done = site.pull("v1")  # on the checkout that user data made
+    for name in ("kubenode-pull.service", "kubenode-pull.timer"):
+        assert site.unit(name) == (DEPLOY / "pull" / name).read_text()
+    done = site.pull("v1")  # in the repository that user data made
     assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr

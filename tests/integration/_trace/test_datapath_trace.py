@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,39 @@ def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:
     found = trace(node, packet, dump=dump)
     assert not (tmp_path / "ran").exists()
     assert found["ignored"]
+
+
+HOSTILE = "\x1b]0;gone\x07\x9b2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        {"nft list ruleset": f"table ip x {{\n\tchain y {{\n\t\t{HOSTILE} drop\n\t}}\n}}\n"},
+        {"iptables-save": f"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m {HOSTILE} -j DROP\nCOMMIT\n"},
+        {"ip link": f"2: eth0: <UP,LOWER_UP> mtu 1500\n3: e{HOSTILE}: <UP,LOWER_UP> mtu 1500 qdisc x\n"},
+        {"ip route": f"default via 10.0.0.1 dev eth0\n10.0.0.0/8 dev e{HOSTILE}\n", HOSTILE: HOSTILE},
+    ],
+    ids=["nft", "iptables", "link", "route"],
+)
+def test_control_characters_of_a_report_are_not_printed(node: NamespaceNode, dump: dict[str, str]) -> None:
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    answer = Steps(node, "datapath_trace", {"packet": packet, "dump": dump}).call()
+    answer.pop("invocation", None)
+    assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in texts(answer))
+
+
+def texts(value: Any) -> Iterator[str]:
+    """The texts inside of a result."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield key
+            yield from texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts(one)
+    elif isinstance(value, str):
+        yield value
 
 
 def test_a_twin_needs_no_root_where_user_namespaces_are_permitted() -> None:

@@ -151,6 +151,14 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
     assert [call.split()[0] for call in pool.calls()] == ["get"]
 
 
+def test_a_kubectl_that_prints_nothing_is_an_error_in_a_sentence(pool: Pool) -> None:
+    pool.kubectl.write_text("#!/bin/sh\n")
+    before = pool.node.snapshot()
+    failed = pool.play(cordon="true", kubectl=str(pool.kubectl))
+    assert failed.failed and "about node1; four fields were expected, separated by |. Nothing was changed" in failed.output
+    assert pool.node.snapshot() == before
+
+
 def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
     pool.say(node="true|||node.kubernetes.io/unschedulable")
     done = pool.play(cordon="true", kubectl=str(pool.kubectl)).well()

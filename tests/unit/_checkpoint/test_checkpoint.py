@@ -166,6 +166,7 @@ def test_an_answer_that_was_lost_is_not_a_failure() -> None:
             [None, {"state": "rolled back", "told": "It was rolled back.", "age": 1}],
             "rp_filter: It was rolled back. The last try to connect before that: No route to host",
         ),
+        ([{"state": "rolled back", "told": "\x1b[2J\u202eBack.", "age": 1}], "rp_filter: \\x1b[2J\\u202eBack."),
         (["4711\nnet:[1]\n17\n1.00\n"], "rp_filter: the node was restarted before"),
         ([], "rp_filter: the controller could not connect to the node again within 30 s"),
     ],
@@ -416,7 +417,7 @@ def test_an_armed_checkpoint_says_whose_it_is_since_when_and_for_how_long() -> N
     ],
 )
 def test_a_roll_back_says_when_and_why_and_what_is_not_as_it_was(fields: Result, count: str) -> None:
-    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, "it was not confirmed", **fields))
+    text = str(model.RolledBack("1f", "rp_filter", ARMED_AT, BACK_AT, 30.9, "it was not confirmed", **fields))
     begin = "the change of rp_filter was rolled back at 2026-01-02 03:04:35 UTC, as it was not confirmed; "
     assert text.startswith(f"{begin}{count}.")
     lists = [fields[name] for name in ("left", "failed") if name in fields]

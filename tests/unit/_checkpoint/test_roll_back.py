@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import typing as t
 from pathlib import Path
 
@@ -38,6 +40,23 @@ def test_what_is_back_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     put, remove = files.Put(f"{tmp_path}/one", files.Target("x")), files.Remove(f"{tmp_path}/other")
     told = replay(monkeypatch, put, remove)
     assert (told.steps, told.left, told.failed) == (2, (), ())
+
+
+@pytest.mark.parametrize("jump", [-7200, 7200])
+def test_a_clock_that_jumps_changes_the_age_of_no_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jump: float
+) -> None:
+    """The controller compares the age with a span of its own."""
+    armed = ARMED._replace(since=time.time(), deadline=time.monotonic() + ARMED.seconds)
+    told = replay(monkeypatch)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + jump)
+    records: t.Iterator[Armed | None] = iter([armed, None])
+    monkeypatch.setattr(checkpoint_backend, "armed", lambda: next(records))
+    monkeypatch.setattr(checkpoint_backend, "rolled_back", lambda: told)
+    for _record in range(2):
+        rollback_program.status()
+        assert 0 <= json.loads(capsys.readouterr().out)["age"] < 60
 
 
 def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

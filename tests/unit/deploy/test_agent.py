@@ -383,6 +383,16 @@ def test_a_failure_is_told_and_the_node_keeps_its_taint(folder: Path) -> None:
     ]
 
 
+def test_what_a_program_printed_cannot_change_the_terminal_of_who_reads_an_event(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(folder, Outcome("failed", "nft: Error \x1b]0;\x07 \u202egone"))
+    stage.agent.work()
+    [event] = [one[-1] for one in stage.api.told if one[0] == "event"]
+    for text in (event, caplog.messages[-1], (folder / agent.TROUBLE).read_text().rstrip("\n")):
+        assert text.isprintable() and text.endswith("nft: Error \\x1b]0;\\x07 \\u202egone")
+
+
 def test_refused_variables_run_nothing_until_they_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / variables.FILE).write_text("own: 1\n")
     stage = Stage(folder, Outcome("ok"))
@@ -434,13 +444,30 @@ def test_a_variable_that_undoes_the_profile_takes_the_label_too(folder: Path) ->
     assert ("label", PROFILE, None) in stage.api.told
 
 
-def test_metrics_are_served_to_both_families() -> None:
+@pytest.fixture(scope="module")
+def port() -> int:
+    """The port of metrics, of which a process has one set."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    Metrics().serve("", port)
+        found: int = free.getsockname()[1]
+    Metrics().serve("", found)
+    return found
+
+
+def test_metrics_are_served_to_both_families(port: int) -> None:
     for host in ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]:
         with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
             assert b"kubenode_runs_total" in answer.read()
+
+
+def test_clients_that_say_nothing_or_too_much_keep_no_other_from_the_metrics(port: int) -> None:
+    with contextlib.ExitStack() as stack:
+        for _number in range(50):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        client.sendall(b"x" * (1 << 20))
+        for path in ("/metrics", "/../../etc/passwd", "/metrics?name[]=%1b"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                assert b"root:" not in answer.read()
 
 
 WHOLE = """

@@ -85,7 +85,10 @@ REQUESTS = [
     (AGENT, {"other": ["node1"]}, "node1", False),
     (f"{AGENT}-eni-policy-routing", {NODE_NAME: ["node1"]}, "node2", False),
     ("system:node:node1", {}, "node1", True),
-    ("system:serviceaccount:kube-system:kubenode-agent", {}, "node2", True),
+    ("system:serviceaccount:own-namespace:kubenode-agent", {NODE_NAME: ["node1"]}, "node1", True),
+    ("system:serviceaccount:own-namespace:kubenode-agent", {NODE_NAME: ["node1"]}, "node2", False),
+    ("system:serviceaccount:kubenode-agent:other", {}, "node2", True),
+    ("own:system:serviceaccount:a:kubenode-agent", {}, "node2", True),
     ("administrator", {}, "node2", True),
 ]
 

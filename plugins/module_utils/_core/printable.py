@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Texts for people. What a node, a report or another program adds to them can change neither the terminal nor their order."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters and direction marks as Python escapes them. Keeps line breaks and tabs."""
+    return _UNUSUAL.sub(_shown, text)
+
+
+def in_one_line(text: str) -> str:
+    """Return the printable text with its line breaks and tabs escaped, too: a name cannot pretend to be another line."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def all_printable(value: t.Any) -> t.Any:
+    """Return the value with each text inside its dictionaries and lists printable, keys included."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {all_printable(key): all_printable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [all_printable(one) for one in value]
+    return value
+
+
+def _shown(found: t.Match[str]) -> str:
+    sign = found[0]
+    return sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode()
