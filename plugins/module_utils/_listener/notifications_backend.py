@@ -15,6 +15,7 @@ import typing as t
 # include/uapi/linux/rtnetlink.h, RTNLGRP_*. The address of a netlink socket is a bit mask of groups; group 1 is bit 0.
 LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE = 1, 5, 7, 8, 9, 11, 19
 GROUPS = sum(1 << group - 1 for group in (LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE))
+KERNEL = 0  # netlink(7): the address of the kernel. With CAP_NET_ADMIN another process can send to the groups, too
 SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h; lets root exceed net.core.rmem_max
 BUFFER = 4 << 20  # bytes that the kernel buffers for the socket: some 4,000 messages, a burst of a CNI
 SPACE = 1 << 16  # bytes; the longest message is that about a link with many virtual functions
@@ -41,7 +42,7 @@ class Notifications:
         """
         for _number in range(most):
             try:
-                size = self._socket.recv_into(self._buffer)
+                size, (sender, _groups) = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -49,7 +50,8 @@ class Notifications:
                     raise
                 yield None
                 continue
-            yield from _messages(bytes(self._buffer[:size]))
+            if sender == KERNEL:
+                yield from _messages(bytes(self._buffer[:size]))
 
 
 def _messages(data: bytes) -> t.Iterator[bytes]:
