@@ -8,9 +8,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+DOCS = TESTS.parent / "docs"
 
 
 def test_the_list_of_guides_for_the_ansible_documentation_names_each_guide() -> None:
     named = re.findall(r"/docs/([\w-]+\.md)>", (DOCS / "docsite/rst/guides.rst").read_text())
     assert sorted(named) == sorted(path.name for path in DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "threat-model.md"])
+def test_each_promise_names_tests_that_exist(page: str) -> None:
+    named = re.findall(r"^- `([\w/]+\.py)::(\w+)`", (DOCS / page).read_text(), re.MULTILINE)
+    assert named
+    missing = [name for path, name in named if f"def {name}(" not in (TESTS / path).read_text()]
+    assert not missing

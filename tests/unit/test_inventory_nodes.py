@@ -221,7 +221,9 @@ def test_a_node_with_the_name_of_a_group_does_not_draw_its_members_into_another(
     assert f"Node {name} has the name of a group" in "".join(capsys.readouterr()).replace("\n", " ")
 
 
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "a,b", "A", "-oProxyCommand=x", "{{ 1 }}", "a\x1b[2J", ".", ""])
+@pytest.mark.parametrize(
+    "name", ["localhost", "127.0.0.1", "::1", "a,b", "A", "-oProxyCommand=x", "{{ 1 }}", "a\x1b[2J", ".", ""]
+)
 def test_a_node_with_a_name_of_the_controller_or_of_no_node_is_left_out(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
