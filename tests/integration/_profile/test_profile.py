@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,3 +192,40 @@ def test_modules_may_be_json_text_and_an_entry_may_be_empty(node: NamespaceNode)
     text = '[{"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}}, {}]'
     done = Steps(node, "profile", {"modules": text, "mode": "runtime"}).run()
     assert told(done) == ["rp_filter"]
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A cgroup with the controller of memory, of version 1 or 2."""
+    first, second = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    parent = first if first.is_dir() else second
+    group = parent / f"lab-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no cgroup can be made here")
+    if not any((group / name).exists() for name in LIMITS):
+        group.rmdir()
+        pytest.skip("this cgroup has no controller of memory")
+    yield group
+    group.rmdir()
+
+
+LIMITS = ("memory.limit_in_bytes", "memory.max")
+
+
+def test_a_profile_that_the_kernel_kills_for_lack_of_memory_is_mended_by_the_next_run(
+    node: NamespaceNode, profile: Steps, memory: Path
+) -> None:
+    before, ends = node.snapshot(), []
+    limit = next(memory / name for name in LIMITS if (memory / name).exists())
+    enter = ["sh", "-c", f'echo $$ > /proc/{os.getpid()}/root{memory}/cgroup.procs && exec "$@"', "sh"]
+    for megabytes in (32, 36, 40, 44, 200):
+        limit.write_text(f"{megabytes}M")
+        killed = node.module("profile", {"modules": MODULES, "mode": "runtime"}, through=enter)
+        ends.append(killed["failed"])
+        profile.run()
+        assert profile.run()["changed"] is False
+        profile.run(state="absent")
+        assert node.snapshot() == before
+    assert ends[0] and not ends[-1], f"no limit was in the middle: {ends}"
