@@ -163,9 +163,9 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"assume": {"kernel.panic": 1}}, "assume.kernel.panic must be the setting of a network"),
         ({"changes": [{"copy": {}}]}, "changes[0] must be a call of one of"),
         ({"commands": ["rm -rf /"]}, "commands[0] must be a command of one of ip"),
-        ({"commands": ["ip netns exec x sh"]}, "commands[0] must be a command without files"),
-        ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command without files"),
-        ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command without files"),
+        ({"commands": ["ip addr flush eth0", "ip netns exec x sh"]}, "commands[1] must be a command of ip with one of address"),
+        ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command of iptables with one of -A"),
+        ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command of nft with one of add"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
         ({"dump": ""}, "dump must be a folder, a dictionary of texts by command, or a text with commands"),
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
@@ -202,6 +202,15 @@ def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "protocol": "gre", "interface": "eth0"}
     found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"})
     assert (found["reply"]["verdict"], found["culprit"]) == ("forwarded", None)
+
+
+def test_commands_start_no_program_of_a_stranger(node: NamespaceNode, tmp_path: Path) -> None:
+    """The tools take abbreviations: these two commands were a root shell."""
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    commands = ["ip net a kubenode-x", f"ip net e kubenode-x sh -c 'touch {tmp_path}/ran'"]
+    given = {"packet": packet, "snapshot": {"links": [UPLINK]}, "commands": commands}
+    assert "in place of 'net'" in Steps(node, "datapath_trace", given).call()["msg"]
+    assert not (tmp_path / "ran").exists() and not Path("/run/netns/kubenode-x").exists()
 
 
 def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:
