@@ -88,7 +88,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
     while place < last:
         word = words[place]
         place += 1
-        if word == "!":
+        if word == "!" and place < last:
             found.append(word)
             continue
         option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")

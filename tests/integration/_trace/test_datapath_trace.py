@@ -620,6 +620,7 @@ table ip kube-proxy {
     type filter hook forward priority -110; policy accept;
     ct state new jump service-endpoints-check
     a rule of a version to come
+    ip saddr version accept
   }
   chain reject-chain {
     reject
@@ -638,11 +639,12 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
     assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
     assert 'The element is 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain.' in found["reason"]
-    assert any("nft refused" in one and "a line: a rule of a version to come (" in one for one in found["assumed"])
+    assert any("nft refused" in one and "a line: ip saddr version accept (" in one for one in found["assumed"])
+    assert any("in place of 'a': a rule of a version to come" in one for one in found["assumed"])
     broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
     found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
     assert found["culprit"] == {"kind": "rule", "text": text}
-    assert any("nft refused" in one and "a table: table ip other (" in one for one in found["assumed"])
+    assert any(one.startswith("nft: line 2 of the ruleset") and one.endswith("object_to_come x {") for one in found["assumed"])
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:
