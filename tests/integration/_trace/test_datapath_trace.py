@@ -230,6 +230,23 @@ def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:
     assert found["ignored"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'table ip x {{ }}; include include "a""{file}"',
+        'table ip x {{ chain y {{ include "{file}"; }}; }}',
+        'table ip x {{ }}\ninclude "{file}"\ninclude "/dev/zero"\n',
+    ],
+)
+def test_a_ruleset_of_a_stranger_prints_no_file(node: NamespaceNode, tmp_path: Path, text: str) -> None:
+    (tmp_path / "secret").write_text("client-key-data: c2VjcmV0\n")
+    snapshot = {"links": [UPLINK], "settings": FORWARDING, "nftables_text": text.format(file=tmp_path / "secret")}
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    found = Steps(node, "datapath_trace", {"packet": packet, "snapshot": snapshot}).call()
+    assert "c2VjcmV0" not in str(found) and found["verdict"] == "delivered"
+    assert any("include" in one and "is not in the twin" in one for one in found["assumed"])
+
+
 def test_a_twin_needs_no_root_where_user_namespaces_are_permitted() -> None:
     program = f"""
 import ctypes, os

@@ -18,48 +18,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter impor
     rule_words,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.rule_words import IPTABLES
-
-SAVED = """\
-*mangle
-:PREROUTING ACCEPT [0:0]
-:cali-PREROUTING - [0:0]
-:ISTIO_DIVERT - [0:0]
--A PREROUTING -m comment --comment "cali:6gwbT8clXdHdC1b1" -j cali-PREROUTING
-[12:34] -A cali-PREROUTING -m mark --mark 0x10000/0x10000 -m comment --comment "it\\'s \\"quoted\\" \\\\ -M" -j RETURN
--A ISTIO_DIVERT -j MARK --set-xmark 0x539/0xffffffff
--A PREROUTING ! -i eth0 -p tcp -m socket --transparent -j TPROXY --on-port 15006 --on-ip 127.0.0.1 --tproxy-mark 0x539/0xffffffff
-COMMIT
-*nat
-:PREROUTING ACCEPT [0:0]
-:KUBE-SERVICES - [0:0]
-:KUBE-SVC-NPX46 - [0:0]
-:KUBE-SEP-SNA2Q - [0:0]
-:CILIUM_POST_nat - [0:0]
-:DOCKER - [0:0]
--A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "default/kubernetes:https" -m tcp --dport 443 -j KUBE-SVC-NPX46
--A KUBE-SVC-NPX46 -m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-SNA2Q
--A KUBE-SEP-SNA2Q -s 172.18.0.2/32 -m recent --set --name KUBE-SEP-SNA2Q --mask 255.255.255.255 --rsource
--A KUBE-SEP-SNA2Q -p tcp -m tcp -j DNAT --to-destination 172.18.0.2:6443
--A CILIUM_POST_nat -s 10.0.0.0/24 -m set --match-set cilium_node_set_v4 dst -m comment --comment exclude -j ACCEPT
--A CILIUM_POST_nat ! -d 10.0.0.0/24 ! -o cilium_+ -m policy --dir out --pol none -j MASQUERADE --random-fully
--A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
--A DOCKER ! -i docker0 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80
--A PREROUTING -p tcp -m u32 --u32 "0x0>>0x16&0x3c@0x8=0x1" -m string --string "GET /" --algo bm -j NFLOG --nflog-prefix "a b"
-COMMIT
-"""
+from unit.foreign_tables import BRIDGED, SAVED, SETS
 
 
 def test_tables_of_kubernetes_are_rendered_as_they_were_saved() -> None:
     assert restore_text.read(SAVED) == (SAVED, [])
-
-
-BRIDGED = """\
-*nat
-:PREROUTING ACCEPT
--A PREROUTING -p ARP -i eth0 --arp-op Request -j arpreply --arpreply-mac 12:34:56:78:9a:bc --arpreply-target DROP
--A PREROUTING -p IPv4 -i ! eth0 --log-level notice --log-prefix "x" -j dnat --to-dst 02:00:00:00:00:01 --dnat-target ACCEPT
-"""
 
 
 def test_tables_of_ebtables_are_rendered_as_they_were_saved() -> None:
@@ -157,18 +120,6 @@ def test_what_is_put_into_a_line_never_survives_as_an_option(line: str, data: st
         assert {"-M", "--modprobe", "--modprobe=/x", "--modp", "-t", "--object-pinned", "IDLETIMER"}.isdisjoint(options)
         known = {option for table in (*IPTABLES.matches.values(), *IPTABLES.targets.values(), IPTABLES.rule) for option in table}
         assert {word for word in options[2:] if word.startswith("-")} <= {*known, "-A", "-"}
-
-
-SETS = """\
-create a hash:net,iface family inet6 hashsize 1024 maxelem 65536 timeout 5 counters comment bucketsize 12 initval 0x1234abcd
-add a fd00::/64,physdev:eth0 timeout 5 packets 0 bytes 0 comment "x -f /y" nomatch
-create b list:set size 8
-add b a
-create c bitmap:port range 0-1023
-add c 22-25
-create d hash:ip,port,net family inet
-add d 10.0.0.1,tcp:8080,10.1.0.0/16
-"""
 
 
 def test_sets_are_rendered_as_they_were_saved() -> None:
