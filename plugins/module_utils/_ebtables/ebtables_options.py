@@ -45,6 +45,6 @@ EBTABLES = Language(
     _RULE,
     {},
     {name: table(options) for name, options in _TARGETS.items()},
-    (),
-    ("--log-prefix", "--nflog-prefix"),
+    frozenset(),
+    frozenset(("--log-prefix", "--nflog-prefix")),
 )

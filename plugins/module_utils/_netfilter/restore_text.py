@@ -30,9 +30,11 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
     lines: list[str] = []
     refused: list[tuple[str, str]] = []
     for line in saved.splitlines():
-        given = line.strip()
+        given = line.strip().replace("\t", " ")
         if given and not given.startswith("#"):
             try:
+                if not given.isprintable():
+                    raise Unfit("a line of printable characters")
                 lines.append(_line(given, language))
             except Unfit as unfit:
                 refused.append((given, str(unfit)))

@@ -145,17 +145,13 @@ _TARGETS = {
 }
 MATCHES: t.Mapping[str, Options] = {name: table(options) for name, options in _MATCHES.items()}
 TARGETS: t.Mapping[str, Options] = {name: table(options) for name, options in _TARGETS.items()}
-# A protocol brings the match of its name, or of its number.
+# A protocol brings the match of its name (netfilter's xtables_find_match for -p).
+_NUMBERS = {1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 50: "esp", 51: "ah", 58: "icmp6", 132: "sctp", 136: "udplite"}
 PROTOCOLS = {
-    "1": "icmp",
-    "6": "tcp",
-    "17": "udp",
-    "33": "dccp",
-    "50": "esp",
-    "51": "ah",
-    "58": "icmp6",
-    "132": "sctp",
-    "136": "udplite",
+    **{str(number): name for number, name in _NUMBERS.items()},
+    **{name: name for name in _NUMBERS.values()},
+    **dict.fromkeys(("icmpv6", "ipv6-icmp"), "icmp6"),
+    **dict.fromkeys(("mh", "ipv6-mh", "135"), "mh"),
 }
 # Further extensions of iptables and xtables-addons. A chain of such a name would be taken for the extension.
 NO_CHAINS = frozenset(
@@ -167,5 +163,5 @@ NO_CHAINS = frozenset(
     )
 )
 # Options whose value is a text. iptables-save puts it in quotes if it has other characters than letters, digits, _ and -.
-TEXTS = ("--comment", "--log-prefix", "--nflog-prefix", "--helper")
-QUOTED = ("--string", "--hex-string", "--u32", "--bytecode")  # iptables-save always puts the value in quotes
+TEXTS = frozenset(("--comment", "--log-prefix", "--nflog-prefix", "--helper"))
+QUOTED = frozenset(("--string", "--hex-string", "--u32", "--bytecode"))  # iptables-save always puts the value in quotes

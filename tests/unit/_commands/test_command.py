@@ -159,6 +159,7 @@ REFUSED = {
     "iptables -A FORWARD -m bpf --object-pinned FILE": "'--object-pinned'",
     "iptables -A FORWARD -m cgroup --path /x": "'--path'",
     "iptables -m bpf --object FILE": "'-m'",
+    "iptables -A FORWARD -m comment --comment ! --modprobe=/x": "'--modprobe=/x'",
     "iptables -A FORWARD -m comment --comment '' -j IDLETIMER": "'IDLETIMER'",
     "iptables -A PREROUTING -j  IDLETIMER --timeout 5 --label Sx": "'IDLETIMER'",
     "iptables -A PREROUTING --jump IDLETIMER --timeout 5 --label Sx": "'IDLETIMER'",

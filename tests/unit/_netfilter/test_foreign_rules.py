@@ -55,6 +55,9 @@ def test_a_quote_without_its_end_is_refused() -> None:
     "line",
     [
         '-A INPUT -m comment --comment "" --comment "-M" /x',
+        "-A INPUT -m comment --comment ! --modprobe=/x",
+        "-A INPUT -p comment --comment x",
+        "-A INPUT -p ! -M",
         "-A INPUT -m tcp --tcp-flags SYN -M",
         "-A INPUT -p tcp --tcp-flags SYN -M",
         "-A INPUT -j",
@@ -116,7 +119,7 @@ def test_what_is_put_into_a_line_never_survives_as_an_option(line: str, data: st
     assert restore_text.read(text) == (text, [])
     for kept in filter(None, text.splitlines()):
         words = rule_words.split(kept)
-        options = [word for last, word in zip(["", *words], words) if last not in (*IPTABLES.texts, *IPTABLES.quoted)]
+        options = [word for last, word in zip(["", *words], words) if last not in IPTABLES.texts | IPTABLES.quoted]
         assert {"-M", "--modprobe", "--modprobe=/x", "--modp", "-t", "--object-pinned", "IDLETIMER"}.isdisjoint(options)
         known = {option for table in (*IPTABLES.matches.values(), *IPTABLES.targets.values(), IPTABLES.rule) for option in table}
         assert {word for word in options[2:] if word.startswith("-")} <= {*known, "-A", "-"}
