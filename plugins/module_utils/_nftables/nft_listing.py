@@ -72,16 +72,14 @@ def read(text: str, reserved: t.Container[str] = ()) -> Listing:
 
 def check(kind: str, words: t.Sequence[str]) -> None:
     """Check a statement of a block. Raises Unfit that names the word that is not permitted."""
+    statement = "a rule" if kind == "chain" else f"a statement of a {kind}"
     first, permitted = words[0], BLOCKS[kind]
     if first not in permitted and first != "comment" and not (kind in _VALUES_FIRST and nft_words.is_value(first)):
         listed = "a permitted word of nft" if kind == "chain" else f"one of {', '.join((*permitted, 'comment'))}"
-        raise Unfit(f"{_A.get(kind, f'a statement of a {kind}')} that begins with {listed} in place of {first!r}")
+        raise Unfit(f"{statement} that begins with {listed} in place of {first!r}")
     refused = nft_words.refused(_without_devices(words))
     if refused is not None:
-        raise Unfit(f"{_A.get(kind, f'a statement of a {kind}')} with permitted words of nft in place of {refused!r}")
-
-
-_A = {"chain": "a rule"}
+        raise Unfit(f"{statement} with permitted words of nft in place of {refused!r}")
 
 
 def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
