@@ -31,7 +31,6 @@ RULE = table(
 )
 _PORTS = "--source-port= --sport= --destination-port= --dport="
 _ICMPV6 = "--icmpv6-type="
-_TO_PORTS = "--to-ports= --random --random-fully"
 _TOS = "--set-tos= --and-tos= --or-tos= --xor-tos="
 _MATCHES = {
     "addrtype": "--src-type= --dst-type= --limit-iface-in --limit-iface-out",
@@ -51,7 +50,7 @@ _MATCHES = {
     "devgroup": "--src-group= --dst-group=",
     "dscp": "--dscp= --dscp-class=",
     "dst": "--dst-len= --dst-opts=",
-    "ecn": "--ecn-tcp-cwr --ecn-tcp-ece --ecn-ip-ect= --ecn-ip6-ect=",
+    "ecn": "--ecn-tcp-cwr --ecn-tcp-ece --ecn-ip-ect=",
     "esp": "--espspi=",
     "eui64": "",
     "frag": "--fragid= --fraglen= --fragres --fragfirst --fragmore --fraglast",
@@ -103,7 +102,6 @@ _MATCHES = {
     "ttl": "--ttl-eq= --ttl-lt= --ttl-gt= --ttl=",
     "u32": "--u32=",
     "udp": _PORTS,
-    "udplite": _PORTS,
 }
 _TARGETS = {
     "ACCEPT": "",
@@ -122,13 +120,13 @@ _TARGETS = {
     " --hmark-sport-mask= --hmark-dport-mask= --hmark-spi-mask= --hmark-sport= --hmark-dport= --hmark-spi= --hmark-proto-mask=",
     "LOG": "--log-level= --log-prefix= --log-tcp-sequence --log-tcp-options --log-ip-options --log-uid --log-macdecode",
     "MARK": "--set-xmark= --set-mark= --and-mark= --or-mark= --xor-mark=",
-    "MASQUERADE": _TO_PORTS,
+    "MASQUERADE": "--to-ports= --random --random-fully",
     "NETMAP": "--to=",
     "NFLOG": "--nflog-group= --nflog-range= --nflog-size= --nflog-threshold= --nflog-prefix=",
     "NFQUEUE": "--queue-num= --queue-balance= --queue-bypass --queue-cpu-fanout",
     "NOTRACK": "",
     "QUEUE": "",
-    "REDIRECT": _TO_PORTS,
+    "REDIRECT": "--to-ports= --random",
     "REJECT": "--reject-with=",
     "RETURN": "",
     "SET": "--add-set== --del-set== --map-set== --exist --timeout= --map-mark --map-prio --map-queue",
@@ -146,7 +144,7 @@ _TARGETS = {
 MATCHES: t.Mapping[str, Options] = {name: table(options) for name, options in _MATCHES.items()}
 TARGETS: t.Mapping[str, Options] = {name: table(options) for name, options in _TARGETS.items()}
 # A protocol brings the match of its name (netfilter's xtables_find_match for -p).
-_NUMBERS = {1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 50: "esp", 51: "ah", 58: "icmp6", 132: "sctp", 136: "udplite"}
+_NUMBERS = {1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 50: "esp", 51: "ah", 58: "icmp6", 132: "sctp"}
 PROTOCOLS = {
     **{str(number): name for number, name in _NUMBERS.items()},
     **{name: name for name in _NUMBERS.values()},

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_options import EBTABLES
-from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import ipset_text, restore_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter import ipset_text, restore_text, rule_options
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_listing
 from unit.foreign_tables import BRIDGED, KUBE_PROXY, OTHERS, SAVED, SETS
 
@@ -39,3 +39,23 @@ def test_what_was_read_loads_as_the_output_itself(name: str) -> None:
     load, given, read, show = TEXTS[name]
     expected = loaded(load, given, show)
     assert loaded(load, read, show) == expected and len(expected) > 5
+
+
+OPTIONS = {
+    (kind, name, option): values
+    for kind, extensions in (("-m", rule_options.MATCHES), ("-j", rule_options.TARGETS))
+    for name, options in extensions.items()
+    for option, values in options.items()
+}
+
+
+def test_options_have_as_many_values_as_iptables_takes() -> None:
+    """If iptables took fewer, it would read a value as an option."""
+    commands = [f"{tool}-nft -A INPUT {' '.join(words)}" for words in OPTIONS for tool in ("iptables", "ip6tables")]
+    script = "\n".join(f"echo '= {command}'\n{command}" for command in commands)
+    done = subprocess.run(["unshare", "-n", "sh"], input=script, stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
+    answers = dict(answer.split("\n", 1) for answer in done.stdout.split("= ")[1:])
+    for words, values in OPTIONS.items():
+        told = " ".join(answers[f"{tool}-nft -A INPUT {' '.join(words)}"] for tool in ("iptables", "ip6tables"))
+        assert ("requires an argument" in told) == (values > 0), (words, told)
+        assert told.count("unknown option") < 2, (words, told)
