@@ -87,7 +87,9 @@ def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
     if "devices" not in words or "}" not in words:
         return words
     first, last = words.index("devices"), words.index("}")
-    return [*words[:first], *(word for word in words[first:last] if not nft_words.is_name(word)), *words[last:]]
+    named = zip(words[first:last], words[first + 1 : last])
+    rest = [word for before, word in named if before not in ("{", ",") or not nft_words.is_name(word)]
+    return [*words[: first + 1], *rest, *words[last:]]
 
 
 class _Reader:

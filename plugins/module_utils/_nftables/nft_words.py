@@ -23,6 +23,7 @@ _NAME = r"[A-Za-z_.][\w/.\-]*\*?"
 TOKEN = re.compile(rf'"[^"\n]*"|#.*|\[{_COLONS}\]|{_COLONS}|\d[\w.]*|{_NAME}|[!=<>]=|<<|>>|\S', re.ASCII)
 _VALUE = re.compile(rf"\[{_COLONS}\]|{_COLONS}|{_NUMBER}", re.ASCII)
 _NAMED = re.compile(_NAME, re.ASCII)
+_VARIABLES = ("define", "redefine", "undefine")
 _LONGEST = 255  # bytes of a name (NFT_NAME_MAXLEN)
 
 FAMILIES = ("ip", "ip6", "inet", "arp", "bridge", "netdev")
@@ -113,7 +114,7 @@ def is_name(word: str) -> bool:
 
     A name that contains the word include is refused, although nft would not read a file for most of them.
     """
-    return bool(_NAMED.fullmatch(word)) and len(word) <= _LONGEST and "include" not in word
+    return bool(_NAMED.fullmatch(word)) and len(word) <= _LONGEST and "include" not in word and word not in _VARIABLES
 
 
 def is_value(word: str) -> bool:

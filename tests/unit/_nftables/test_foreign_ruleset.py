@@ -71,6 +71,8 @@ def test_a_listing_on_one_line_is_divided() -> None:
         ('table ip x { chain y { log prefix "a drop; }; }', "in place of '\"'"),
         ('table ip x { chain y { log prefix "a\x1b[2J"; }; }', "in place of"),
         ('table ip x { set y { include "/x"; }; }', "a statement of a set that begins with one of type"),
+        ("table ip x { chain y { jump define; }; }", "in place of 'define'"),
+        ("table ip x { flowtable y { devices = { a, b define }; }; }", "in place of 'define'"),
         ("table ip x { flowtable y { flags offload; }; }", "a statement of a flowtable that begins with one of hook"),
     ],
 )
