@@ -41,7 +41,8 @@ SUBJECTS = {
     "_profile": ("_cloud", "_cni", "_discovery"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
-    "_twin": ("_interfaces", "_routing", "_snapshot"),
+    "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_snapshot"),
+    "_commands": ("_ebtables", "_netfilter", "_nftables", "_twin"),
     # A roll-back performs undo operations of any subject.
     "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_nftables", "_routing"),
 }

@@ -99,7 +99,13 @@ options:
   commands:
     description:
       - Commands in the twin, after O(changes). Can be C(ip), C(bridge), C(nft), C(ipset), C(iptables), C(ip6tables), C(ebtables)
-        and C(sysctl). They are run without a shell, and cannot name files or other namespaces.
+        and C(sysctl).
+      - Each word must be one that is permitted, and must not be abbreviated. C(ip) and C(bridge) change addresses, routes, rules,
+        neighbours, links, forwarding entries and VLANs. C(nft) changes tables, chains, rules, sets, maps and elements.
+        C(iptables), C(ip6tables) and C(ebtables) change rules, chains and policies. C(ipset) changes sets. C(sysctl) writes
+        settings of the network. The page C(docs/trace.md) has the table.
+      - Commands run without a shell. No word names a file, a program or another namespace. The error for a word that is not
+        permitted names the word and what is permitted in its place.
     type: list
     elements: str
     default: []

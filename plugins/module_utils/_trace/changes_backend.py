@@ -7,24 +7,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-import re
-import shlex
 import shutil
 import types
 import typing as t
 
+from .._commands import command
+from .._commands.command import Command, Settings
 from .._core import converge
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
 from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
 from .._parts import profile
 from .._platform import library, process
-from .._platform.sysctl_files import DOTTED
 from .._twin import isolation_backend
-from .._twin.blueprint import is_of_network
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
     from .._parts import (  # noqa: F401
@@ -41,19 +38,6 @@ MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
     "rp_filter",
 )  # fmt: skip
-SYSCTL = "sysctl"
-# By program, words by which it would act outside of the twin: in another namespace, with a file, or by another program.
-OUTSIDE = {
-    "ip": r"-+(n|netns|b|batch|a|all)|netns|exec|monitor",
-    "bridge": r"-+(n|netns|b|batch)|monitor",
-    "nft": r"-+(f|file|i|interactive|I|includepath)(=.*)?|.*\binclude\b.*|monitor",
-    "ipset": r"-+(f|file).*|restore|-R|-i|-interactive",
-    **dict.fromkeys(
-        ("iptables", "ip6tables", "ebtables"), r"-M.*|--mo(d(p.*)?)?(=.*)?|--atomic.*|--object-pinned.*|--init-table"
-    ),
-}
-NFT_BACKED = ("iptables", "ip6tables", "ebtables")  # the twin has the tables of both backends in nf_tables
-_SETTING = re.compile(r"(net[./][\w./@-]+) ?= ?(-?\d+)")
 # Folders in which modules keep records, backups and libraries. In a twin, nothing that modules write there reaches the node.
 # In the twin of the node itself they can read these folders, and the network namespaces of its pods.
 HIDDEN, OWN = ("/run", "/mnt"), "/var/lib/kubenode"
@@ -115,33 +99,14 @@ def refuse_profiles(calls: t.Iterable[Change]) -> None:
             raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")
 
 
-def commands(given: t.Iterable[object]) -> list[list[str]]:
-    """The words of each entry of the option ``commands``. Raises Invalid for one that could act outside of the twin."""
-    found = []
-    for number, text in enumerate(given):
-        option = f"commands[{number}]"
-        try:
-            words = shlex.split(str(text))
-        except ValueError as error:
-            raise Invalid(option, text, f"a command line ({error})") from None
-        words = words[1:] if words[:1] == ["sudo"] else words
-        name = words[0].rpartition("/")[2] if words else ""
-        if name != SYSCTL and name not in OUTSIDE:
-            raise Invalid(option, text, f"a command of one of {', '.join([*OUTSIDE, SYSCTL])}")
-        if name == SYSCTL:
-            for one in words[1:]:
-                setting = _SETTING.fullmatch(one)
-                if one != "-w" and not (setting and is_of_network(_path(setting[1]))):
-                    raise Invalid(option, text, "sysctl -w and settings net...=NUMBER")
-        elif any(re.fullmatch(OUTSIDE[name], word) for word in words[1:]):
-            raise Invalid(option, text, "a command without files, other namespaces and other programs, because it runs in a twin")
-        found.append([name, *words[1:]])
-    return found
+def commands(given: t.Iterable[object]) -> list[Command]:
+    """The entries of the option ``commands``. Raises Invalid for one that is not permitted."""
+    return [command.read(f"commands[{number}]", text) for number, text in enumerate(given)]
 
 
 def apply(
     calls: t.Sequence[Change],
-    lines: t.Sequence[t.Sequence[str]],
+    lines: t.Sequence[Command],
     run: process.Runner,
     checked: Checked,
     warn: t.Callable[[str], None],
@@ -157,8 +122,8 @@ def apply(
             raise
         except DatapathError as error:
             raise Failure(f"{name} failed in the twin: {error}") from error
-    for words in lines:
-        _command(words, run)
+    for line in lines:
+        _perform(line, run)
 
 
 def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
@@ -183,30 +148,18 @@ def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
     return own.effects
 
 
-def _command(words: t.Sequence[str], run: process.Runner) -> None:
-    name, *arguments = words
-    if name == SYSCTL:
-        for path, value in _SETTING.findall(" ".join(arguments)):
-            with _told(words), open(f"/proc/sys/{_path(path)}", "w") as file:
-                file.write(value)
+def _perform(line: Command, run: process.Runner) -> None:
+    if isinstance(line, Settings):
+        for path, value in line.values:
+            try:
+                with open(f"/proc/sys/{path}", "w") as file:
+                    file.write(str(value))
+            except OSError as error:
+                raise Failure(f"`{line.shown}` failed in the twin: {error.strerror}") from error
         return
-    program = f"{name}-nft" if name in NFT_BACKED else name
-    path = process.find(program)
-    if path is None:
-        raise Failure(f"{program} is not installed, so that the twin cannot run `{shlex.join(words)}`. Install it and run again")
-    done = run([path, *arguments], None)
+    program = process.find(line.name)
+    if program is None:
+        raise Failure(f"{line.name} is not installed, so that the twin cannot run `{line.shown}`. Install it and run again")
+    done = run([program, *line.words], None)
     if done.rc:
-        raise Failure(f"`{shlex.join(words)}` failed in the twin: {done.stderr.strip() or done.rc}")
-
-
-def _path(key: str) -> str:
-    """The path of a setting below /proc/sys. sysctl(8) takes both separators; the first one tells which is meant."""
-    return key if key.startswith("net/") else key.translate(DOTTED)
-
-
-@contextlib.contextmanager
-def _told(words: t.Sequence[str]) -> t.Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Failure(f"`{shlex.join(words)}` failed in the twin: {error.strerror}") from error
+        raise Failure(f"`{line.shown}` failed in the twin: {done.stderr.strip() or done.rc}")

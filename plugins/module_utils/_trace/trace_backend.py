@@ -41,7 +41,7 @@ class Question(t.NamedTuple):
     packet: Packet
     assume: t.Mapping[str, t.Any]
     calls: tuple[changes_backend.Change, ...] = ()
-    lines: tuple[t.Sequence[str], ...] = ()
+    lines: tuple[changes_backend.Command, ...] = ()
     wants_reply: bool = True
     is_curable: bool = True
     is_own: bool = False

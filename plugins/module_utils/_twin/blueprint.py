@@ -5,8 +5,8 @@
 
 """A snapshot as what has to be built: links, settings, and texts for the programs that load the rest.
 
-The snapshot may come from a report, so its values are data: names and numbers are checked, and a line that would make a program
-read a file or start another program is left out.
+The snapshot may come from a report, so its values are data: names and numbers are checked, and of rules and rulesets only
+permitted words are passed on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import IPV6, Unfit
+from .._ebtables.ebtables_options import EBTABLES
+from .._netfilter.rule_words import IPTABLES
+from .._nftables import nft_listing
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
-from . import virtual_servers, vrfs
+from . import foreign_tables, virtual_servers, vrfs
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -46,14 +49,6 @@ OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that o
 # The first would add addresses that the node does not have; the second is a property of each link in the snapshot.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
-# Words that make iptables or ebtables start a program, read a file, or use hardware; options also in their abbreviations.
-_HARMFUL = re.compile(r"(^|\s)(-j (LED|IDLETIMER)|-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
-_RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
-_SET_LINE = re.compile(r"(create|add) \S+ .*")
-_INCLUDE = re.compile(r'\binclude\b[\s\\]*"[^"\n]*"?')
-# The kernel removes such a table when its owner, which is nft here, ends. firewalld's is one.
-OWNED = ("owner", "persist")
-_OWNED = re.compile(rf"(?m)^\s*flags\s+(?:{'|'.join(OWNED)})(?:\s*,\s*(?:{'|'.join(OWNED)}))*\s*;?\s*$")
 
 
 class Blueprint(t.NamedTuple):
@@ -87,8 +82,9 @@ def draw(snapshot: Entry) -> Blueprint:
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += told
-    objects = sorted((_without_owner(one) for one in entries(snapshot, "nftables") if _is_loadable(one, notes)), key=_load_order)
-    text = _OWNED.sub("", _INCLUDE.sub("", str(snapshot.get("nftables_text") or "")))
+    loadable = (one for one in entries(snapshot, "nftables") if foreign_tables.is_loadable(one, (OWN_TABLE,), notes))
+    objects = sorted(map(_without_owner, loadable), key=_load_order)
+    text = foreign_tables.ruleset(str(snapshot.get("nftables_text") or ""), (OWN_TABLE,), notes)
     return Blueprint(
         links,
         names,
@@ -328,11 +324,9 @@ def route_line(one: route.Route, protocol: str) -> str:
 
 
 def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
-    sets = [
-        line for one in entries(snapshot, "ipsets") for line in str(one.get("save")).splitlines() if _SET_LINE.fullmatch(line)
-    ]
+    sets = foreign_tables.sets((str(one.get("save")) for one in entries(snapshot, "ipsets")), notes)
     if sets:
-        yield "ipset", "\n".join([*sets, ""])
+        yield "ipset", sets
     for family in ("ip", "ip6"):
         program = RESTORES[family]
         texts: dict[str, str] = {}
@@ -344,26 +338,12 @@ def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
                         f"Table {name} of {family} is in both backends of iptables. Only the rules of nft are in the twin."
                     )
                 if name not in texts or one.get("backend") == "nft":
-                    texts[name] = _clean(str(one.get("save")), program, notes)
+                    texts[name] = foreign_tables.tables(str(one.get("save")), program, IPTABLES, notes)
         if texts:
             yield program, "".join(texts.values())
     text = _ebtables(snapshot, notes)
     if text:
         yield RESTORES["bridge"], text
-
-
-def _clean(text: str, program: str, notes: list[str]) -> str:
-    """The lines of a table that are safe to load."""
-    kept = []
-    for line in text.splitlines():
-        if not _RESTORE_LINE.fullmatch(line) or _HARMFUL.search(line):
-            if line and not line.startswith("#"):
-                notes.append(
-                    f"{program}: a line was left out of the twin, because it is no rule or would start a program: {line[:120]}"
-                )
-            continue
-        kept.append(line)
-    return "\n".join([*kept, ""])
 
 
 def _ebtables(snapshot: Entry, notes: list[str]) -> str:
@@ -373,7 +353,7 @@ def _ebtables(snapshot: Entry, notes: list[str]) -> str:
         heads.append(f":{one.get('chain')} {one.get('policy') or 'ACCEPT'}")
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
-    return _clean("".join(texts), RESTORES["bridge"], notes) if texts else ""
+    return foreign_tables.tables("".join(texts), RESTORES["bridge"], EBTABLES, notes) if texts else ""
 
 
 def _load_order(one: Entry) -> int:
@@ -388,15 +368,8 @@ def _without_owner(one: Entry) -> Entry:
     if not isinstance(table, dict) or "flags" not in table:
         return one
     flags = [table["flags"]] if isinstance(table["flags"], str) else table["flags"]
-    kept = [flag for flag in flags if flag not in OWNED]
+    kept = [flag for flag in flags if flag not in nft_listing.OWNED]
     return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
-
-
-def _is_loadable(one: Entry, notes: list[str]) -> bool:
-    kinds = [*one]
-    if kinds == ["flowtable"]:
-        notes.append(f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path.")
-    return kinds not in (["flowtable"], ["metainfo"])
 
 
 def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:

@@ -164,9 +164,9 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"assume": {"kernel.panic": 1}}, "assume.kernel.panic must be the setting of a network"),
         ({"changes": [{"copy": {}}]}, "changes[0] must be a call of one of"),
         ({"commands": ["rm -rf /"]}, "commands[0] must be a command of one of ip"),
-        ({"commands": ["ip netns exec x sh"]}, "commands[0] must be a command without files"),
-        ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command without files"),
-        ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command without files"),
+        ({"commands": ["ip addr flush eth0", "ip netns exec x sh"]}, "commands[1] must be a command of ip with one of address"),
+        ({"commands": ["iptables -M /tmp/x -L"]}, "commands[0] must be a command of iptables with one of -A"),
+        ({"commands": ["nft -f /etc/shadow"]}, "commands[0] must be a command of nft with one of add"),
         ({"commands": ["sysctl -w kernel.panic=1"]}, "commands[0] must be sysctl -w"),
         ({"dump": ""}, "dump must be a folder, a dictionary of texts by command, or a text with commands"),
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
@@ -203,6 +203,15 @@ def test_a_packet_of_a_protocol_without_ports_has_a_reply(node: NamespaceNode) -
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "protocol": "gre", "interface": "eth0"}
     found = trace(node, packet, dump={"ip route": "default via 10.0.0.1 dev eth0\n"})
     assert (found["reply"]["verdict"], found["culprit"]) == ("forwarded", None)
+
+
+def test_commands_start_no_program_of_a_stranger(node: NamespaceNode, tmp_path: Path) -> None:
+    """The tools take abbreviations: these two commands were a root shell."""
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    commands = ["ip net a kubenode-x", f"ip net e kubenode-x sh -c 'touch {tmp_path}/ran'"]
+    given = {"packet": packet, "snapshot": {"links": [UPLINK]}, "commands": commands}
+    assert "in place of 'net'" in Steps(node, "datapath_trace", given).call()["msg"]
+    assert not (tmp_path / "ran").exists() and not Path("/run/netns/kubenode-x").exists()
 
 
 def test_a_hostile_report_is_data(node: NamespaceNode, tmp_path: Path) -> None:
@@ -253,6 +262,23 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(one)
     elif isinstance(value, str):
         yield value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'table ip x {{ }}; include include "a""{file}"',
+        'table ip x {{ chain y {{ include "{file}"; }}; }}',
+        'table ip x {{ }}\ninclude "{file}"\ninclude "/dev/zero"\n',
+    ],
+)
+def test_a_ruleset_of_a_stranger_prints_no_file(node: NamespaceNode, tmp_path: Path, text: str) -> None:
+    (tmp_path / "secret").write_text("client-key-data: c2VjcmV0\n")
+    snapshot = {"links": [UPLINK], "settings": FORWARDING, "nftables_text": text.format(file=tmp_path / "secret")}
+    packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
+    found = Steps(node, "datapath_trace", {"packet": packet, "snapshot": snapshot}).call()
+    assert "c2VjcmV0" not in str(found) and found["verdict"] == "delivered"
+    assert any("include" in one and "is not in the twin" in one for one in found["assumed"])
 
 
 def test_a_twin_needs_no_root_where_user_namespaces_are_permitted() -> None:
@@ -645,6 +671,7 @@ table ip kube-proxy {
     type filter hook forward priority -110; policy accept;
     ct state new jump service-endpoints-check
     a rule of a version to come
+    ip saddr version accept
   }
   chain reject-chain {
     reject
@@ -663,11 +690,12 @@ def test_the_map_that_sends_a_packet_to_a_chain_that_rejects_is_named_and_a_line
     text = "ip kube-proxy service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
     assert (found["verdict"], found["culprit"]) == ("rejected", {"kind": "rule", "text": text})
     assert 'The element is 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain.' in found["reason"]
-    assert any("nft refused" in one and "a line: a rule of a version to come (" in one for one in found["assumed"])
+    assert any("nft refused" in one and "a line: ip saddr version accept (" in one for one in found["assumed"])
+    assert any("in place of 'a': a rule of a version to come" in one for one in found["assumed"])
     broken = "table ip other {\n  object_to_come x {\n  }\n}\n"
     found = trace(node, packet, dump={"nft list ruleset": broken + NFT_PROXY, "ip-route": routes})
     assert found["culprit"] == {"kind": "rule", "text": text}
-    assert any("nft refused" in one and "a table: table ip other (" in one for one in found["assumed"])
+    assert any(one.startswith("nft: line 2 of the ruleset") and one.endswith("object_to_come x {") for one in found["assumed"])
 
 
 def test_the_policy_of_a_chain_is_quoted_as_nft_prints_it(node: NamespaceNode) -> None:

@@ -156,59 +156,6 @@ def test_counters_that_moved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("sudo iptables -t nat -D POSTROUTING 1", ["iptables", "-t", "nat", "-D", "POSTROUTING", "1"]),
-        ("/sbin/ip rule del priority 5", ["ip", "rule", "del", "priority", "5"]),
-        ("sysctl -w net.ipv4.ip_forward=1", ["sysctl", "-w", "net.ipv4.ip_forward=1"]),
-        (
-            "nft add rule inet t c ip saddr 10.0.0.1 drop",
-            ["nft", "add", "rule", "inet", "t", "c", "ip", "saddr", "10.0.0.1", "drop"],
-        ),
-        (
-            "iptables -A FORWARD -m statistic --mode random -j DROP",
-            ["iptables", "-A", "FORWARD", "-m", "statistic", "--mode", "random", "-j", "DROP"],
-        ),
-    ],
-)
-def test_commands_are_divided_without_a_shell(line: str, words: list[str]) -> None:
-    assert changes_backend.commands([line]) == [words]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "sh -c true",
-        "ip -n x link",
-        "ip netns exec x sh",
-        "ip link set eth0 netns 1",
-        "ip -batch /etc/shadow",
-        "ip vrf exec x sh",
-        "iptables -M /x -L",
-        "iptables --modprobe=/x -L",
-        "iptables --modp /x",
-        "ebtables --atomic-file /x -L",
-        "nft -f /x",
-        "nft -I / list",
-        "nft 'include \"/etc/shadow\"'",
-        "ipset restore -f /x",
-        "ipset save -file /x",
-        "sysctl -p",
-        "sysctl -w kernel.panic=1",
-        "sysctl -w net.//.kernel.panic=1",
-        "sysctl -w net/../kernel/panic=1",
-        "sysctl --system",
-        "bridge -b /x",
-        "ip link 'unclosed",
-    ],
-)
-def test_a_command_that_could_act_outside_of_the_twin_is_refused(line: str) -> None:
-    with pytest.raises(Invalid, match=r"commands\[0\]"):
-        changes_backend.commands([line])
-
-
-@pytest.mark.parametrize(
     ("culprit", "changes"),
     [
         (None, []),
@@ -224,4 +171,6 @@ def test_a_command_that_could_act_outside_of_the_twin_is_refused(line: str) -> N
     ],
 )
 def test_cures_fit_the_culprit(culprit: dict[str, str] | None, changes: list[str]) -> None:
-    assert [cure.text for cure in cures.candidates(given(), culprit, "eth0")] == changes
+    found = cures.candidates(given(), culprit, "eth0")
+    assert [cure.text for cure in found] == changes
+    assert all(changes_backend.commands(cure.commands) for cure in found if cure.commands)

@@ -91,12 +91,31 @@ def test_what_the_kernel_adds_is_left_to_it() -> None:
         "!touch /x",
         "-A FORWARD -m bpf --object-pinned /x",
         "-A FORWARD -j LED --led-trigger-id x",
+        "-A FORWARD -j  IDLETIMER --timeout 5 --label Sx",
+        "-A FORWARD --jump IDLETIMER --timeout 5 --label Sx",
+        "-A FORWARD --jum DROP",
+        '-A FORWARD "-M" /x -j DROP',
+        '-A FORWARD "--modprobe" /x -j DROP',
+        '-A FORWARD -m comment --comment "" --comment "-M" /x',
+        "-A FORWARD -t nat -j DROP",
+        "-A FORWARD -m cgroup --path /x -j DROP",
+        ":IDLETIMER - [0:0]",
+        "-D FORWARD 1",
+        "-A FORWARD -j DROP; touch /x",
+        "*bogus",
     ],
 )
 def test_a_line_that_would_start_a_program_is_left_out(line: str) -> None:
     save = f"*filter\n:FORWARD ACCEPT [0:0]\n{line}\n-A FORWARD -m statistic --mode random --probability 0.5 -j DROP\nCOMMIT\n"
     drawn = draw(iptables=[{"family": "ip", "backend": "nft", "table": "filter", "save": save}])
     assert drawn.restores == [("iptables-nft-restore", save.replace(f"{line}\n", ""))]
+    assert any(line in note for note in drawn.notes)
+
+
+@pytest.mark.parametrize("line", ["-f /x", "save", "create s hash:bogus", "add s 10.0.0.1 -f /x", "destroy", "add s -f"])
+def test_a_line_that_ipset_does_not_save_is_left_out(line: str) -> None:
+    drawn = draw(ipsets=[{"name": "s", "save": f'create s hash:ip family inet comment\n{line}\nadd s 10.0.0.1 comment "a b"\n'}])
+    assert drawn.restores == [("ipset", 'create s hash:ip family inet comment\nadd s 10.0.0.1 comment "a b"\n')]
     assert any(line in note for note in drawn.notes)
 
 
@@ -117,9 +136,49 @@ def test_a_setting_outside_of_the_network_is_not_written(key: str) -> None:
     assert draw(settings={"node": {key: 1}}).settings == []
 
 
-@pytest.mark.parametrize("text", ['include "/x"', 'table ip x { }; include "/x"', 'include \\\n "/x"', 'include\t"/x'])
+HOSTILE_RULESETS = (
+    'include "/x"',
+    'table ip x { }; include "/x"',
+    'table ip x { }; include include "a""/x"',
+    'include \\\n "/x"',
+    'include\t"/x',
+    'table ip x {\n\tinclude "/x"\n}',
+    'table ip x { chain c { include "/x"; }; }',
+    'table ip x { chain c { ip saddr 10.0.0.1 include "/x"; }; }',
+    'table ip x { set s { type ipv4_addr; elements = { include "/x" } ; } ; }',
+    'table ip include { }\ninclude "/x"',
+    'define x = "/x"\ntable ip x { }',
+    "table ip x { chain $x { } ; }",
+    'table ip x { }\r include "/x"',
+    'table ip x { } # \\\n include "/x"',
+    'table ip x { comment "a\ninclude \\"/x\\" " }',
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE_RULESETS)
 def test_a_ruleset_includes_no_file(text: str) -> None:
-    assert "/x" not in draw(nftables_text=text).ruleset_text
+    try:
+        drawn = draw(nftables_text=text)
+    except Invalid as error:
+        assert error.option == "snapshot.nftables_text"
+        return
+    assert "include" not in drawn.ruleset_text and "/x" not in drawn.ruleset_text
+    assert any("x" in note for note in drawn.notes)
+
+
+def test_a_ruleset_without_a_table_is_refused_and_part_of_one_is_named() -> None:
+    with pytest.raises(Invalid, match="snapshot.nftables_text must be tables"):
+        draw(nftables_text='include "/dev/zero"')
+    drawn = draw(nftables_text='table ip x {\n\tchain y {\n\t\tfoo bar\n\t\taccept\n\t}\n}\ninclude "/x"\n')
+    assert drawn.ruleset_text.splitlines()[:6] == ["table ip x {", "chain y {", "", "accept", "}", "}"]
+    assert [note.rpartition(": ")[2] for note in drawn.notes] == ["foo bar", 'include "/x"']
+
+
+def test_the_tables_of_the_twin_itself_are_not_in_a_snapshot() -> None:
+    objects = [{"table": {"family": "inet", "name": name}} for name in ("kubenodeTwin", "a")] + [{"flush": {"ruleset": None}}]
+    drawn = draw(nftables_text="table inet kubenodeTwin { }\ntable ip a { }\n", nftables=objects)
+    assert "kubenodeTwin" not in drawn.ruleset_text and [one["table"]["name"] for one in drawn.ruleset] == ["a"]
+    assert len(drawn.notes) == 3
 
 
 @pytest.mark.parametrize(

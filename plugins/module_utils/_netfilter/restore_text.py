@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Tables as iptables-save prints them, read line for line and rendered again for iptables-restore."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._core.fields import Unfit
+from . import rule_words
+from .rule_words import IPTABLES, Language
+
+_COUNTERS = re.compile(r"\[\d{1,20}:\d{1,20}\]")
+_PLACES = {"-A": 0, "-I": 1}  # with the most numbers that may follow the chain
+
+
+class Restored(t.NamedTuple):
+    """text: for the program that restores. refused: lines that are left out, with what is permitted in their place."""
+
+    text: str
+    refused: list[tuple[str, str]]
+
+
+def read(saved: str, language: Language = IPTABLES) -> Restored:
+    """Read the tables of an output of iptables-save. Lines that are not permitted are left out."""
+    lines: list[str] = []
+    refused: list[tuple[str, str]] = []
+    for line in saved.splitlines():
+        given = line.strip().replace("\t", " ")
+        if given and not given.startswith("#"):
+            try:
+                if not given.isprintable():
+                    raise Unfit("a line of printable characters")
+                lines.append(_line(given, language))
+            except Unfit as unfit:
+                refused.append((given, str(unfit)))
+    return Restored("\n".join([*lines, ""]), refused)
+
+
+def _line(line: str, language: Language) -> str:
+    if line == "COMMIT":
+        return line
+    if line.startswith("*"):
+        if line[1:] not in language.tables:
+            raise Unfit(f"one of the tables {', '.join(language.tables)}")
+        return line
+    words = rule_words.split(line)
+    if line.startswith(":"):
+        return _chain(words, language)
+    counters = [words.pop(0)] if _COUNTERS.fullmatch(words[0]) else []
+    if len(words) < 2 or words[0] not in _PLACES or not rule_words.is_chain(words[1]):
+        raise Unfit("a table, a chain with its policy, a rule that begins with -A, or COMMIT")
+    first = 2 + (_PLACES[words[0]] and words[2:3] != [] and words[2].isdecimal())
+    rule = rule_words.render(rule_words.rule(words[first:], language), language)
+    return " ".join(filter(None, [*counters, *words[:first], rule]))
+
+
+def _chain(words: t.Sequence[str], language: Language) -> str:
+    name, policy = words[0][1:], "".join(words[1:2])
+    if not rule_words.is_chain(name) or policy not in language.policies or not all(map(_COUNTERS.fullmatch, words[2:3])):
+        raise Unfit(f"a chain with one of the policies {', '.join(language.policies)} and its counters")
+    return " ".join(words[:3])

@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Lines of iptables-save as words, and rules from elsewhere that are checked word for word."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+from .._core.fields import Unfit
+from . import rule_options
+from .rule_options import Options
+
+LONGEST_CHAIN = 31  # bytes (NFT_CHAIN_MAXNAMELEN, which iptables-nft keeps to)
+_CHAIN = re.compile(rf"[\w.:/+@=%~^][\w.:/+@=%~^-]{{0,{LONGEST_CHAIN - 1}}}", re.ASCII)
+_BARE = re.compile(r"[\w.,:;/+=!@%~^|&<>{}()\[\]*#?$-]+")
+_BARE_TEXT = re.compile(r"[A-Za-z0-9_-]+")
+_NAMING = frozenset(("-m", "--match", "-p", "--protocol", "-j", "--jump"))  # options that bring others
+_NEVER = re.compile(r"(?!)")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+_SPECIAL = re.compile(r"[\"'\\]")
+_WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
+
+
+def split(line: str) -> list[str]:
+    """Divide a line into words as iptables-restore does: a backslash is special in double quotes only. Raises Unfit."""
+    if '"' not in line:
+        return line.split()
+    if '"' in _QUOTED.sub("", line):
+        raise Unfit("a line in which each quote ends")
+    return [_QUOTED.sub(_unquoted, word) if '"' in word else word for word in _WORD.findall(line)]
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", found[1]) if "\\" in found[1] else found[1]
+
+
+@functools.lru_cache(maxsize=10_000)  # most words are in many lines
+def quote(word: str, bare: re.Pattern[str] = _BARE) -> str:
+    """The word as a line of iptables-save contains it. bare: characters for which no quotes are needed."""
+    if bare.fullmatch(word):
+        return word
+    return '"' + _SPECIAL.sub(r"\\\g<0>", word) + '"'
+
+
+def is_chain(name: str) -> bool:
+    """True for a name of a chain that is not an extension's, which iptables would load instead."""
+    return bool(_CHAIN.fullmatch(name)) and name not in rule_options.NO_CHAINS
+
+
+class Language(t.NamedTuple):
+    """The options of a tool's rules.
+
+    program: its name, for messages. matches: None if all options are known without -m. texts: options whose value is a text.
+    quoted: those whose value is always in quotes.
+    """
+
+    program: str
+    tables: t.Sequence[str]
+    policies: t.Sequence[str]
+    rule: Options
+    matches: t.Mapping[str, Options]
+    targets: t.Mapping[str, Options]
+    texts: frozenset[str]
+    quoted: frozenset[str]
+
+
+IPTABLES = Language(
+    "iptables",
+    rule_options.TABLES,
+    rule_options.POLICIES,
+    rule_options.RULE,
+    rule_options.MATCHES,
+    rule_options.TARGETS,
+    rule_options.TEXTS,
+    rule_options.QUOTED,
+)
+
+
+def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
+    """Check the words that follow ``-A CHAIN``. Return them with each option apart from its value. Raises Unfit.
+
+    words: of printable characters.
+    An option is permitted by its whole name, and only if the rule has named its match, protocol or target before.
+    """
+    found: list[str] = []
+    known = [language.rule]
+    texts = language.texts | language.quoted
+    place, last = 0, len(words)
+    while place < last:
+        word = words[place]
+        place += 1
+        if word == "!" and place < last:
+            found.append(word)
+            continue
+        option, equals, value = word.partition("=") if word[:2] == "--" and "=" in word else (word, "", "")
+        arity = _arity(option, known)
+        values = [value] if equals else []
+        if arity < 0 or len(values) > arity:
+            raise Unfit(f"a rule of {language.program} with options of its permitted matches and targets in place of {word!r}")
+        is_text = option in texts
+        # The older place of a negation. A text is what follows its option, whatever it is.
+        if arity and words[place : place + 1] == ["!"] and not (equals or is_text):
+            values.append("!")
+            arity, place = arity + 1, place + 1
+        missing = arity - len(values)
+        values += words[place : place + missing]
+        place += missing
+        if len(values) < arity:
+            raise Unfit(f"a rule of {language.program} with the value of {option}")
+        for value in values:
+            if not is_text and value[:1] in ("", "-"):
+                raise Unfit(f"a rule of {language.program} with a value of {option} in place of {value!r}")
+        if option in _NAMING:
+            known.append(_options_of(option, values[-1], language))
+        elif option in ("-g", "--goto") and not is_chain(values[-1]):
+            raise Unfit(f"a rule with the name of a chain in place of {values[-1]!r}")
+        found += [option, *values]
+    return found
+
+
+def _arity(option: str, known: t.Iterable[Options]) -> int:
+    """The number of values of an option; -1 for one that is not permitted."""
+    for options in known:
+        if option in options:
+            return options[option]
+    return -1
+
+
+def _options_of(option: str, name: str, language: Language) -> Options:
+    """The options of a match, a protocol or a target. Raises Unfit if it is not permitted."""
+    if option in ("-p", "--protocol"):
+        return language.matches.get(rule_options.PROTOCOLS.get(name.lower(), ""), {})
+    if option in ("-m", "--match"):
+        if name not in language.matches:
+            raise Unfit(f"a rule of {language.program} with a permitted match in place of {name!r}")
+        return language.matches[name]
+    if name not in language.targets and not is_chain(name):
+        raise Unfit(f"a rule of {language.program} with a permitted target or the name of a chain in place of {name!r}")
+    return language.targets.get(name, {})
+
+
+def render(words: t.Iterable[str], language: Language = IPTABLES) -> str:
+    """The words of a rule as iptables-save prints them."""
+    shown, option = list[str](), ""
+    texts, quoted = language.texts, language.quoted
+    for word in words:
+        if option in texts or option in quoted:
+            # iptables-restore before 1.8.10 overlooks an empty text.
+            shown.append(quote(word or " ", _BARE_TEXT if option in texts else _NEVER))
+            option = ""
+        else:
+            shown.append(quote(word))
+            option = word
+    return " ".join(shown)

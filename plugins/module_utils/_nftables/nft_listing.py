@@ -1,0 +1,219 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""A ruleset as ``nft list ruleset`` prints it, read into permitted statements and rendered again for ``nft -f``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._core.fields import Unfit
+from . import nft_words
+
+# First words of the statements of each block, besides "comment". A flowtable's hardware offload is not among them.
+_SET = (
+    *("type", "typeof", "flags", "timeout", "gc-interval", "size", "auto-merge", "policy", "elements"),
+    *("counter", "quota", "limit", "last", "ct"),
+)
+BLOCKS: dict[str, t.Collection[str]] = {
+    "chain": nft_words.words(
+        """
+        type policy accept add ah arp cgroup comp continue counter cpu ct day dccp delete dnat drop dst dup esp ether
+        exthdr fib frag fwd geneve goto gre gretap hbh hour ibriport ibrname ibrpvid ibrvproto icmp icmpv6 igmp iif
+        iifgroup iifkind iifname iiftype ip ip6 ipsec jhash jump last limit log mark masquerade meta meter mh notrack
+        numgen obriport obrname oif oifgroup oifkind oifname oiftype osf pkttype queue quota random redirect reject return
+        rt rtclassid sctp sdif sdifname set skgid skuid snat socket symhash synproxy tcp th time tproxy tunnel udp udplite
+        update vlan vxlan flow @
+        """
+    ),
+    "set": _SET,
+    "map": _SET,
+    "flowtable": ("hook", "priority", "devices", "counter"),
+    "counter": ("packets", "bytes"),
+    "quota": ("over", "until", "used"),
+    "limit": ("rate", "burst"),
+    "secmark": (),
+    "synproxy": ("mss", "wscale", "timestamp", "sack-perm"),
+    "ct helper": ("type", "l3proto"),
+    "ct timeout": ("protocol", "l3proto", "policy"),
+    "ct expectation": ("protocol", "dport", "timeout", "size", "l3proto"),
+}
+_VALUES_FIRST = ("quota", "secmark")  # blocks whose statements may begin with a number or a text
+# The kernel removes a table with these flags when the process that created it ends. firewalld's is one.
+OWNED = ("owner", "persist")
+MOST_NOTES = 40
+
+
+class Listing(t.NamedTuple):
+    """text: for nft, each statement on the line on which it was given.
+
+    tables: family and name of each table. notes: what was left out and what is permitted in its place, in sentences.
+    """
+
+    text: str
+    tables: list[tuple[str, str]]
+    notes: list[str]
+
+
+def read(text: str, reserved: t.Container[str] = ()) -> Listing:
+    """Read a ruleset. Whatever is not a permitted statement of a table is left out and named.
+
+    reserved: names of tables that are left out.
+    """
+    tokens: list[str] = []
+    lines = text.removesuffix("\n").split("\n")
+    for line in lines:
+        tokens += nft_words.tokens(line)
+        tokens.append("\n")
+    return _Reader(tokens, len(lines), reserved).read()
+
+
+def check(kind: str, words: t.Sequence[str]) -> None:
+    """Check a statement of a block. Raises Unfit that names the word that is not permitted."""
+    statement = "a rule" if kind == "chain" else f"a statement of a {kind}"
+    first, permitted = words[0], BLOCKS[kind]
+    if first not in permitted and first != "comment" and not (kind in _VALUES_FIRST and nft_words.is_value(first)):
+        listed = "a permitted word of nft" if kind == "chain" else f"one of {', '.join((*permitted, 'comment'))}"
+        raise Unfit(f"{statement} that begins with {listed} in place of {first!r}")
+    refused = nft_words.refused(_without_devices(words))
+    if refused is not None:
+        raise Unfit(f"{statement} with permitted words of nft in place of {refused!r}")
+
+
+def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
+    """The words without the names of links that nft lists without quotes, as ``devices = { eth0, eth1 }``."""
+    if "devices" not in words or "}" not in words:
+        return words
+    first, last = words.index("devices"), words.index("}")
+    named = zip(words[first:last], words[first + 1 : last])
+    rest = [word for before, word in named if before not in ("{", ",") or not nft_words.is_name(word)]
+    return [*words[: first + 1], *rest, *words[last:]]
+
+
+class _Reader:
+    """Tokens of a ruleset, read from the front."""
+
+    def __init__(self, tokens: list[str], lines: int, reserved: t.Container[str]) -> None:
+        self._tokens, self._place, self._line = tokens, 0, 0
+        self._reserved = reserved
+        self._lines: list[list[str]] = [[] for _line in range(lines)]
+        self._tables: list[tuple[str, str]] = []
+        self._notes: list[str] = []
+        self._left_out = 0
+
+    def read(self) -> Listing:
+        while self._place < len(self._tokens):
+            line, words, end = self._words("{}")
+            if end == "{":
+                self._table(line, words)
+            elif words or end == "}":
+                self._leave_out(line, words or [end], "a table with its family, its name and its contents")
+        if self._left_out > MOST_NOTES:
+            self._notes.append(f"nft: {self._left_out - MOST_NOTES} further lines are not in the twin.")
+        return Listing("\n".join([*map(" ".join, self._lines), ""]), self._tables, self._notes)
+
+    def _table(self, line: int, words: list[str]) -> None:
+        family, name = words[1:] if len(words) == 3 else ("ip", words[-1] if words else "")
+        is_table = len(words) in (2, 3) and words[0] == "table" and family in nft_words.FAMILIES and nft_words.is_name(name)
+        if not is_table or name in self._reserved:
+            self._skip_block()
+            return self._leave_out(line, [*words, "{"], "a table with its family and a name of its own")
+        kept = [*self._lines[line]]
+        self._emit(line, ["table", family, name, "{"])
+        while self._place < len(self._tokens):
+            start, words, end = self._words("{}")
+            if end == "{":
+                self._object(start, words)
+            elif words:
+                self._property(start, words)
+            if end == "}":
+                self._emit(self._line, ["}"])
+                self._tables.append((family, name))
+                return None
+        self._lines[line:] = [kept, *([] for _line in self._lines[line + 1 :])]
+        return self._leave_out(line, ["table", family, name], "a table that ends")
+
+    def _property(self, line: int, words: list[str]) -> None:
+        if words[0] == "flags":
+            words = ["flags", *(word for word in words[1:] if word not in (*OWNED, ","))]
+            words = [word for flag in words for word in (flag, ",")][:-1] if len(words) > 1 else []
+            words[1:2] = []
+        refused = nft_words.refused(words)
+        if words and (words[0] not in ("flags", "comment") or refused is not None):
+            allowed = f"one of {', '.join((*BLOCKS, 'flags', 'comment'))} in place of {refused or words[0]!r}"
+            return self._leave_out(line, words, allowed)
+        return self._emit(line, words) if words else None
+
+    def _object(self, line: int, words: list[str]) -> None:
+        kind, name = " ".join(words[:-1]), words[-1] if words else ""
+        if kind not in BLOCKS or not nft_words.is_name(name):
+            self._skip_block()
+            return self._leave_out(line, [*words, "{"], f"one of {', '.join(BLOCKS)}, and a name")
+        self._emit(line, [*words, "{"])
+        while self._place < len(self._tokens):
+            start, words, end = self._words("}")
+            if words:
+                try:
+                    check(kind, words)
+                    self._emit(start, words)
+                except Unfit as unfit:
+                    self._leave_out(start, words, str(unfit))
+            if end == "}":
+                return self._emit(self._line, ["}"])
+        return None
+
+    def _words(self, ends: str) -> tuple[int, list[str], str]:
+        """The line of a statement, its words with the braces and line breaks of its sets, and the token that ends it.
+
+        ends: the braces that end a statement, besides ";" and a line break.
+        """
+        tokens, last = self._tokens, len(self._tokens)
+        while self._place < last and tokens[self._place] in ("\n", ";"):
+            self._line += tokens[self._place] == "\n"
+            self._place += 1
+        first = place = self._place
+        line, depth = self._line, 0
+        while place < last:
+            word = tokens[place]
+            if word == "}" and depth:
+                depth -= 1
+            elif not depth and (word in ends or word in ("\n", ";")):
+                break
+            elif word == "{":
+                depth += 1
+            place += 1
+        words = tokens[first:place]
+        self._line += words.count("\n")
+        end = tokens[place] if place < last else ""
+        if end in ("{", "}"):
+            place += 1
+        self._place = place
+        return line, words, end
+
+    def _skip_block(self) -> None:
+        depth = 1
+        while depth and self._place < len(self._tokens):
+            word = self._tokens[self._place]
+            depth += {"{": 1, "}": -1}.get(word, 0)
+            self._line += word == "\n"
+            self._place += 1
+
+    def _emit(self, line: int, words: list[str]) -> None:
+        row = self._lines[line]
+        if row and row[-1] not in ("{", ";"):
+            row.append(";")
+        for word in words:
+            if word == "\n":
+                line += 1
+                row = self._lines[line]
+            else:
+                row.append(word)
+
+    def _leave_out(self, line: int, words: t.Iterable[str], allowed: str) -> None:
+        self._left_out += 1
+        if self._left_out <= MOST_NOTES:
+            shown = " ".join(word for word in words if word != "\n")[:120]
+            shown = shown if shown.isprintable() else repr(shown)
+            self._notes.append(f"nft: line {line + 1} of the ruleset is not in the twin. It must be {allowed}: {shown}")
