@@ -21,6 +21,7 @@ from .._core.fields import IPV6, Unfit
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
+from .._snapshot.settings import LINK, NODE
 from . import virtual_servers, vrfs
 from .link_messages import NewLink
 
@@ -42,13 +43,20 @@ RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridg
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
-OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
+# Settings of the node in a snapshot that a network namespace alone does not have: limits, and a switch of the whole machine that
+# cannot be set back before it restarts.
+OF_THE_MACHINE = (
+    "net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
+    "net/netfilter/nf_conntrack_max", "net/netfilter/nf_hooks_lwtunnel",
+)  # fmt: skip
+PERMITTED_SETTINGS = frozenset(NODE) - {*OF_THE_MACHINE}  # besides those of links
 # The first would add addresses that the node does not have; the second is a property of each link in the snapshot.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
 # Words that make iptables or ebtables start a program, read a file, or use hardware; options also in their abbreviations.
 _HARMFUL = re.compile(r"(^|\s)(-j (LED|IDLETIMER)|-M\S*|--mo(d(p\S*)?)?(=\S*)?|--at\S*|--object-pinned\S*)(?=\s|$)")
 _RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI] \S+.*|COMMIT)")
+_OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
 _SET_LINE = re.compile(r"(create|add) \S+ .*")
 _INCLUDE = re.compile(r'\binclude\b[\s\\]*"[^"\n]*"?')
 # The kernel removes such a table when its owner, which is nft here, ends. firewalld's is one.
@@ -184,21 +192,24 @@ def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, i
     """Settings of the node, then of ``all``, then of each link, because a setting of ``all`` changes those of the links."""
     for key, value in (given.get("node") or {}).items():
         path = str(key).translate(DOTTED)
-        if is_of_network(path) and not path.endswith(OF_THE_MACHINE):
+        if path in PERMITTED_SETTINGS:
             yield path, int(value)
     for family in ("ipv4", "ipv6"):
         of_family = given.get(family) or {}
         for link in ("all", *sorted(of_family.keys() - {*BOTH})):
             if link == "all" or link in names:
                 for key, value in (of_family.get(link) or {}).items():
-                    if key not in SKIPPED_SETTINGS and re.fullmatch(r"\w+", str(key)):
+                    if key not in SKIPPED_SETTINGS and key in LINK[family]:
                         yield f"net/{family}/conf/{link}/{key}", int(value)
 
 
 def is_of_network(path: str) -> bool:
-    """True for the path of a setting of a network namespace, below /proc/sys: one that does not climb out of its folder."""
-    parts = path.split("/")
-    return parts[0] == "net" and len(parts) > 2 and not {"", ".", ".."} & {*parts}
+    """Whether a twin has the setting: one of a network namespace that decides what happens to a packet.
+
+    path: below /proc/sys.
+    """
+    found = _OF_LINK.fullmatch(path)
+    return found[3] in LINK[found[1]] if found and found[2] not in ("", ".", "..") else path in PERMITTED_SETTINGS
 
 
 def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:
