@@ -22,7 +22,7 @@ from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
 from .._snapshot.settings import LINK, NODE
-from . import virtual_servers, vrfs
+from . import bounds, virtual_servers, vrfs
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -87,7 +87,10 @@ class Blueprint(t.NamedTuple):
 
 
 def draw(snapshot: Entry) -> Blueprint:
-    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot."""
+    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot, or is larger than a bound."""
+    for subset in (*bounds.MOST, "iptables", "ebtables"):
+        entries(snapshot, subset)
+    bounds.check(snapshot)
     notes: list[str] = []
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
