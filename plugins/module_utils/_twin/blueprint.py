@@ -30,7 +30,7 @@ LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
 USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
-OWN_TABLE = "kubenodeTwin"  # makes the kernel report which rules a packet meets
+OWN_TABLE = f"kubenodeTwin-{virtual_servers.TOKEN}"  # makes the kernel report which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
 SPARE_INDEX = 100000  # given to the first link whose index is not known
 LARGEST_INDEX = 2**31 - 1
@@ -59,6 +59,7 @@ _RESTORE_LINE = re.compile(r"(\*\w+|:\S+ \S+( \[\d+:\d+\])?|(\[\d+:\d+\] )?-[AI]
 _OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
 _SET_LINE = re.compile(r"(create|add) \S+ .*")
 _INCLUDE = re.compile(r'\binclude\b[\s\\]*"[^"\n]*"?')
+_TRACING = re.compile(r"\bmeta\s+nftrace\s+set\s+[\w$]+")
 # The kernel removes such a table when its owner, which is nft here, ends. firewalld's is one.
 OWNED = ("owner", "persist")
 _OWNED = re.compile(rf"(?m)^\s*flags\s+(?:{'|'.join(OWNED)})(?:\s*,\s*(?:{'|'.join(OWNED)}))*\s*;?\s*$")
@@ -100,6 +101,7 @@ def draw(snapshot: Entry) -> Blueprint:
     notes += told
     objects = sorted((_without_owner(one) for one in entries(snapshot, "nftables") if _is_loadable(one, notes)), key=_load_order)
     text = _OWNED.sub("", _INCLUDE.sub("", str(snapshot.get("nftables_text") or "")))
+    text, objects = _without_tracing(text, objects, notes)
     return Blueprint(
         links,
         names,
@@ -117,6 +119,26 @@ def draw(snapshot: Entry) -> Blueprint:
         virtual_servers.addresses(entries(snapshot, "ipvs")) if servers else {},
         notes,
     )
+
+
+def _without_tracing(text: str, objects: t.Iterable[Entry], notes: list[str]) -> tuple[str, list[Entry]]:
+    """The ruleset without the statements that end the kernel's reports about a packet, or begin them."""
+    text, count = _TRACING.subn("", text)
+    kept = []
+    for one in objects:
+        expressions = one["rule"].get("expr") if isinstance(one.get("rule"), dict) else None
+        others = [part for part in expressions if not _is_tracing(part)] if isinstance(expressions, list) else expressions
+        count += others != expressions
+        if others or not expressions:
+            kept.append({"rule": {**one["rule"], "expr": others}} if others != expressions else one)
+    if count:
+        notes.append("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
+    return text, kept
+
+
+def _is_tracing(expression: object) -> bool:
+    mangle = expression.get("mangle") if isinstance(expression, dict) else None
+    return isinstance(mangle, dict) and mangle.get("key") == {"meta": {"key": "nftrace"}}
 
 
 def entries(snapshot: Entry, subset: str) -> list[Entry]:

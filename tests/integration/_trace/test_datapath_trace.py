@@ -644,3 +644,13 @@ def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: Names
     assert "Its source is an address of eth0: a cloud" in found["reason"]
     marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the remedy in the report
     assert (marked["interface"], "a cloud" in marked["reason"]) == ("eth0", False)
+
+
+def test_a_ruleset_that_ends_traces_or_has_a_table_of_a_twins_name_is_followed(node: NamespaceNode) -> None:
+    text = (
+        "table inet kubenodeTwin {\n chain prerouting {\n  type filter hook prerouting priority -500; policy accept;\n"
+        "  meta nftrace set 0\n }\n chain forward {\n  type filter hook forward priority 0; policy accept;\n"
+        "  ip daddr 192.0.2.1 counter drop\n }\n}\n"
+    )
+    found = trace(node, FROM_POD, dump={**BRIDGED, "nft list ruleset": text})
+    assert found["culprit"] == {"kind": "rule", "text": "inet kubenodeTwin forward: ip daddr 192.0.2.1 counter drop"}, found
