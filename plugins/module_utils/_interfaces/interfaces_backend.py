@@ -42,6 +42,9 @@ class Interfaces(t.NamedTuple):
     unread: tuple[str, ...] = ()
 
 
+_remembered: list[Interfaces] = []
+
+
 def own() -> list[Interface]:
     """The interfaces of the own namespace."""
     return _of("", wire.open_socket)
@@ -49,7 +52,22 @@ def own() -> list[Interface]:
 
 def read() -> Interfaces:
     """All interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
-    found = own()
+    others = _remembered[-1] if _remembered else _others()
+    return Interfaces((*own(), *others.found), others.unread)
+
+
+@contextlib.contextmanager
+def remembering() -> t.Iterator[None]:
+    """In the block, read() has the other namespaces as they are now, also in a child process that may not enter them."""
+    _remembered.append(_others())
+    try:
+        yield
+    finally:
+        _remembered.pop()
+
+
+def _others() -> Interfaces:
+    found: list[Interface] = []
     unread = []
     for path, name in _namespaces():
         try:

@@ -31,6 +31,9 @@ PYROUTE2 = "pyroute2"
 MINIMUM = {PYROUTE2: (0, 7, 2)}
 
 
+_loaded: dict[tuple[str, ...], list[t.Any]] = {}
+
+
 class Load(t.NamedTuple):
     """Check that the library can be loaded."""
 
@@ -68,7 +71,7 @@ def require(operations: t.Iterable[t.Any]) -> None:
 
 def is_there(name: str) -> bool:
     """Whether the library can be loaded. Does not load it."""
-    return bool(carried(name)) or _own_version(name) >= MINIMUM[name]
+    return _is_loaded(name) or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
 def missing(name: str) -> MissingLibrary:
@@ -79,8 +82,22 @@ def load(name: str, *modules: str) -> list[t.Any]:
     """Imports modules of a library, and what these import. Raises MissingLibrary.
 
     The library's own ``__init__`` is run only if the modules need it: that of pyroute2 imports all of its 160 modules, which
-    takes 0.15 s, and eight of them are enough to encode a message.
+    takes 0.15 s, and eight of them are enough to encode a message. What was loaded once is not looked for again, because the
+    process may have left the folders in which it was.
     """
+    key = (name, *modules)
+    if not modules and _is_loaded(name):
+        return []
+    if key not in _loaded:
+        _loaded[key] = _imported(name, modules)
+    return _loaded[key]
+
+
+def _is_loaded(name: str) -> bool:
+    return any(name == loaded for loaded, *_modules in _loaded)
+
+
+def _imported(name: str, modules: t.Sequence[str]) -> list[t.Any]:
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:

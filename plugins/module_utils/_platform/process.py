@@ -62,6 +62,11 @@ def sharing(descriptor: int) -> t.Iterator[None]:
         _shared.discard(descriptor)
 
 
+def share_nothing() -> None:
+    """Programs of this process inherit no descriptor, for a process that has left those of its run."""
+    _shared.clear()
+
+
 def run(
     argv: t.Sequence[str],
     stdin: str | None = None,

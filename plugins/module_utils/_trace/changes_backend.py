@@ -7,21 +7,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import importlib
 import os
 import shutil
 import types
 import typing as t
+from pathlib import Path
 
 from .._commands import command
 from .._commands.command import Command, Settings
 from .._core import converge
-from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary
+from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
 from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
+from .._interfaces import interfaces_backend
 from .._parts import profile
-from .._platform import library, process
+from .._platform import library, process, sysctl_files
+from .._routing import routing_backend
 from .._twin import isolation_backend
+from .._twin.wall_backend import Root
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
     from .._parts import (  # noqa: F401
@@ -38,25 +44,65 @@ MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
     "rp_filter",
 )  # fmt: skip
-# Folders in which modules keep records, backups and libraries. In a twin, nothing that modules write there reaches the node.
-# In the twin of the node itself they can read these folders, and the network namespaces of its pods.
-HIDDEN, OWN = ("/run", "/mnt"), "/var/lib/kubenode"
-COPIED, KEPT = ("/run", "/run/kubenode"), ("/run/netns", "/run/docker/netns")
+# Folders in which modules keep records and backups. In a twin they are empty, and what modules write there ends with the twin.
+WRITABLE = ("/run", "/mnt", "/var/lib/kubenode")
 BACKUP = "/mnt/kubenode-twin"
+# What the twin of the node itself has of the node, besides: copies of files, with the reason. See also prepared().
+COPIED = {
+    "/etc/cni/net.d/*": "the configured CNI decides what is a leftover",
+    "/etc/kubenode/*": "rp_filter and policy_routes compare the running state with what is loaded at boot",
+    "/etc/machine-id": "a backup names the node that it is of",
+    "/run/*": "azure-vnet's state files are evidence for its leftovers",
+    "/run/kubenode/*": "modules restore what they have recorded there",
+    "/run/systemd/resolve/*": "azure_vnet_bridge restores a bridge's name servers",
+    "/run/systemd/resolve/netif/*": "azure_vnet_bridge restores a bridge's name servers",
+    "/var/lib/kubenode/*": "modules restore what they have recorded there",
+    **{
+        path: "rp_filter names the file that sets a filter at boot"
+        for path in (*(f"{folder}/*" for folder in sysctl_files.FOLDERS), sysctl_files.LAST_OF_PROCPS)
+        if not path.startswith(isolation_backend.LIBRARIES)  # these folders are visible
+    },
+}
+MOST_COPIED = 32 << 20  # bytes
 PROFILE = "profile"
 
 Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]
 
 
-def hide(is_own: bool) -> None:
-    """Hides files that modules could change outside of the twin. is_own: whether it is the twin of the node on which this
-    runs."""
-    if is_own:
-        isolation_backend.hide(HIDDEN, COPIED, KEPT)
-        isolation_backend.protect(OWN)
-    else:
-        isolation_backend.hide((*HIDDEN, OWN))
+@contextlib.contextmanager
+def prepared(calls: t.Sequence[Change], is_own: bool) -> t.Iterator[Root]:
+    """The root of a twin in which the calls can be applied. is_own: whether it is the twin of the node on which this runs.
+
+    The code of the modules is imported before the twin is walled in, and so is the library that encodes messages to the kernel.
+    The node's own twin cannot enter the namespaces of pods, so the interfaces there are read before.
+    """
+    if not calls:
+        yield isolation_backend.root()
+        return
+    for name, _options in calls:
+        importlib.import_module(f".._parts.{name}", __package__)
+    with contextlib.suppress(MissingLibrary):  # apply() raises it if a call needs the library
+        library.load(library.PYROUTE2, *routing_backend.MODULES)
+    with interfaces_backend.remembering() if is_own else contextlib.nullcontext():
+        yield isolation_backend.root(WRITABLE, _copied(calls) if is_own else {})
+
+
+def _copied(calls: t.Iterable[Change]) -> dict[str, bytes]:
+    """The contents of COPIED, and of the backups that the calls name. Raises Refusal."""
+    backups = [str(options.get("backup") or f"{WRITABLE[-1]}/backup") for name, options in calls]
+    paths = [path for pattern in COPIED for path in glob.glob(pattern)]
+    paths += [path for folder in dict.fromkeys(backups) for path in glob.glob(f"{glob.escape(folder)}/**", recursive=True)]
+    found: dict[str, bytes] = {}
+    for path in filter(os.path.isfile, dict.fromkeys(paths)):
+        with contextlib.suppress(OSError):
+            found[path] = Path(path).read_bytes()
+        if sum(map(len, found.values())) > MOST_COPIED:
+            raise Refusal(
+                f"the files that modules compare with are larger than {MOST_COPIED >> 20} MiB together, at {path}. The twin"
+                " has no place for more. Move what is not theirs to another folder"
+            )
+    return found
 
 
 def module_calls(given: t.Any) -> list[Change]:

@@ -96,7 +96,8 @@ def _cures(
 
 
 def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
-    return isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS)
+    with changes_backend.prepared(asked.calls, asked.is_own) as root:
+        return isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS, root)
 
 
 def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:
@@ -112,7 +113,6 @@ class _Exchange:
     """A twin, and the packets that are sent through it."""
 
     def __init__(self, isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> None:
-        changes_backend.hide(asked.is_own)
         self._asked, self._run, self._checked = asked, run, checked
         self._assumed: list[str] = []
         self._drawn = blueprint.draw(asked.snapshot)

@@ -144,7 +144,7 @@ def _without_effect(given: t.Mapping[str, int], links: t.Collection[str]) -> t.I
 
 def _value(key: object, value: object) -> int:
     if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
-        raise Invalid(f"assume.{key}", value, "the setting of a network: its name begins with net.")
+        raise Invalid(f"assume.{key}", value, "the setting of a network that decides what happens to a packet")
     try:
         return fields.number(value, 0, fields.UINT32)
     except Unfit as unfit:

@@ -24,7 +24,8 @@ from .._nftables import nft_listing
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
-from . import foreign_tables, virtual_servers, vrfs
+from .._snapshot.settings import LINK, NODE
+from . import bounds, foreign_tables, virtual_servers, vrfs
 from .link_messages import NewLink
 
 Entry = t.Mapping[str, t.Any]
@@ -32,7 +33,7 @@ LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
 USUAL = {"mcast_router": 1, "mcast_snooping": 1}  # settings of a new bridge that are not 0 (net/bridge/br_device.c)
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
-OWN_TABLE = "kubenodeTwin"  # makes the kernel report which rules a packet meets
+OWN_TABLE = f"kubenodeTwin-{virtual_servers.TOKEN}"  # makes the kernel report which rules a packet meets
 OWN_MAC, WORLD_MAC = 0x02, 0x06  # first bytes of made-up addresses: of the node's links, and of the other ends
 SPARE_INDEX = 100000  # given to the first link whose index is not known
 LARGEST_INDEX = 2**31 - 1
@@ -45,10 +46,18 @@ RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridg
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
-OF_THE_MACHINE = ("gc_thresh3", "max_size", "nf_conntrack_max")  # limits that one network namespace alone does not have
+# Settings of the node in a snapshot that a network namespace alone does not have: limits, and a switch of the whole machine that
+# cannot be set back before it restarts.
+OF_THE_MACHINE = (
+    "net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
+    "net/netfilter/nf_conntrack_max", "net/netfilter/nf_hooks_lwtunnel",
+)  # fmt: skip
+PERMITTED_SETTINGS = frozenset(NODE) - {*OF_THE_MACHINE}  # besides those of links
 # The first would add addresses that the node does not have; the second is a property of each link in the snapshot.
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
+_OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
+_TRACING = re.compile(r"\bmeta\s+nftrace\s+set\s+[\w$]+")
 
 
 class Blueprint(t.NamedTuple):
@@ -74,7 +83,10 @@ class Blueprint(t.NamedTuple):
 
 
 def draw(snapshot: Entry) -> Blueprint:
-    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot."""
+    """The blueprint of a snapshot. Raises Invalid if the dictionary is not a snapshot, or is larger than a bound."""
+    for subset in (*bounds.MOST, "iptables", "ebtables"):
+        entries(snapshot, subset)
+    bounds.check(snapshot)
     notes: list[str] = []
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
@@ -82,9 +94,10 @@ def draw(snapshot: Entry) -> Blueprint:
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += told
-    loadable = (one for one in entries(snapshot, "nftables") if foreign_tables.is_loadable(one, (OWN_TABLE,), notes))
+    text, traced = _without_tracing(str(snapshot.get("nftables_text") or ""), entries(snapshot, "nftables"), notes)
+    loadable = (one for one in traced if foreign_tables.is_loadable(one, (OWN_TABLE,), notes))
     objects = sorted(map(_without_owner, loadable), key=_load_order)
-    text = foreign_tables.ruleset(str(snapshot.get("nftables_text") or ""), (OWN_TABLE,), notes)
+    text = foreign_tables.ruleset(text, (OWN_TABLE,), notes)
     return Blueprint(
         links,
         names,
@@ -102,6 +115,26 @@ def draw(snapshot: Entry) -> Blueprint:
         virtual_servers.addresses(entries(snapshot, "ipvs")) if servers else {},
         notes,
     )
+
+
+def _without_tracing(text: str, objects: t.Iterable[Entry], notes: list[str]) -> tuple[str, list[Entry]]:
+    """The ruleset without the statements that end the kernel's reports about a packet, or begin them."""
+    text, count = _TRACING.subn("", text)
+    kept = []
+    for one in objects:
+        expressions = one["rule"].get("expr") if isinstance(one.get("rule"), dict) else None
+        others = [part for part in expressions if not _is_tracing(part)] if isinstance(expressions, list) else expressions
+        count += others != expressions
+        if others or not expressions:
+            kept.append({"rule": {**one["rule"], "expr": others}} if others != expressions else one)
+    if count:
+        notes.append("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
+    return text, kept
+
+
+def _is_tracing(expression: object) -> bool:
+    mangle = expression.get("mangle") if isinstance(expression, dict) else None
+    return isinstance(mangle, dict) and mangle.get("key") == {"meta": {"key": "nftrace"}}
 
 
 def entries(snapshot: Entry, subset: str) -> list[Entry]:
@@ -180,21 +213,24 @@ def _settings(given: Entry, names: t.Collection[str]) -> t.Iterator[tuple[str, i
     """Settings of the node, then of ``all``, then of each link, because a setting of ``all`` changes those of the links."""
     for key, value in (given.get("node") or {}).items():
         path = str(key).translate(DOTTED)
-        if is_of_network(path) and not path.endswith(OF_THE_MACHINE):
+        if path in PERMITTED_SETTINGS:
             yield path, int(value)
     for family in ("ipv4", "ipv6"):
         of_family = given.get(family) or {}
         for link in ("all", *sorted(of_family.keys() - {*BOTH})):
             if link == "all" or link in names:
                 for key, value in (of_family.get(link) or {}).items():
-                    if key not in SKIPPED_SETTINGS and re.fullmatch(r"\w+", str(key)):
+                    if key not in SKIPPED_SETTINGS and key in LINK[family]:
                         yield f"net/{family}/conf/{link}/{key}", int(value)
 
 
 def is_of_network(path: str) -> bool:
-    """True for the path of a setting of a network namespace, below /proc/sys: one that does not climb out of its folder."""
-    parts = path.split("/")
-    return parts[0] == "net" and len(parts) > 2 and not {"", ".", ".."} & {*parts}
+    """Whether a twin has the setting: one of a network namespace that decides what happens to a packet.
+
+    path: below /proc/sys.
+    """
+    found = _OF_LINK.fullmatch(path)
+    return found[3] in LINK[found[1]] if found and found[2] not in ("", ".", "..") else path in PERMITTED_SETTINGS
 
 
 def _bridge_ports(snapshot: Entry) -> t.Iterator[str]:

@@ -209,15 +209,21 @@ def _batch(run: process.Runner, family: str, lines: t.Sequence[str], notes: list
         [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
     )
     reason = ""
-    for said in done.stderr.splitlines():
+    for said in _errors(done.stderr):
         found = _FAILED.search(said)
         if found:
             line = lines[int(found[1]) - 1]
             notes.append(f"The twin lacks `ip {line}`: {reason.partition(': ')[2] or reason or 'it failed'}.")
             reason = ""
             yield line
-        elif said.strip():
-            reason = said.strip().rstrip(".")
+        else:
+            reason = said.rstrip(".")
+
+
+def _errors(stderr: str) -> list[str]:
+    """The lines of an output that are no warnings, because a warning may be about another line than the error behind it."""
+    lines = (line.strip() for line in stderr.splitlines())
+    return [line for line in lines if line and not line.startswith("Warning")]
 
 
 def _program(name: str, package: str) -> str:
@@ -259,8 +265,10 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> 
         done = run(argv, _closed(program, lines))
         if not done.rc:
             return "\n".join([*lines, ""])
-        bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, done.stderr)
-        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), str(done.rc))
+        told = _errors(done.stderr)
+        bad = _bad_line(lambda part: bool(run(argv, _closed(program, part)).rc), lines, "\n".join(told))
+        # The first line may be the program's name and version alone.
+        said = next((line for line in told if not line.endswith(":")), str(done.rc))
         if bad is None:
             raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
         notes.append(f"{program} refused a line, which is not in the twin: {lines.pop(bad)} ({said[:120]}).")

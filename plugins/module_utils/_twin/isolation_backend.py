@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Runs a function in a process of its own, in new network, mount and, without root, user namespaces.
+"""Runs a function in a process of its own, behind the wall of privilege, with two network namespaces.
 
 The kernel removes the namespaces with their last process, and kills this process and the programs that it starts if the run is
 killed. So nothing of a twin outlives the run.
@@ -13,93 +13,161 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import glob
 import json
 import os
 import select
 import signal
 import socket
+import sys
+import time
+import traceback
 import typing as t
 from pathlib import Path
 
 from .._core import errors
-from .._core.errors import DatapathError, Failure
+from .._core.errors import DatapathError, Failure, Refusal
 from .._netlink import wire
-from .._platform.process import PR_SET_PDEATHSIG
+from .._platform import process
+from . import wall_backend
+from .blueprint import PERMITTED_SETTINGS
+from .extensions import is_permitted
+from .wall_backend import Gate, Root, Unavailable
 
-# include/uapi/linux/sched.h, mount.h
-CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
 EVERY_PROTOCOL = socket.htons(3)  # ETH_P_ALL
 KINDS = (errors.Invalid, errors.MissingLibrary, errors.Refusal, errors.Failure)
+# What a twin starts, and what these programs need.
+PROGRAMS = (
+    "bridge", "ebtables-nft", "ebtables-nft-restore", "ebtables-nft-save", "ip", "ip6tables-nft", "ip6tables-nft-restore",
+    "ip6tables-nft-save", "ipset", "iptables-nft", "iptables-nft-restore", "iptables-nft-save", "nft",
+)  # fmt: skip
+LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/etc/ld.so.cache")
+NAMES = ("/etc/ethertypes", "/etc/iproute2", "/etc/protocols", "/etc/services", "/usr/share/iproute2")
+LOCAL = "/usr/local"  # its libraries are needed only by its programs
+SETTINGS_FOLDERS = ("net/bridge/", "net/ipv4/", "net/ipv6/")  # in which every setting is one of the namespace
+EXTENSIONS = ("/usr/lib*/xtables", "/usr/lib/*/xtables")  # of iptables and ebtables
 
 
 class Isolated(t.NamedTuple):
-    """Access to a second network namespace, the world, for the function: a packet socket, a netlink socket, and a descriptor."""
+    """Access to a second network namespace, the world, for the function: a packet socket, a netlink socket, and a descriptor.
+
+    tell: takes what the function does next, for the message about a twin that does not end.
+    """
 
     packets: socket.socket
     netlink: socket.socket
     world: int
+    tell: t.Callable[[str], None]
 
 
-def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float) -> dict[str, t.Any]:
-    """Calls ``work`` in the namespaces, and returns its result, which is plain data. Raises the DatapathError that it raised.
-
-    seconds: after which the process is killed, and Failure is raised.
+def root(writable: t.Iterable[str] = (), files: t.Mapping[str, bytes] | None = None) -> Root:
+    """The root with the programs of a twin, and with the code of Python and the collection, of which a function may import more
+    later. writable, files: see Root.
     """
+    found = {path: os.path.realpath(path) for path in map(process.find, PROGRAMS) if path}
+    local = [f"{LOCAL}/lib"] if any(path.startswith(f"{LOCAL}/") for path in found.values()) else []
+    bound = [*LIBRARIES, *NAMES, *local]
+    python = os.path.dirname(os.__file__)
+    if not python.startswith(tuple(f"{path}/" for path in bound)):
+        bound.append(python)
+    archive = getattr(globals()["__loader__"], "archive", "")
+    if not archive:
+        bound.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = {archive: Path(archive).read_bytes()} if archive else {}
+    extensions = {
+        path: [name for name in os.listdir(path) if is_permitted(name)]
+        for pattern in EXTENSIONS
+        for path in glob.glob(pattern)
+        if not os.path.islink(path)
+    }
+    settings = (*SETTINGS_FOLDERS, *(one for one in PERMITTED_SETTINGS if not one.startswith(SETTINGS_FOLDERS)))
+    return Root(tuple(bound), found, settings, extensions, tuple(writable), {**code, **(files or {})})
+
+
+def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: Root | None = None) -> dict[str, t.Any]:
+    """Calls ``work`` behind the wall, and returns its result, which is plain data. Raises the DatapathError that it raised.
+
+    seconds: after which the process is killed, and Failure is raised. within: the root that it gets; None for root().
+    """
+    within = within or root()
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     run_pid = os.getpid()
     child = os.fork()
     if not child:
-        os.close(reading)
-        _child(work, run_pid, writing)
+        _child(work, run_pid, within, outside, writing)
     os.close(writing)
+    outside.close()
+    gate = Gate(child, inside)
     try:
-        answer = _answer(reading, seconds)
+        answer = _answer(gate, reading, time.monotonic() + seconds)
+    except Unavailable as error:
+        raise Refusal(_unavailable(error)) from error
     finally:
         os.close(reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        gate.end()
+        inside.close()
     if answer is None:
-        raise Failure(f"the twin gave no answer within {seconds:g} s and was removed. Use a smaller snapshot, or run again")
+        raise Failure(_unanswered(gate.stage, seconds))
+    sys.stderr.write(answer.get("traceback", ""))
     if "error" in answer:
         kind = next((one for one in KINDS if one.__name__ == answer["kind"]), Failure)
         raise kind(*answer["error"])
     return t.cast("dict[str, t.Any]", answer["result"])
 
 
-def _answer(reading: int, seconds: float) -> dict[str, t.Any] | None:
+def _unanswered(stage: str, seconds: float) -> str:
+    return (
+        f"the twin gave no answer within {seconds:g} s and was removed. Its last step was: {stage or 'enter its namespaces'}. Run"
+        " again when the machine is less busy; if it stops at the same step, leave out of the snapshot what this step handles"
+    )
+
+
+def _answer(gate: Gate, reading: int, end: float) -> dict[str, t.Any] | None:
     """The text that the child wrote; None if it wrote nothing in time, or ended without an answer."""
-    poll, parts = select.poll(), list[bytes]()
-    poll.register(reading, select.POLLIN)
-    while poll.poll(seconds * 1000):
-        part = os.read(reading, 1 << 20)
-        if not part:
-            return t.cast("dict[str, t.Any]", json.loads(b"".join(parts))) if parts else None
-        parts.append(part)
-    return None
+    parts = list[bytes]()
+    while True:
+        poll = select.poll()
+        for one in (reading, *gate.descriptors()):
+            poll.register(one, select.POLLIN)
+        ready = poll.poll(max(0.0, end - time.monotonic()) * 1000)
+        if not ready:
+            return None
+        for descriptor, _event in ready:
+            if descriptor != reading:
+                gate.serve(descriptor)
+                continue
+            part = os.read(reading, 1 << 20)
+            if not part:
+                return t.cast("dict[str, t.Any]", json.loads(b"".join(parts))) if parts else None
+            parts.append(part)
 
 
-def _child(work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, writing: int) -> t.NoReturn:
+def _child(
+    work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, within: Root, outside: socket.socket, writing: int
+) -> t.NoReturn:
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        gc.freeze()  # no object of the run may close its descriptor once the number is another file's
+        process.share_nothing()
+        _close_all_but(outside.fileno(), writing)
+        ctypes.CDLL(None).prctl(process.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != run_pid:
             os._exit(1)
         try:
-            answer: dict[str, t.Any] = {"result": work(_isolated(libc))}
+            answer: dict[str, t.Any] = {"result": work(_isolated(within, outside))}
         except errors.Invalid as error:
             answer = {"kind": "Invalid", "error": error.values}
         except errors.MissingLibrary as error:
             answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
         except DatapathError as error:
             answer = {"kind": type(error).__name__, "error": [str(error)]}
+        except Unavailable as error:
+            answer = {"kind": "Refusal", "error": [_unavailable(error)]}
         except Exception as error:
-            import traceback
-
-            traceback.print_exc()
             reason = f"{type(error).__name__}: {error}"
-            answer = {"kind": "Failure", "error": [f"the twin failed ({reason}). This is an error of the collection: report it"]}
+            sentence = f"the twin failed ({reason}). This is an error of the collection: report it"
+            answer = {"kind": "Failure", "error": [sentence], "traceback": traceback.format_exc()}
         data = json.dumps(answer).encode()
         while data:
             data = data[os.write(writing, data) :]
@@ -108,71 +176,40 @@ def _child(work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, writing
         os._exit(1)
 
 
-def _isolated(libc: ctypes.CDLL) -> Isolated:
-    """Enters the namespaces. Raises Failure if the kernel or the container forbids them."""
-    if os.geteuid():
-        user, group = os.geteuid(), os.getegid()
-        _unshare(
-            libc, CLONE_NEWUSER, "a user namespace. Run as root, or permit user namespaces (sysctl user.max_user_namespaces)"
-        )
-        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
-            _write(f"/proc/self/{name}", text)
-    _unshare(libc, CLONE_NEWNET | CLONE_NEWNS, "network and mount namespaces. Run as root outside of a container")
-    libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    # The world needs no addresses: links that are created later take this setting.
-    _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+def _unavailable(error: Unavailable) -> str:
+    return (
+        f"the kernel refused {error.filename} for a twin: {error.strerror}. A twin is built only behind a wall of namespaces."
+        " Permit user namespaces (sysctl user.max_user_namespaces; on Ubuntu, without root,"
+        " kernel.apparmor_restrict_unprivileged_userns=0), run outside of a container or in a privileged one, or trace the node's"
+        " snapshot or outputs on another machine"
+    )
+
+
+def _close_all_but(*kept: int) -> None:
+    """The descriptors of the run are no business of the twin: a folder among them would be a way out."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _isolated(within: Root, outside: socket.socket) -> Isolated:
+    """Raises Unavailable."""
+    sources = wall_backend.enter(within, outside)
+    # The world needs no addresses: links that are created later take this setting, which a kernel without IPv6 lacks.
+    with contextlib.suppress(OSError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:
+        file.write("1")
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, EVERY_PROTOCOL)
     world = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     netlink = wire.open_socket()
-    _unshare(libc, CLONE_NEWNET, "a second network namespace")
-    return Isolated(packets, netlink, world)
+    wall_backend.another_network()
+    wall_backend.close(within, sources, outside)
+    return Isolated(packets, netlink, world, lambda step: _tell(outside, step))
 
 
-def _unshare(libc: ctypes.CDLL, flags: int, what: str) -> None:
-    if libc.unshare(flags):
-        raise Failure(f"the kernel refused {what}: {os.strerror(ctypes.get_errno())}")
-
-
-def _write(path: str, text: str) -> None:
-    with contextlib.suppress(OSError), open(path, "w") as file:  # a kernel without IPv6
-        file.write(text)
-
-
-def hide(folders: t.Iterable[str], copied: t.Iterable[str] = (), kept: t.Iterable[str] = ()) -> None:
-    """Mounts an empty file system, which only this process sees, on each folder, so that writing there changes no file of the
-    node.
-
-    copied: folders whose files, but not their folders, are copied into it. kept: folders that stay visible.
-    """
-    contents = {folder: {one.name: one.read_bytes() for one in _files(folder)} for folder in copied}
-    opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in kept if os.path.isdir(folder)}
-    for folder in folders:
-        if os.path.isdir(folder):
-            _mount("tmpfs", folder, "tmpfs", 0, "size=64m")
-    for folder, files in contents.items():
-        os.makedirs(folder, exist_ok=True)
-        for name, content in files.items():
-            Path(folder, name).write_bytes(content)
-    for folder, descriptor in opened.items():
-        os.makedirs(folder, exist_ok=True)
-        _mount(f"/proc/self/fd/{descriptor}", folder, "", MS_BIND | MS_REC)
-        os.close(descriptor)
-
-
-def protect(folder: str) -> None:
-    """Makes the folder's contents read-only for this process."""
-    if os.path.isdir(folder):
-        _mount(folder, folder, "", MS_BIND)
-        _mount("", folder, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
-
-
-def _files(folder: str) -> list[Path]:
-    return [one for one in Path(folder).iterdir() if one.is_file()] if os.path.isdir(folder) else []
-
-
-def _mount(source: str, folder: str, kind: str, flags: int, options: str = "") -> None:
-    """Raises Failure."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    words = (one.encode() or None for one in (source, folder, kind))
-    if libc.mount(*words, flags, options.encode() or None):
-        raise Failure(f"{folder} could not be hidden from the twin: {os.strerror(ctypes.get_errno())}")
+def _tell(outside: socket.socket, step: str) -> None:
+    outside.send(step.encode(errors="replace")[: wall_backend.WORD])

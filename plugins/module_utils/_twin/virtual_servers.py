@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6, Unfit
 
-TABLE = "kubenodeTwinIPVS"
+TOKEN = secrets.token_hex(4)  # of the tables of a twin, so that no table of a snapshot has the same name
+TABLE = f"kubenodeTwinIPVS-{TOKEN}"
 PRIORITY = -99  # after kube-proxy's chain in the nat table, which marks packets to masquerade (-100)
 REFUSING = 98  # where IPVS refuses what it has no destination for (ip_vs_core.c, LOCAL_IN)
 REJECTION = {"ip": "icmp port-unreachable", "ip6": "icmpv6 port-unreachable"}

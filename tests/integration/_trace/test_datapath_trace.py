@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -295,25 +294,6 @@ print(trace_backend.answer(trace_backend.Question(snapshot, asked, {{}}), run, N
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "forwarded\n", done.stderr
-
-
-def test_a_killed_run_leaves_no_namespace_behind() -> None:
-    program = """
-import os, time
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import isolation_backend
-def work(isolated):
-    print(os.getpid(), flush=True)
-    time.sleep(60)
-isolation_backend.run(work, 60)
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:
-        assert run.stdout
-        child = int(run.stdout.readline())
-        run.kill()
-        end = time.monotonic() + 5
-        while os.path.exists(f"/proc/{child}") and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not os.path.exists(f"/proc/{child}")
 
 
 def test_ten_thousand_rules_and_five_hundred_links_are_no_burden() -> None:
@@ -726,3 +706,13 @@ def test_rules_without_their_tables_are_of_the_table_of_their_chains(node: Names
     assert "Its source is an address of eth0: a cloud" in found["reason"]
     marked = trace(node, packet, dump={"report": text.replace("-i eni+", "-i gw+")})  # the remedy in the report
     assert (marked["interface"], "a cloud" in marked["reason"]) == ("eth0", False)
+
+
+def test_a_ruleset_that_ends_traces_or_has_a_table_of_a_twins_name_is_followed(node: NamespaceNode) -> None:
+    text = (
+        "table inet kubenodeTwin {\n chain prerouting {\n  type filter hook prerouting priority -500; policy accept;\n"
+        "  meta nftrace set 0\n }\n chain forward {\n  type filter hook forward priority 0; policy accept;\n"
+        "  ip daddr 192.0.2.1 counter drop\n }\n}\n"
+    )
+    found = trace(node, FROM_POD, dump={**BRIDGED, "nft list ruleset": text})
+    assert found["culprit"] == {"kind": "rule", "text": "inet kubenodeTwin forward: ip daddr 192.0.2.1 counter drop"}, found

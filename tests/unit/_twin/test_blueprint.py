@@ -265,3 +265,18 @@ def test_a_snapshot_that_tells_all_needs_no_assumption() -> None:
         assumptions.complete(snapshot, {}, Ends("10.1.0.5", "eth7"))
     with pytest.raises(Invalid, match="assume.net.ipv4.ip_forward"):
         assumptions.complete(snapshot, {"net.ipv4.ip_forward": "on"}, Ends("10.1.0.5", ""))
+
+
+@pytest.mark.parametrize("statement", ["meta nftrace set 0", "meta  nftrace set 1"])
+def test_a_statement_that_ends_the_trace_is_not_in_the_twin(statement: str) -> None:
+    tracing = {"mangle": {"key": {"meta": {"key": "nftrace"}}, "value": 0}}
+    place = {"family": "ip", "table": "x", "chain": "y"}
+    drawn = blueprint.draw(
+        {
+            "nftables_text": f"table ip x {{ chain y {{ ip daddr 192.0.2.1 {statement}\n counter drop\n }} }}",
+            "nftables": [{"rule": {**place, "expr": [tracing, {"drop": None}]}}, {"rule": {**place, "expr": [tracing]}}],
+        }
+    )
+    assert "nftrace" not in drawn.ruleset_text and "ip daddr 192.0.2.1 \n counter drop" in drawn.ruleset_text
+    assert drawn.ruleset == [{"rule": {**place, "expr": [{"drop": None}]}}]
+    assert sum("nftrace" in note for note in drawn.notes) == 1

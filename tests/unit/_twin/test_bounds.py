@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A snapshot that would exhaust the machine is refused, and the error names the entry and the bound."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, bounds
+
+
+def sets(*lines: str) -> dict[str, Any]:
+    return {"ipsets": [{"save": "\n".join(lines)}]}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "said"),
+    [
+        ({"links": [{"name": "a"}] * 2049}, "snapshot.links must be at most 2048 entries; 2049 was given"),
+        ({"links": [{"name": "a", "addresses": [{}] * 16385}]}, "snapshot.links must be at most 16384 addresses"),
+        ({"rules": [{}] * 16385}, "snapshot.rules must be at most 16384 entries"),
+        ({"routes": [{}] * 65537}, "snapshot.routes must be at most 65536 entries"),
+        ({"neighbors": [{}] * 16385}, "snapshot.neighbors must be at most 16384 entries"),
+        ({"nftables": [{"set": {"elem": [1] * 524289}}]}, "snapshot.nftables must be at most 524288 elements of sets"),
+        ({"nftables_text": "1," * 524289}, "snapshot.nftables_text must be at most 524288 elements of sets"),
+        ({"nftables_text": "\n" * 262145}, "snapshot.nftables_text must be at most 262144 lines"),
+        ({"iptables": [{"save": "\n" * 262145}]}, "snapshot.iptables must be at most 262144 lines"),
+        ({"ebtables": [{"rules": ["x" * (65 << 20)]}]}, "snapshot.ebtables must be at most 67108864 bytes"),
+        (sets("create s hash:ip hashsize 134217728"), "snapshot.ipsets[0].save must be a set with hashsize of at most 4194304"),
+        (sets("create s hash:ip maxelem 4294967295"), "must be a set with maxelem of at most 1048576"),
+        (sets(*(f"create s{number} hash:ip hashsize 4194304" for number in range(2))), "together; 'create s1 hash:ip"),
+        (sets("create s hash:ip", "add s 10.0.0.0/9"), "at most 524288 elements together, with each address of a range counted"),
+        (sets("create s hash:ip,port", "add s 10.0.0.0/24,tcp:1-65535"), "'add s 10.0.0.0/24,tcp:1-65535' was given"),
+    ],
+)
+def test_a_part_that_is_too_large_is_named_with_its_bound(snapshot: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(said)):
+        blueprint.draw(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "count"),
+    [
+        ("hash:ip", "10.0.0.1", 1),
+        ("hash:ip", "10.0.0.0/24", 256),
+        ("hash:ip", "10.0.0.0-10.0.1.255", 512),
+        ("hash:net", "10.0.0.0/9", 1),
+        ("hash:net", "10.0.0.0-10.255.255.255", 1),
+        ("hash:ip,port", "10.0.0.0/31,udp:53-54", 4),
+        ("hash:ip,port,net", "10.0.0.1,80,10.0.0.0/8", 1),
+        ("hash:net,iface", "10.0.0.0/8,eth0-1", 1),
+        ("bitmap:port", "80-89", 10),
+        ("hash:ip", "fd00::/64", 1),
+        ("", "nonsense-x", 1),
+    ],
+)
+def test_a_range_counts_with_each_of_its_elements(kind: str, element: str, count: int) -> None:
+    assert bounds.members(kind, element) == count
+
+
+def test_the_largest_nodes_are_within_the_bounds() -> None:
+    rules = "\n".join(f"-A FORWARD -d 10.0.0.1/32 -m comment --comment {number} -j DROP" for number in range(100_000))
+    saved = [{"family": "ip", "table": "filter", "save": f"*filter\n:FORWARD ACCEPT [0:0]\n{rules}\nCOMMIT\n"}]
+    bounds.check(
+        {
+            "links": [{"name": f"pod{number}"} for number in range(800)],
+            "rules": [{"priority": number} for number in range(10_000)],
+            "iptables": saved,
+            "nftables_text": "  ip daddr 10.0.0.1 tcp dport 80 goto service\n" * 78_000,
+            "nftables": [{"chain": {"name": str(number)}} for number in range(10_000)],
+            **sets("create s hash:ip hashsize 65536 maxelem 1048576", *(f"add s 10.{number}.0.0/24" for number in range(255))),
+        }
+    )

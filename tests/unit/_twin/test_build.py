@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a program says about one line is not said of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.process import Completed
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "find", lambda name: f"/usr/sbin/{name}")
+
+
+def test_a_warning_about_a_line_is_not_the_reason_of_the_next_failure() -> None:
+    def run(_argv: Sequence[str], _stdin: str | None) -> Completed:
+        return Completed(1, "", "Warning: scope is obsolete.\nCommand failed -:2\n")
+
+    notes: list[str] = []
+    build_backend._ip(run, ["addr add a", "addr add b"], notes)
+    assert notes == ["The twin lacks `ip addr add b`: it failed."]
+
+
+def test_a_warning_of_iptables_is_not_the_reason_why_another_line_is_refused() -> None:
+    said = "Warning: Extension LED revision 0 not supported at line 2\niptables-nft-restore v1: \nline 3: RULE_APPEND failed\n"
+
+    def run(_argv: Sequence[str], stdin: str | None) -> Completed:
+        return Completed(4, "", said) if "-A B" in (stdin or "") else Completed(0, "", "")
+
+    notes: list[str] = []
+    kept = build_backend._restore(run, "iptables-nft-restore", "*filter\n-A A\n-A B\nCOMMIT\n", notes)
+    assert kept == "*filter\n-A A\nCOMMIT\n"
+    assert notes == ["iptables-nft-restore refused a line, which is not in the twin: -A B (line 3: RULE_APPEND failed)."]
