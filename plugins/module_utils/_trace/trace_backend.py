@@ -118,6 +118,7 @@ class _Exchange:
         self._drawn = blueprint.draw(asked.snapshot)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
+        isolated.tell("send packets")
         self._packet = asked.packet._replace(interface=self._around.entrance(asked.packet.interface))
         self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)

@@ -88,14 +88,20 @@ def refuse_to_load_modules(snapshot: blueprint.Entry) -> None:
 def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int = 0) -> Twin:
     """Builds everything. mark: set on each packet that comes in. Raises Failure."""
     notes: list[str] = []
+    isolated.tell(f"create {len(drawn.links)} links")
     for path, value in FIRST:
         _set(path, value)
     _ip(run, ["link set lo up"], notes)
     _create_links(drawn, isolated)
     _settings(drawn, notes)
+    isolated.tell(f"add addresses, rules and neighbours by {len(drawn.commands)} lines of ip, and {len(drawn.routes)} routes")
     _ip(run, drawn.commands, notes)
     _add_routes(run, drawn, notes)
-    texts = {program: _restore(run, program, text, notes) for program, text in drawn.restores}
+    texts = {}
+    for program, text in drawn.restores:
+        isolated.tell(f"load {len(text.splitlines())} lines by {program}")
+        texts[program] = _restore(run, program, text, notes)
+    isolated.tell("load the ruleset of nft")
     _load_rulesets(run, drawn, notes)
     set_mark = f"meta mark set {mark:#x};" if mark else ""
     has_bridge = any(link.kind == "bridge" for link in drawn.links)

@@ -99,9 +99,9 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
         _child(work, run_pid, within, outside, writing)
     os.close(writing)
     outside.close()
-    gate = Gate(child, inside)
+    gate, end = Gate(child, inside), time.monotonic() + seconds
     try:
-        answer = _answer(gate, reading, time.monotonic() + seconds)
+        answer = _answer(gate, reading, end)
     except Unavailable as error:
         raise Refusal(_unavailable(error)) from error
     finally:
@@ -109,7 +109,7 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
         gate.end()
         inside.close()
     if answer is None:
-        raise Failure(_unanswered(gate.stage, seconds))
+        raise Failure(_unanswered(gate.stage, seconds, time.monotonic() >= end))
     sys.stderr.write(answer.get("traceback", ""))
     if "error" in answer:
         kind = next((one for one in KINDS if one.__name__ == answer["kind"]), Failure)
@@ -117,10 +117,11 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     return t.cast("dict[str, t.Any]", answer["result"])
 
 
-def _unanswered(stage: str, seconds: float) -> str:
+def _unanswered(step: str, seconds: float, is_late: bool) -> str:
+    what = f"gave no answer within {seconds:g} s and was removed" if is_late else "was killed, as the kernel does without memory"
     return (
-        f"the twin gave no answer within {seconds:g} s and was removed. Its last step was: {stage or 'enter its namespaces'}. Run"
-        " again when the machine is less busy; if it stops at the same step, leave out of the snapshot what this step handles"
+        f"the twin {what}. Its last step was: {step or 'enter its namespaces'}. Run again when the machine is less busy; if it"
+        " ends at the same step, leave out of the snapshot what this step handles"
     )
 
 

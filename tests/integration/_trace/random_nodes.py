@@ -217,7 +217,11 @@ def seen(observation: Observation) -> dict[str, Any]:
 
 def through_the_node(node: Node) -> dict[str, Any]:
     """Builds the node by commands, sends the packet and the reply, and returns the frames seen, and the node's snapshot."""
-    return isolation_backend.run(lambda isolated: _through(isolated, node), 60)
+    within = isolation_backend.root()
+    sysctl = process.find("sysctl")
+    assert sysctl
+    within = within._replace(programs={**within.programs, sysctl: sysctl})  # besides those of a twin
+    return isolation_backend.run(lambda isolated: _through(isolated, node), 60, within)
 
 
 def run(argv: Sequence[str], stdin: str | None = None, *_more: object) -> process.Completed:
