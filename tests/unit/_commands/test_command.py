@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.datapath.plugins.module_utils._commands import command, iproute_command
 from ansible_collections.kubenode.datapath.plugins.module_utils._commands.command import Program, Settings
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.blueprint import OWN_TABLE
 
 # As an operator writes them, and the arguments with which the program runs if they are others.
 PERMITTED = {
@@ -142,7 +143,7 @@ REFUSED = {
     "nft 'add set ip x y { type ipv4_addr; elements = { $include } }'": "'$'",
     "nft 'define x = 1'": "'define'",
     "nft add rule ip x y meta nftrace set 0": "'nftrace'",
-    "nft delete table inet kubenodeTwin": "'kubenodeTwin'",
+    f"nft delete table inet {OWN_TABLE}": f"'{OWN_TABLE}'",
     "nft 'add element ip x y { 1'": "counterpart",
     "nft 'add element ip x y } {'": "counterpart",
     "nft 'add table ip x { }'": "'{'",

@@ -175,9 +175,9 @@ def test_a_ruleset_without_a_table_is_refused_and_part_of_one_is_named() -> None
 
 
 def test_the_tables_of_the_twin_itself_are_not_in_a_snapshot() -> None:
-    objects = [{"table": {"family": "inet", "name": name}} for name in ("kubenodeTwin", "a")] + [{"flush": {"ruleset": None}}]
-    drawn = draw(nftables_text="table inet kubenodeTwin { }\ntable ip a { }\n", nftables=objects)
-    assert "kubenodeTwin" not in drawn.ruleset_text and [one["table"]["name"] for one in drawn.ruleset] == ["a"]
+    objects = [{"table": {"family": "inet", "name": name}} for name in (blueprint.OWN_TABLE, "a")] + [{"flush": {"ruleset": None}}]
+    drawn = draw(nftables_text=f"table inet {blueprint.OWN_TABLE} {{ }}\ntable ip a {{ }}\n", nftables=objects)
+    assert blueprint.OWN_TABLE not in drawn.ruleset_text and [one["table"]["name"] for one in drawn.ruleset] == ["a"]
     assert len(drawn.notes) == 3
 
 
@@ -277,6 +277,6 @@ def test_a_statement_that_ends_the_trace_is_not_in_the_twin(statement: str) -> N
             "nftables": [{"rule": {**place, "expr": [tracing, {"drop": None}]}}, {"rule": {**place, "expr": [tracing]}}],
         }
     )
-    assert "nftrace" not in drawn.ruleset_text and "ip daddr 192.0.2.1 \n counter drop" in drawn.ruleset_text
+    assert "nftrace" not in drawn.ruleset_text and "ip daddr 192.0.2.1\ncounter drop" in drawn.ruleset_text
     assert drawn.ruleset == [{"rule": {**place, "expr": [{"drop": None}]}}]
     assert sum("nftrace" in note for note in drawn.notes) == 1
