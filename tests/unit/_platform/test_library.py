@@ -24,6 +24,11 @@ NAME = "kubenode_no_such_library"
 
 
 @pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_loaded", {})
+
+
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "kubenode" / "lib"
     monkeypatch.setattr(library, "FOLDER", str(place))
