@@ -143,7 +143,6 @@ REFUSED = {
     "nft 'add set ip x y { type ipv4_addr; elements = { $include } }'": "'$'",
     "nft 'define x = 1'": "'define'",
     "nft add rule ip x y meta nftrace set 0": "'nftrace'",
-    f"nft delete table inet {OWN_TABLE}": f"'{OWN_TABLE}'",
     "nft 'add element ip x y { 1'": "counterpart",
     "nft 'add element ip x y } {'": "counterpart",
     "nft 'add table ip x { }'": "'{'",
@@ -194,6 +193,11 @@ REFUSED = {
     "sysctl -w net.ipv4.ip_forward=1;reboot": "';reboot'",
     "ip link 'unclosed": "No closing quotation",
 }
+
+
+def test_the_table_of_the_twin_itself_is_refused() -> None:
+    with pytest.raises(Invalid, match=OWN_TABLE):
+        command.read("commands[0]", f"nft delete table inet {OWN_TABLE}")
 
 
 @pytest.mark.parametrize("line", REFUSED)

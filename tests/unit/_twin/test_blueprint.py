@@ -175,7 +175,9 @@ def test_a_ruleset_without_a_table_is_refused_and_part_of_one_is_named() -> None
 
 
 def test_the_tables_of_the_twin_itself_are_not_in_a_snapshot() -> None:
-    objects = [{"table": {"family": "inet", "name": name}} for name in (blueprint.OWN_TABLE, "a")] + [{"flush": {"ruleset": None}}]
+    objects = [{"table": {"family": "inet", "name": name}} for name in (blueprint.OWN_TABLE, "a")] + [
+        {"flush": {"ruleset": None}}
+    ]
     drawn = draw(nftables_text=f"table inet {blueprint.OWN_TABLE} {{ }}\ntable ip a {{ }}\n", nftables=objects)
     assert blueprint.OWN_TABLE not in drawn.ruleset_text and [one["table"]["name"] for one in drawn.ruleset] == ["a"]
     assert len(drawn.notes) == 3
