@@ -175,7 +175,7 @@ def _children() -> list[tuple[int, str]]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            head, _, rest = path.read_text(errors="replace").rpartition(")")
+            head, _end, rest = path.read_text(errors="replace").rpartition(")")
             if int(rest.split()[1]) == os.getpid():
                 found.append((int(path.parent.name), head.partition("(")[2]))
     return found

@@ -82,7 +82,7 @@ def remove_cgroups() -> None:
 def cgroups() -> Iterator[Path]:
     """CGROUP in each hierarchy of version 2 that is mounted."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        place, _, kind = line.partition(" - ")
+        place, _separator, kind = line.partition(" - ")
         if kind.split()[0] == "cgroup2":
             cgroup = Path(_unescaped(place.split()[4]), CGROUP)
             if cgroup.is_dir():

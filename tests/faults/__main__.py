@@ -78,7 +78,7 @@ def main() -> int:
     is_bad = any(row.bad for row in in_order)
     if options.every == 1 and not options.text:
         write(in_order)
-        is_bad |= interruptions.strike_all() > 0
+        is_bad |= interruptions.strike_all(interruptions.WORKS) > 0
     return 1 if is_bad else 0
 
 

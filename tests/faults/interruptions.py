@@ -91,9 +91,9 @@ def strikes(works: Mapping[str, Work], moments: int = MOMENTS) -> Iterator[Strik
 
 
 class Place:
-    """The cache and the files of the runs of one work, below a folder."""
+    """The cache and the files of the runs of one work, below a folder. path: the runs' PATH, if not this process's."""
 
-    def __init__(self, folder: Path, work: Work, environment: Mapping[str, str] = {}) -> None:  # noqa: B006
+    def __init__(self, folder: Path, work: Work, path: str = "") -> None:
         self._work = work
         self._folder = folder
         self.cache = leftovers.CACHE if work.linked == ALL else folder / "kubenode-datapath"
@@ -112,7 +112,7 @@ class Place:
             "WORK": work.code,
             "PYTHONPATH": str(collection.CHECKOUT / "tests"),
             "XDG_CACHE_HOME": str(self.cache.parent),
-            **environment,
+            "PATH": path or os.environ["PATH"],
         }
 
     def strike(self, strike: Strike) -> list[str]:
@@ -185,7 +185,7 @@ def _descendants(leader: int) -> dict[int, str]:
 def _identity(pid: int) -> str:
     """The name and the start time of a process; empty if it has ended."""
     with contextlib.suppress(OSError):
-        head, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+        head, _end, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
         fields = rest.split()
         if fields[0] != "Z":
             return f"{head.partition('(')[2]}, started at {fields[19]}"
@@ -199,7 +199,7 @@ def _namespace(pid: int) -> str:
     return ""
 
 
-def examine(works: Mapping[str, Work] = WORKS, moments: int = MOMENTS) -> Iterator[tuple[str, list[str]]]:
+def examine(works: Mapping[str, Work], moments: int = MOMENTS) -> Iterator[tuple[str, list[str]]]:
     """Strike each work at each moment, in the cache that earlier strikes have left; then let it finish.
 
     Yields what was done, and what is left or went wrong.
@@ -216,7 +216,7 @@ def examine(works: Mapping[str, Work] = WORKS, moments: int = MOMENTS) -> Iterat
             leftovers.remove_tree(folder)
 
 
-def strike_all(works: Mapping[str, Work] = WORKS) -> int:
+def strike_all(works: Mapping[str, Work]) -> int:
     """Print what each strike left; return the number of those that left something."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would the runs
     results = 0

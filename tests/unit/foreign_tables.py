@@ -8,147 +8,147 @@ from __future__ import annotations
 
 KUBE_PROXY = """\
 table ip kube-proxy {
-	comment "rules for kube-proxy"
+    comment "rules for kube-proxy"
 
-	set cluster-ips {
-		type ipv4_addr
-		comment "Active ClusterIPs"
-		elements = { 10.96.0.1, 10.96.0.10 }
-	}
+    set cluster-ips {
+        type ipv4_addr
+        comment "Active ClusterIPs"
+        elements = { 10.96.0.1, 10.96.0.10 }
+    }
 
-	map no-endpoint-services {
-		type ipv4_addr . inet_proto . inet_service : verdict
-		comment "vmap to drop or reject packets to services with no endpoints"
-		elements = { 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain }
-	}
+    map no-endpoint-services {
+        type ipv4_addr . inet_proto . inet_service : verdict
+        comment "vmap to drop or reject packets to services with no endpoints"
+        elements = { 10.96.88.1 . tcp . 80 comment "web/shop:http" : goto reject-chain }
+    }
 
-	map service-ips {
-		type ipv4_addr . inet_proto . inet_service : verdict
-		elements = { 10.96.0.1 . tcp . 443 : goto service-2QRHZV4L-default/kubernetes/tcp/https,
-				10.96.0.10 . udp . 53 : goto service-FY5PMXPG-kube-system/kube-dns/udp/dns }
-	}
+    map service-ips {
+        type ipv4_addr . inet_proto . inet_service : verdict
+        elements = { 10.96.0.1 . tcp . 443 : goto service-2QRHZV4L-default/kubernetes/tcp/https,
+                10.96.0.10 . udp . 53 : goto service-FY5PMXPG-kube-system/kube-dns/udp/dns }
+    }
 
-	chain nat-postrouting {
-		type nat hook postrouting priority srcnat; policy accept;
-		meta mark & 0x00004000 == 0x00004000 jump masquerading
-	}
+    chain nat-postrouting {
+        type nat hook postrouting priority srcnat; policy accept;
+        meta mark & 0x00004000 == 0x00004000 jump masquerading
+    }
 
-	set affinity {
-		type ipv4_addr
-		size 65535
-		flags dynamic,timeout
-		timeout 3h
-	}
+    set affinity {
+        type ipv4_addr
+        size 65535
+        flags dynamic,timeout
+        timeout 3h
+    }
 
-	chain mark-for-masquerade {
-		meta mark set meta mark | 0x00004000
-	}
+    chain mark-for-masquerade {
+        meta mark set meta mark | 0x00004000
+    }
 
-	chain masquerading {
-		meta mark set meta mark ^ 0x00004000
-		masquerade fully-random
-	}
+    chain masquerading {
+        meta mark set meta mark ^ 0x00004000
+        masquerade fully-random
+    }
 
-	chain nat-prerouting {
-		type nat hook prerouting priority dstnat - 10; policy accept;
-		ip daddr . meta l4proto . th dport vmap @service-ips
-		fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap { tcp . 30080 : goto reject-chain }
-	}
+    chain nat-prerouting {
+        type nat hook prerouting priority dstnat - 10; policy accept;
+        ip daddr . meta l4proto . th dport vmap @service-ips
+        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap { tcp . 30080 : goto reject-chain }
+    }
 
-	chain reject-chain {
-		reject with icmp host-unreachable
-	}
+    chain reject-chain {
+        reject with icmp host-unreachable
+    }
 
-	chain service-2QRHZV4L-default/kubernetes/tcp/https {
-		ip daddr 10.96.0.1 tcp dport 443 ip saddr != 10.244.0.0/16 jump mark-for-masquerade
-		numgen random mod 1 vmap { 0 : goto endpoint-IHPCXQTU-default/kubernetes/tcp/https__172.18.0.2/6443 }
-	}
+    chain service-2QRHZV4L-default/kubernetes/tcp/https {
+        ip daddr 10.96.0.1 tcp dport 443 ip saddr != 10.244.0.0/16 jump mark-for-masquerade
+        numgen random mod 1 vmap { 0 : goto endpoint-IHPCXQTU-default/kubernetes/tcp/https__172.18.0.2/6443 }
+    }
 
-	chain service-FY5PMXPG-kube-system/kube-dns/udp/dns {
-	}
+    chain service-FY5PMXPG-kube-system/kube-dns/udp/dns {
+    }
 
-	chain endpoint-IHPCXQTU-default/kubernetes/tcp/https__172.18.0.2/6443 {
-		ip saddr 172.18.0.2 jump mark-for-masquerade
-		update @affinity { ip saddr timeout 3h } meta l4proto tcp dnat to 172.18.0.2:6443
-	}
+    chain endpoint-IHPCXQTU-default/kubernetes/tcp/https__172.18.0.2/6443 {
+        ip saddr 172.18.0.2 jump mark-for-masquerade
+        update @affinity { ip saddr timeout 3h } meta l4proto tcp dnat to 172.18.0.2:6443
+    }
 }
 """
 OTHERS = """\
 # Warning: table ip nat is managed by iptables-nft, do not touch!
 table ip nat { # handle 3
-	set cali40all-hosts-net {
-		type ipv4_addr
-		flags interval
-		elements = { 192.0.2.0/24 }
-	}
-	chain cali-fw-cali12345 {
-	}
-	chain PREROUTING {
-		type nat hook prerouting priority dstnat; policy accept;
-		fib daddr type local counter packets 0 bytes 0 jump DOCKER
-	}
-	chain DOCKER {
-		iifname "docker0" counter packets 0 bytes 0 return
-		iifname != "docker0" meta l4proto tcp tcp dport 8080 counter packets 1 bytes 60 dnat to 172.17.0.2:80
-		oifname "cni*" ip saddr @cali40all-hosts-net counter packets 0 bytes 0 jump cali-fw-cali12345 # handle 7
-		meta skuid 1337 tcp flags syn / fin,syn,rst,ack counter comment "istio \\ {};#"
-	}
+    set cali40all-hosts-net {
+        type ipv4_addr
+        flags interval
+        elements = { 192.0.2.0/24 }
+    }
+    chain cali-fw-cali12345 {
+    }
+    chain PREROUTING {
+        type nat hook prerouting priority dstnat; policy accept;
+        fib daddr type local counter packets 0 bytes 0 jump DOCKER
+    }
+    chain DOCKER {
+        iifname "docker0" counter packets 0 bytes 0 return
+        iifname != "docker0" meta l4proto tcp tcp dport 8080 counter packets 1 bytes 60 dnat to 172.17.0.2:80
+        oifname "cni*" ip saddr @cali40all-hosts-net counter packets 0 bytes 0 jump cali-fw-cali12345 # handle 7
+        meta skuid 1337 tcp flags syn / fin,syn,rst,ack counter comment "istio \\ {};#"
+    }
 }
 table ip6 filter {
-	counter hits {
-		packets 0 bytes 0
-	}
-	quota much {
-		over 25 mbytes
-	}
-	limit few {
-		rate 10/second burst 5 packets
-	}
-	chain PREROUTING {
-		type nat hook prerouting priority dstnat; policy accept;
-		ip6 daddr fd00::1-fd00::ff tcp dport 1024-65535 dnat to [fd00::2]:443
-	}
-	chain FORWARD {
-		type filter hook forward priority filter + 10; policy drop;
-		ct state { established, related } accept
-		icmpv6 type { nd-neighbor-solicit, nd-router-advert } ip6 hoplimit 255 accept
-		@th,16,16 { 80, 443 } limit rate over 1 mbytes/second drop
-		meta mark & 0x00000f00 == 0x00000100 log prefix "x; include " group 2 counter name "hits" reject with tcp reset
-	}
+    counter hits {
+        packets 0 bytes 0
+    }
+    quota much {
+        over 25 mbytes
+    }
+    limit few {
+        rate 10/second burst 5 packets
+    }
+    chain PREROUTING {
+        type nat hook prerouting priority dstnat; policy accept;
+        ip6 daddr fd00::1-fd00::ff tcp dport 1024-65535 dnat to [fd00::2]:443
+    }
+    chain FORWARD {
+        type filter hook forward priority filter + 10; policy drop;
+        ct state { established, related } accept
+        icmpv6 type { nd-neighbor-solicit, nd-router-advert } ip6 hoplimit 255 accept
+        @th,16,16 { 80, 443 } limit rate over 1 mbytes/second drop
+        meta mark & 0x00000f00 == 0x00000100 log prefix "x; include " group 2 counter name "hits" reject with tcp reset
+    }
 }
 table inet firewalld {
-	flags owner,persist
+    flags owner,persist
 
-	chain raw_PREROUTING {
-		type filter hook prerouting priority raw + 10; policy accept;
-		meta nfproto ipv6 fib saddr . mark . iif oif missing drop
-	}
+    chain raw_PREROUTING {
+        type filter hook prerouting priority raw + 10; policy accept;
+        meta nfproto ipv6 fib saddr . mark . iif oif missing drop
+    }
 }
 """
 # Objects for which a kernel needs modules or devices that it may lack.
 OBJECTS = """\
 table ip6 objects {
-	ct helper ftp-standard {
-		type "ftp" protocol tcp
-		l3proto ip6
-	}
-	ct timeout slow {
-		protocol tcp
-		l3proto ip6
-		policy = { established : 2m3s, close : 12s }
-	}
-	secmark label {
-		"system_u:object_r:ssh_server_packet_t:s0"
-	}
-	synproxy guard {
-		mss 1460
-		wscale 7
-		timestamp sack-perm
-	}
-	flowtable fast {
-		hook ingress priority filter
-		devices = { eth0, eth1 }
-	}
+    ct helper ftp-standard {
+        type "ftp" protocol tcp
+        l3proto ip6
+    }
+    ct timeout slow {
+        protocol tcp
+        l3proto ip6
+        policy = { established : 2m3s, close : 12s }
+    }
+    secmark label {
+        "system_u:object_r:ssh_server_packet_t:s0"
+    }
+    synproxy guard {
+        mss 1460
+        wscale 7
+        timestamp sack-perm
+    }
+    flowtable fast {
+        hook ingress priority filter
+        devices = { eth0, eth1 }
+    }
 }
 """
 RULESET = KUBE_PROXY + OTHERS + OBJECTS

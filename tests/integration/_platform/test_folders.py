@@ -31,7 +31,7 @@ def node(lab: Lab) -> NamespaceNode:
     return lab.node("node1")
 
 
-@pytest.mark.parametrize(("module", "folder"), [(module, folder) for module, (_, named) in MODULES.items() for folder in named])
+@pytest.mark.parametrize(("module", "folder"), [(module, one) for module, (_more, named) in MODULES.items() for one in named])
 def test_a_folder_that_another_user_can_write_is_refused_and_absent_works(node: NamespaceNode, module: str, folder: str) -> None:
     steps = Steps(node, module, MODULES[module][0])
     before = node.snapshot()

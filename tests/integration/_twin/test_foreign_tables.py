@@ -18,7 +18,7 @@ from unit.foreign_tables import BRIDGED, KUBE_PROXY, OTHERS, SAVED, SETS
 CILIUM = "create cilium_node_set_v4 hash:ip\nadd cilium_node_set_v4 10.0.0.1\n"
 TEXTS = {
     "kube-proxy": ("nft -f -", KUBE_PROXY, nft_listing.read(KUBE_PROXY).text, "nft -s list ruleset"),
-    "others": ("nft -f -", OTHERS.replace("\tflags owner,persist\n", ""), nft_listing.read(OTHERS).text, "nft -s list ruleset"),
+    "others": ("nft -f -", OTHERS.replace("    flags owner,persist\n", ""), nft_listing.read(OTHERS).text, "nft -s list ruleset"),
     "iptables": ("iptables-nft-restore", SAVED, restore_text.read(SAVED).text, "iptables-nft-save"),
     "ebtables": ("ebtables-nft-restore", BRIDGED, restore_text.read(BRIDGED, EBTABLES).text, "ebtables-nft-save"),
     "ipset": ("ipset restore", SETS, "\n".join([*ipset_text.read(SETS)[0], ""]), "ipset save"),

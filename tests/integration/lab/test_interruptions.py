@@ -47,7 +47,7 @@ def test_an_interrupted_run_leaves_nothing_and_the_next_one_works(tmp_path: Path
     program.parent.mkdir()
     program.write_text(MMDEBSTRAP)
     program.chmod(0o755)
-    place = Place(tmp_path, WORKS[name], {"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    place = Place(tmp_path, WORKS[name], f"{program.parent}:{os.environ['PATH']}")
     left = {str(strike): place.strike(strike) for strike in strikes({name: WORKS[name]})}
     assert {strike: what for strike, what in left.items() if what} == {}
     if WORKS[name].ends:

@@ -31,7 +31,7 @@ def words(text: str) -> list[str]:
 def test_rulesets_of_kubernetes_are_read_in_full() -> None:
     found = nft_listing.read(RULESET)
     assert found.notes == [] and len(found.tables) == 5
-    assert words(found.text) == words(RULESET.replace("\tflags owner,persist\n", ""))
+    assert words(found.text) == words(RULESET.replace("    flags owner,persist\n", ""))
 
 
 def test_statements_stay_on_their_lines_and_what_was_read_reads_as_itself() -> None:
