@@ -53,7 +53,8 @@ cd "$1" || exit
 remove() {  # NAME: the lab whose folder is at /mnt. Its cgroups lie in a parent that podman makes and does not remove
   timeout 120 podman @STORAGE@ rm --all --force --time 0 8>&- 9>&- < /dev/null > /dev/null || return
   find "/sys/fs/cgroup/@CGROUP@/$1" -depth -type d -exec rmdir {} + 2> /dev/null
-  umount --lazy /mnt && rm -rf --one-file-system "$1"
+  umount --lazy /mnt
+  rm -rf --one-file-system "$1" 2> /dev/null || { sleep 1; rm -rf --one-file-system "$1"; }  # a process that ends may write
 }
 exec 8> .lock && flock 8 && mkdir "$2" && exec 9> "$2/lock" && flock --nonblock 9 || exit
 printf %s "$3" > "$2/containers.conf"

@@ -45,7 +45,7 @@ MODULES = (
     "rp_filter",
 )  # fmt: skip
 # Folders in which modules keep records and backups. In a twin they are empty, and what modules write there ends with the twin.
-WRITABLE = ("/run", "/var/lib/kubenode")
+WRITABLE = ("/run", "/etc/cni/net.d", "/var/lib/kubenode")
 BACKUP = "/var/lib/kubenode/twin"
 # What the twin of the node itself has of the node, besides: copies of files, with the reason. See also prepared().
 COPIED = {

@@ -181,7 +181,11 @@ class Cluster(Lab):
         """
         node.write(worker.EXTRA, f"KUBELET_EXTRA_ARGS=--register-with-taints={taint}\n" if taint else "")
         node.reboot()
-        until(f"{node.name} is registered", lambda: node.name in self._ready(), node, self.control_plane, limit=PATIENCE)
+
+        def is_registered() -> bool:
+            return node.name in {known["metadata"]["name"] for known in self.api.items("/api/v1/nodes")}
+
+        until(f"{node.name} is registered", is_registered, node, self.control_plane, limit=PATIENCE)
         subnets = {"spec": self._registration(node)["spec"]}
         self.api.request(f"/api/v1/nodes/{node.name}", "PATCH", subnets, MERGE_PATCH)
 
