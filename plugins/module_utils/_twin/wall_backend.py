@@ -13,7 +13,7 @@ This file imports nothing of the collection, so that it can be read and judged a
 
 Outside, a Gate serves the process until it ends. It gives nothing but the user, and large buffers of sockets.
 
-The wall does not keep the kernel from loading modules: the kernel itself loads the module of a match or a set, whoever asks.
+The wall does not keep the kernel from loading modules: the kernel itself loads the module of a match or a set, for any user.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND = 0xC0502100, 0xC0182101
 ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
 NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 
-FIRST_USER = 0x70000000  # user ids from here on are nobody's (systemd.io/UIDS-GIDS: unused up to 0x7fffffff)
+FIRST_USER = 0x70000000  # user ids from here on have no owner (systemd.io/UIDS-GIDS: unused up to 0x7fffffff)
 NULL, SELECTED = "/dev/null", "/.selected"
 ROOT = ("/mnt", "/media", "/srv", "/tmp")  # the first that exists becomes the mount point of the new root
 TEMPORARY = "size=64m,nr_inodes=16k,mode=755"
@@ -297,7 +297,7 @@ class Gate:
 
 
 def _unused(kind: str, child: int) -> int:
-    """A user or group that nobody else has. A container may have fewer."""
+    """A user or group ID without an owner. A container may have fewer."""
     with open(f"/proc/self/{kind}_map") as file:
         ranges = [tuple(map(int, line.split())) for line in file]
     return min(FIRST_USER + child, max(first + count - 1 for first, _outside, count in ranges))
