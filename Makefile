@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -12,6 +12,9 @@ demo:  ## show the collection at work, on a node that it builds (root)
 
 test:  ## integration, lint, sanity, unit, samples of cluster and faults, molecule and image, with a summary at the end
 	@$(TOOLCHAIN) integration lint sanity unit cluster faults molecule image
+
+quick:  ## what a change touches, in at most ten minutes; SINCE=COMMIT for all since then (root)
+	@SINCE="$(SINCE)" $(TOOLCHAIN) quick
 
 bench:  ## measure what a run costs (root)
 	@$(TOOLCHAIN) bench

@@ -32,6 +32,7 @@ class Need(NamedTuple):
 
 # Measured with `du` of the cache and .build on Debian 12, and a fifth more.
 NEEDS = {
+    "quick": Need(True, 6.0),
     "lint": Need(False, 1.0),
     "sanity": Need(False, 1.5),
     "sanity_next": Need(False, 1.5),

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py sanity_next docs fuzz mutants                 so are these, which are no part of the test
+    toolchain.py quick sanity_next docs fuzz mutants           so are these, which are no part of the test
     toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
@@ -37,6 +37,7 @@ import enclosure
 import installation
 import leftovers
 import preflight
+import selection
 from installation import LOGS, say
 from leftovers import CACHE, ROOT
 
@@ -135,6 +136,7 @@ def ansible_test(cores: dict[str, tuple[range, str]], *options: str) -> Iterator
             (links / f"python3.{minor}").unlink(missing_ok=True)
             (links / f"python3.{minor}").symlink_to(pythons[minor])
     env = {**os.environ, "HOME": str(links.parent), "PATH": f"{links}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    imported_by: set[int] = set()  # the Pythons on which an earlier core has compiled and imported all plugins
     for core, (minors, _pip) in cores.items():
         usable = sorted(pythons.keys() & set(minors))
         if not usable:
@@ -143,7 +145,10 @@ def ansible_test(cores: dict[str, tuple[range, str]], *options: str) -> Iterator
         tools = installation.venv(pythons[usable[0]], [f"ansible-core=={core}"])
         tree = BUILD / "sanity" / core / "ansible_collections/kubenode/datapath"
         copy_sources(tree)
-        command = [str(tools / "ansible-test"), "sanity", *options]
+        # What a Python cannot compile or import does not depend on the core; these two tests are half of the time.
+        only = [f"--python=3.{usable[0]}"] if imported_by.issuperset(usable) else []
+        imported_by.update(usable)
+        command = [str(tools / "ansible-test"), "sanity", *only, *options]
         yield Check(f"ansible-core {core} on Python 3.{usable[0]}", command, env, tree)
 
 
@@ -234,7 +239,7 @@ def integration() -> Iterator[Check]:
     for core in older:
         tools = installation.core_venv(core)
         if tools:
-            yield from pytest("integration", tools, *halves, "--verbose", "-m", "each_core", name=f"roles on ansible-core {core}")
+            yield from pytest("integration", tools, *halves, "--verbose", mark="each_core", name=f"roles on ansible-core {core}")
         else:
             leave_out(f"no role was run with ansible-core {core}: no Python for it is here")
 
@@ -242,7 +247,7 @@ def integration() -> Iterator[Check]:
 def cluster() -> Iterator[Check]:
     """A sample; `make cluster` runs all. On one worker: a cluster is built once, and takes the machine for itself."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    yield from pytest("cluster", installation.main_venv(), "-m", "sample", "--verbose", "--durations=20")
+    yield from pytest("cluster", installation.main_venv(), "--verbose", "--durations=20", mark="sample")
 
 
 def faults() -> Iterator[Check]:
@@ -264,6 +269,29 @@ def image() -> Iterator[Check]:
     yield Check("image", [str(tools / "python"), "tests/image.py"], environment(tools))
 
 
+def quick() -> Iterator[Check]:
+    """What a change touches, in at most ten minutes. SINCE, in the environment, is the commit that it began with."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    tools = installation.main_venv()
+    try:
+        changed = selection.changed(os.environ.get("SINCE", ""))
+    except selection.NoBase as reason:
+        raise installation.NotInstalled(str(reason)) from reason
+    yield from (check for check in lint() if check.name in ("ruff", "ruff format", "mypy"))
+    plugins, on_kernel = selection.plugins(changed), selection.integration_tests(changed)
+    newest = dict(list(installation.CORES.items())[-1:])
+    for test in ("pep8", "validate-modules") if plugins else ():
+        yield from (check._replace(name=f"{test}, {check.name}") for check in ansible_test(newest, "--test", test, *plugins))
+    at_once = ["-m", "pytest", "-q", "-m", "not thorough", "--numprocesses=2", "--dist=loadfile"]
+    yield Check(
+        "unit tests of what changed", [str(tools / "python"), *at_once, *selection.unit_tests(changed)], environment(tools)
+    )
+    if on_kernel:
+        share = selection.share(on_kernel)
+        command = [str(tools / "python"), *at_once, f"--share={share:.0f}", *on_kernel]
+        yield Check(f"integration tests of what changed, {share:.0f} s of each file", command, environment(tools))
+
+
 def fuzz() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS)
     tools = installation.main_venv(installation.PROBING)
@@ -276,10 +304,11 @@ def mutants() -> Iterator[Check]:
     yield Check("mutants", [str(tools / "python"), "tests/mutants.py"], environment(tools))
 
 
-def pytest(folder: str, tools: Path, *options: str, name: str = "") -> Iterator[Check]:
+def pytest(folder: str, tools: Path, *options: str, mark: str = "not thorough", name: str = "") -> Iterator[Check]:
     if any((ROOT / "tests" / folder).rglob("test_*.py")):
         name = name or f"{folder} tests on {tools.parent.name.rpartition('-')[0]}"
-        yield Check(name, [str(tools / "python"), "-m", "pytest", *options, f"tests/{folder}"], environment(tools))
+        command = [str(tools / "python"), "-m", "pytest", "-m", mark, *options, f"tests/{folder}"]
+        yield Check(name, command, environment(tools))
     else:
         leave_out(f"there are no {folder} tests")
 
@@ -343,7 +372,7 @@ def run_parts(names: list[str]) -> int:
 
 PARTS = {
     part.__name__: part
-    for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, fuzz, mutants)
+    for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, quick, fuzz, mutants)
 }
 PROGRAMS = {
     "demo": ["python", "tests/demo.py"],

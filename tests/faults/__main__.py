@@ -6,7 +6,8 @@
     python -m faults [--every NUMBER] [TEXT ...]
 
 With a number, one fault of so many; with texts, the operations that have one of them in "module, operation". A whole run
-writes the document, and interrupts runs of the tests themselves. The exit status is 1 where a promise was broken.
+writes the document, interrupts runs of the tests themselves, and runs the thorough tests that `make test` leaves out. The exit
+status is 1 where a promise was broken.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import argparse
 import concurrent.futures
 import datetime
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -79,6 +82,7 @@ def main() -> int:
     if options.every == 1 and not options.text:
         write(in_order)
         is_bad |= interruptions.strike_all(interruptions.WORKS) > 0
+        is_bad |= subprocess.call([sys.executable, "-m", "pytest", "-m", "thorough", "tests/unit", "tests/integration"]) > 0
     return 1 if is_bad else 0
 
 

@@ -6,13 +6,29 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from lab import Lab, Node
 from lab.podman import Podman
+
+_begun: dict[Path, float] = {}  # when the first test of a file began
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", type=float, metavar="SECONDS", help="begin no test of a file later than this after its first one")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures, which may build a lab."""
+    share, now = item.config.getoption("share"), time.monotonic()
+    if share is not None and now - _begun.setdefault(item.path, now) > share:
+        pytest.skip("make test runs it: the file has had its share of the time")
 
 
 @pytest.fixture(autouse=True)

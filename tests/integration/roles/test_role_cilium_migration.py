@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Lab, Node, azure_vnet, playbook
 from lab.azure_bridge import served
@@ -22,7 +22,6 @@ from lab.node import NamespaceNode
 from lab.playbook import Played
 from lab.server import Server
 
-KILLS = int(os.environ.get("KUBENODE_MIGRATION_KILLS", "2"))
 PLAYBOOK = "kubenode.datapath.cilium_migration"
 DEAD = [AzurePod(1), AzurePod(2)]
 # Records its arguments. Files beside it say which verb fails, the node's state ("true" if it is cordoned, the annotation, AKS's
@@ -185,16 +184,18 @@ def test_an_annotation_on_an_uncordoned_node_is_stale(pool: Pool) -> None:
         assert pool.calls()[1:] == [RELEASE[1] + suffix] and (pool.folder / "node").read_text() == left
 
 
-def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool) -> None:
+@pytest.mark.parametrize("kills", sampled([1, 8], lambda kills: kills == 1))
+def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool, kills: int) -> None:
+    """kills: how many runs are killed, each at another part of the time that a run lasts."""
     before, rules = pool.node.snapshot(), azure_vnet.listing(pool.node)
     options: dict[str, Any] = {"kubectl": [str(pool.kubectl)], "drain": True, "verify_command": ["true"]}
     began = time.monotonic()
     pool.play(**options).well()
     lasts, after = time.monotonic() - began, azure_vnet.listing(pool.node)
-    for kill in range(KILLS):
+    for kill in range(kills):
         pool.play(state="restored").well()
         assert azure_vnet.listing(pool.node) == rules and pool.node.snapshot() == before
-        pool.kill(lasts * (kill + 0.5) / KILLS, **options)
+        pool.kill(lasts * (kill + 0.5) / kills, **options)
         pool.play(**options).well()
         assert azure_vnet.listing(pool.node) == after and not pool.node.exists(azure_vnet.STATE)
         assert (pool.folder / "node").read_text() == "|||"

@@ -1,0 +1,23 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests that kill or fail a run at each of its points: `make test` runs a sample of them, `make faults` all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+
+Case = TypeVar("Case")
+
+
+def sampled(cases: Iterable[Case], is_in_sample: Callable[[Case], bool]) -> list[Any]:
+    """The cases of a `pytest.mark.parametrize`. Those outside of the sample have the mark `thorough`."""
+    return [case if is_in_sample(case) else _thorough(case) for case in cases]
+
+
+def _thorough(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.thorough)
