@@ -205,7 +205,9 @@ def _bind(source: int, inside: str, flags: int) -> None:
         os.makedirs(os.path.dirname(inside), exist_ok=True)
         os.close(os.open(inside, os.O_CREAT | os.O_CLOEXEC, stat.S_IRUSR))
     _mount(f"/proc/self/fd/{source}", inside, None, MS_BIND | MS_REC)
-    _mount(None, inside, None, MS_REMOUNT | MS_BIND | flags)
+    # A user namespace may not take these flags off a mount; in a container /dev is noexec. statvfs(3) counts as mount(2) does.
+    locked = os.fstatvfs(source).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    _mount(None, inside, None, MS_REMOUNT | MS_BIND | flags | locked)
 
 
 def _mount(source: str | None, path: str, kind: str | None, flags: int, options: str = "", what: str = "") -> None:
