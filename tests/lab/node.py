@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab import collection, entering, programs, snapshot
+from lab import collection, entering, module_process, programs, snapshot
 from lab.machine import Machine
 from lab.namespace import FOLDERS, Namespace
 from lab.place import Place
@@ -23,8 +23,6 @@ from lab.service import IPTABLES_JUMPS, IPV6, Backend, Family, Policy, Service, 
 
 POD_PORT = 8080
 """Where each pod serves HTTP and echoes UDP."""
-
-_RUN_MODULE = str(Path(__file__).with_name("run_module.py"))
 
 # ansible-core's arguments for every module, besides its options (ansible/module_utils/common/parameters.py, PASS_VARS).
 _INTERNAL_ARGUMENTS = {
@@ -242,18 +240,14 @@ class NamespaceNode(ClusterNode):
         A module that died without a result has ``stdout`` and ``stderr`` instead.
         """
         namespace, package, module = name.split(".") if "." in name else ("kubenode", "datapath", name)
-        done = self.run(
-            [
-                *through,
-                sys.executable,
-                _RUN_MODULE,
-                f"ansible_collections.{namespace}.{package}.plugins.modules.{module}",
-            ],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": module_arguments(name, arguments or {}, check, diff)}),
-            check=False,
-            timeout=timeout,
-            environment={"PYTHONPATH": str(collections or collection.link())},
-        )
+        full_name = f"ansible_collections.{namespace}.{package}.plugins.modules.{module}"
+        text = json.dumps({"ANSIBLE_MODULE_ARGS": module_arguments(name, arguments or {}, check, diff)})
+        environment = {"PYTHONPATH": str(collections or collection.link())}
+        if through:
+            command = [*through, sys.executable, module_process.PROGRAM, full_name]
+            return _result(self.run(command, text, check=False, timeout=timeout, environment=environment))
+        entering.refuse_host(self.pid)
+        done = module_process.run(self.pid, full_name, text, timeout, {**entering.ENVIRONMENT, **environment})
         return _result(done)
 
     def snapshot(self) -> dict[str, Any]:

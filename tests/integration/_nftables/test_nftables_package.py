@@ -64,7 +64,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "ansible/__init__.py").touch()
     plugins = "ansible_collections/kubenode/datapath/plugins"
     shutil.copytree(collection.CHECKOUT / "plugins", folder / plugins, ignore=ignore)
-    shutil.copy(collection.CHECKOUT / "tests/lab/run_module.py", folder)
+    shutil.copy(collection.CHECKOUT / "tests/lab/module_process.py", folder)
     return folder
 
 
@@ -115,7 +115,7 @@ def arguments(options: dict[str, Any], check: bool) -> str:
 
 
 COMMAND = [
-    *("python3", f"{TREE}/run_module.py"),
+    *("python3", f"{TREE}/module_process.py"),
     "ansible_collections.kubenode.datapath.plugins.modules.nftables_package",
 ]
 
@@ -278,7 +278,7 @@ def test_a_killed_run_still_holds_the_service_and_the_next_one_lets_it_go(node: 
         process.stdin.close()
         until("the run holds back the package's service", lambda: node.exists(f"{HOLD}/90-kubenode-hold.conf"), node)
         time.sleep(0.3)
-        node.run(["pkill", "--signal", "KILL", "--full", "run_module.py"], check=False)
+        node.run(["pkill", "--signal", "KILL", "--full", "module_process.py"], check=False)
         process.kill()
     node.run(["sh", "-c", "while pgrep -x apt-get || pgrep -x dpkg; do sleep 0.1; done"])
     assert node.exists(HOLD)
