@@ -106,6 +106,7 @@ options:
         settings of the network. The page C(docs/trace.md) has the table.
       - Commands run without a shell. No word names a file, a program or another namespace. The error for a word that is not
         permitted names the word and what is permitted in its place.
+      - At most 1024 commands of 1 MiB together. Sets that they create and fill are as bounded as those of a snapshot.
     type: list
     elements: str
     default: []

@@ -120,7 +120,9 @@ options:
     description:
       - The folder of the backup, whose files only root can read.
       - With O(state=absent) it must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in C(/etc),
-        C(/opt), C(/srv) or C(/var/lib). From other folders another program may load its files. Each folder on the way must
+        C(/opt), C(/srv) or C(/var/lib), or be another folder there that the module creates, such as C(/var/lib/acme). The name
+        of such a folder has letters, digits, C(_) and C(-), and is not one that other programs use, such as C(systemd). From
+        other folders, and from a folder that exists already, another program may load the files. Each folder on the way must
         belong to root and be writable by root only, and the folder must not be a symbolic link. Otherwise the run is refused.
       - The folder is created if its parent exists or is C(/var/lib/kubenode). O(state=restored) removes a folder that the module
         created, if it is empty.

@@ -297,9 +297,11 @@ options:
       - The file that the next boot loads. The default is V(/etc/kubenode/policy-routes-PROTOCOL.json). If an earlier run used
         another path, that file is removed. O(state=absent) finds the file of O(protocol) at any path.
       - With O(state=present) the file must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in
-        C(/etc), C(/opt), C(/srv) or C(/var/lib). From other folders another program may load or execute it. Each folder on the
-        way must belong to root and be writable by root only, and the folder must not be a symbolic link. Otherwise the run is
-        refused.
+        C(/etc), C(/opt), C(/srv) or C(/var/lib), or directly in another folder there that the module creates, such as
+        C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one that other programs use, as
+        C(systemd). From other folders, and from a folder that exists already, another program may load or execute the file.
+        Each folder on the way must belong to root and be writable by root only, and the folder must not be a symbolic link.
+        Otherwise the run is refused.
       - The file's folder is created if its parent exists. A folder that the module created is removed with the last file in it.
     type: path
 """

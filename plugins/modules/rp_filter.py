@@ -85,8 +85,10 @@ options:
       - Also names the set of interfaces that the call owns, even if O(permanent) is false. So another path is another set, and
         O(state=absent) undoes only the set of O(path).
       - With O(state=present) the file must be in C(/etc/sysctl.d), or in or below a folder that is named C(kubenode) or
-        C(kubenode-NAME) and lies in C(/etc), C(/opt), C(/srv) or C(/var/lib). From other folders another program may load or
-        execute it. Each folder on the way must belong to root and be writable by root only, and the folder must not be a
+        C(kubenode-NAME) and lies in C(/etc), C(/opt), C(/srv) or C(/var/lib), or directly in another folder there that the module
+        creates, such as C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one that other
+        programs use, such as C(systemd). From other folders, and from a folder that exists already, another program may load or
+        execute the file. Each folder on the way must belong to root and be writable by root only, and the folder must not be a
         symbolic link. Otherwise the run is refused.
       - A file that this collection did not write is not overwritten; the run is refused.
     type: path

@@ -131,7 +131,10 @@ def test_a_template_is_checked_by_its_value() -> None:
     assert failed["msg"] == f"eni_policy_routing_layout must be one of {choices}; 'calico' was given"
 
 
-FOLDERS = "in or below a folder that is named kubenode or kubenode-NAME and lies in one of /etc, /opt, /srv, /var/lib"
+FOLDERS = (
+    "in or below a folder that is named kubenode or kubenode-NAME and lies in one of /etc, /opt, /srv, /var/lib, or directly in a"
+    " new folder there with a name of letters, digits, _ and - that no program uses, as /etc/acme"
+)
 LISTED = ", or JSON text of such a list"
 WORDS, DICTIONARIES = f"a list of words{LISTED}", f"a list of dictionaries{LISTED}"
 TRUE_FALSE = "true or false"

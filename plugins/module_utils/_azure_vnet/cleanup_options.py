@@ -17,7 +17,7 @@ def backup(given: str, is_written: bool) -> str:
     is_written: False for the state that restores: an earlier version may have kept a backup where none may be written now.
     """
     path = names.path("backup", given)
-    if is_written and not names.own_folder(f"{path}/"):
+    if is_written and not names.is_own(f"{path}/"):
         raise Invalid("backup", given, names.OWN)
     return path
 

@@ -18,6 +18,7 @@ from .._core.errors import Invalid
 from .._core.fields import Unfit
 from .._netfilter import ipset_text
 from .._platform.sysctl_files import DOTTED
+from .._twin import bounds
 from .._twin.blueprint import is_of_network
 from . import iproute_command, nft_command, table_command
 
@@ -39,13 +40,14 @@ class Settings(t.NamedTuple):
 
 Command = t.Union[Program, Settings]
 
+NFT, IPSET = "nft", "ipset"
 # The twin has the tables of both backends in nf_tables.
 PROGRAMS = {name: f"{name}-nft" for name in table_command.LANGUAGES}
 _READERS: dict[str, t.Callable[[t.Sequence[str]], list[str]]] = {
     "ip": iproute_command.ip,
     "bridge": iproute_command.bridge,
-    "nft": nft_command.words,
-    "ipset": ipset_text.command,
+    NFT: nft_command.words,
+    IPSET: ipset_text.command,
     **{name: table_command.reader(name) for name in table_command.LANGUAGES},
 }
 SYSCTL = "sysctl"
@@ -62,6 +64,14 @@ def read(option: str, text: object) -> Command:
         return _read(_words(str(text)))
     except Unfit as unfit:
         raise Invalid(option, text, str(unfit)) from None
+
+
+def count(option: str, command: Command, sizes: bounds.Sets) -> None:
+    """Count the sets that a command creates and fills. Raises Invalid if they are larger than a bound."""
+    if isinstance(command, Program) and command.name == IPSET:
+        sizes.ipset(option, command.words)
+    elif isinstance(command, Program) and command.name == NFT:
+        sizes.nft(option, nft_command.allocated(command.words[0]))
 
 
 def _words(text: str) -> list[str]:

@@ -37,6 +37,12 @@ def words(given: t.Sequence[str]) -> list[str]:
     return [" ".join(found)]
 
 
+def allocated(script: str) -> int:
+    """The elements for which the kernel allocates memory when it creates the sets of a script, as words() returns it."""
+    created = (one for one in _divided(nft_words.tokens(script), "a script") if one[1] in nft_listing.SETS and "{" in one)
+    return sum(nft_listing.allocated(_divided(one[one.index("{") + 1 : -1], "a set")) for one in created)
+
+
 def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:
     """The parts between semicolons that are in no braces. Raises Unfit if braces do not match."""
     parts: list[list[str]] = [[]]

@@ -41,7 +41,24 @@ vtag vxlan week wildcard window with wscale xml xor xt zone
 """
 # Where a folder of the collection may be. A boot keeps them, and has them before kubelet starts.
 PLACES = ("/etc", "/opt", "/srv", "/var/lib")
-OWN = f"in or below a folder that is named kubenode or kubenode-NAME and lies in one of {', '.join(PLACES)}"
+# Names in PLACES from which programs of a node take settings or commands, and which a new folder could have. A folder that exists
+# is refused on the node, so these are for what an image lacks: its defaults are in /usr, or the program is installed later.
+OF_PROGRAMS = """
+acpi apk apm conf cron crontabs default dracut init initcpio initramfs-tools kernel openrc periodic pm private runit runlevels
+service supervisor sv sysconfig systemd udev
+anacrontab crontab crypttab environment ethers exports fstab hosts inittab modules nologin profile securetty sudoers
+alternatives apparmor audit gss ipa krb5 ldap pam pki polkit-1 security selinux skel ssh ssl sssd X11 xdg
+NetworkManager bind bird chrony conntrackd dhcp dnsmasq ebtables firewalld frr iproute2 iptables ipvsadm keepalived netplan
+network networkd-dispatcher nftables openvpn ppp resolvconf strongswan ufw wireguard wpa_supplicant
+ansible apache2 apt bin cloud dbus-1 dnf dpkg fluent-bit haproxy httpd iscsi logrotate lvm mdadm multipath nginx opt pacman
+puppet rpm rsyslog salt snmp telegraf tuned waagent yum zypp
+azure calico cdi cilium cni containerd containers crio docker etcd kube-proxy kubelet kubernetes nvidia-container-runtime
+rancher
+"""
+OWN = (
+    f"in or below a folder that is named kubenode or kubenode-NAME and lies in one of {', '.join(PLACES)}, or directly in a new"
+    " folder there with a name of letters, digits, _ and - that no program uses, as /etc/acme"
+)
 # NAME_MAX is 255; the name of a temporary file has a prefix and suffixes besides.
 NAME_LENGTH = 200
 
@@ -89,13 +106,27 @@ def own_folder(path: str) -> str:
     No other program looks for files in a folder of that name. Elsewhere in these places many programs execute or load each file
     of a folder: cron, systemd, sudo, the dynamic linker.
     """
-    found = re.match(rf"({'|'.join(PLACES)})/kubenode(-[^/]+)?(?=/)", path)
-    return found[0] if found else ""
+    match = re.match(rf"({'|'.join(PLACES)})/kubenode(-[^/]+)?(?=/)", path)
+    return match[0] if match else ""
+
+
+def new_folder(path: str) -> str:
+    """The folder of a path such as /etc/acme/probe.nft, which the collection may make for its files; empty for another path.
+
+    The node decides whether the path is permitted: it is if the folder is missing, or the collection made it (folder_guards).
+    """
+    match = re.fullmatch(rf"((?:{'|'.join(PLACES)})/([A-Za-z0-9][A-Za-z0-9_-]*))/[^/]*", path)
+    return match[1] if match and match[2] not in OF_PROGRAMS.split() and not own_folder(path) else ""
+
+
+def is_own(path: str) -> bool:
+    """True for a path that files of the collection may have."""
+    return bool(own_folder(path) or new_folder(path))
 
 
 def own_path(option: str, given: str, beside: t.Collection[str] = ()) -> str:
-    """Like ``path``, for a file in a folder of the collection. beside: further folders that the file may be in."""
-    if not own_folder(path(option, given)) and given.rpartition("/")[0] not in beside:
+    """Like ``path``, for a file of the collection. beside: further folders that the file may be in."""
+    if not is_own(path(option, given)) and given.rpartition("/")[0] not in beside:
         further = "".join(f"in {folder}, or " for folder in beside)
         raise Invalid(option, given, further + OWN)
     return given

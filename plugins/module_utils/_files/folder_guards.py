@@ -13,13 +13,15 @@ import typing as t
 from .._core import names
 from .._core.errors import Refusal
 from . import folders
+from .files import Files
 
 
 class RootsFolders:
     """Refuses to write files where a user other than root could replace them, as ssh refuses such keys.
 
-    A folder of the collection must not be a symbolic link either, because the link's target may be a folder from which other
-    programs load files. paths: of the files.
+    A folder of the collection must not be a symbolic link, because the link's target may be a folder from which other programs
+    load files. A folder of another name must not have existed before the collection made it, for the same reason. paths: of the
+    files.
     """
 
     def __init__(self, *paths: str) -> None:
@@ -28,6 +30,7 @@ class RootsFolders:
     def inspect(self) -> t.Iterable[str]:
         for path in self._paths:
             _require_no_link(path)
+            _require_own(path)
             for folder in folders.on_the_way(path):
                 if exposure := folders.exposure(folder):
                     raise Refusal(
@@ -39,10 +42,25 @@ class RootsFolders:
 
 
 def _require_no_link(path: str) -> None:
-    own, folder = names.own_folder(path), os.path.dirname(path)
+    own, folder = names.own_folder(path) or names.new_folder(path), os.path.dirname(path)
     place = os.path.dirname(own)
     if own and os.path.realpath(folder) != os.path.realpath(place) + folder[len(place) :]:
         raise Refusal(
             f"{path} may not be written: a symbolic link leads from {own} to {os.path.realpath(folder)}; a folder is expected."
             f" Nothing was changed. Replace the link by a folder, or mount the target there"
         )
+
+
+def _require_own(path: str) -> None:
+    folder, backend = names.new_folder(path), Files()
+    if folder and backend.is_folder(folder) and not backend.is_ours(folder):
+        raise Refusal(
+            f"{path} may not be written: {folder} exists, and this collection did not make it, so that another program may load"
+            f" the files in it. Nothing was changed. Name a folder that does not exist, or {_named(folder)}"
+        )
+
+
+def _named(folder: str) -> str:
+    """A folder of the collection in the same place."""
+    place, name = os.path.split(folder)
+    return f"{place}/kubenode-{name}"

@@ -55,20 +55,19 @@ _NAME = re.compile(r"[\w.:+@%=~^][\w.:+@%=~^/-]{0,30}", re.ASCII)
 _ENTRY = re.compile(r"[\w.:\[][\w.:,/+@%~\[\]-]{0,180}", re.ASCII)  # an address, a port, a link, a set, or several of these
 
 
-def read(saved: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """The lines of a set for ``ipset restore``, and lines that are left out with what is permitted in their place."""
-    lines, refused = list[str](), list[tuple[str, str]]()
-    for line in saved.splitlines():
-        given = line.strip()
-        if given and not given.startswith("#"):
+def read(saved: str) -> tuple[list[list[str]], list[tuple[str, str]]]:
+    """The commands in an output of ``ipset save``, and lines that are left out with what is permitted in their place."""
+    commands, refused = list[list[str]](), list[tuple[str, str]]()
+    for line in map(str.strip, saved.splitlines()):
+        if line and not line.startswith("#"):
             try:
-                words = rule_words.split(given)
+                words = rule_words.split(line)
                 if words[0] not in ("create", "add"):
                     raise Unfit("a line of ipset save, which begins with create or add")
-                lines.append(render(command(words)))
+                commands.append(command(words))
             except Unfit as unfit:
-                refused.append((given, str(unfit)))
-    return lines, refused
+                refused.append((line, str(unfit)))
+    return commands, refused
 
 
 def command(words: t.Sequence[str]) -> list[str]:

@@ -56,8 +56,8 @@ def is_chain(name: str) -> bool:
 class Language(t.NamedTuple):
     """The options of a tool's rules.
 
-    program: its name, for messages. matches: None if all options are known without -m. texts: options whose value is a text.
-    quoted: those whose value is always in quotes.
+    program: its name, for messages. rule: the options that are known without a match or a target. texts: options whose value is
+    a text. quoted: those whose value is always in quotes.
     """
 
     program: str

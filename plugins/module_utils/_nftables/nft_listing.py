@@ -17,6 +17,7 @@ _SET = (
     *("type", "typeof", "flags", "timeout", "gc-interval", "size", "auto-merge", "policy", "elements"),
     *("counter", "quota", "limit", "last", "ct"),
 )
+SETS = ("set", "map")
 BLOCKS: dict[str, t.Collection[str]] = {
     "chain": nft_words.words(
         """
@@ -28,8 +29,7 @@ BLOCKS: dict[str, t.Collection[str]] = {
         update vlan vxlan flow @
         """
     ),
-    "set": _SET,
-    "map": _SET,
+    **dict.fromkeys(SETS, _SET),
     "flowtable": ("hook", "priority", "devices", "counter"),
     "counter": ("packets", "bytes"),
     "quota": ("over", "until", "used"),
@@ -43,18 +43,24 @@ BLOCKS: dict[str, t.Collection[str]] = {
 _VALUES_FIRST = ("quota", "secmark")  # blocks whose statements may begin with a number or a text
 # The kernel removes a table with these flags when the process that created it ends. firewalld's is one.
 OWNED = ("owner", "persist")
+# A set with one of these flags grows with its elements. Of others, the kernel makes a hash table for the whole size at once
+# (net/netfilter/nft_set_hash.c, nft_hash_init).
+_GROWING = frozenset(("dynamic", "interval", "timeout"))
+_LARGEST_SIZE = 2**32 - 1
 MOST_NOTES = 40
 
 
 class Listing(t.NamedTuple):
     """text: for nft, each statement on the line on which it was given.
 
-    tables: family and name of each table. notes: what was left out and what is permitted in its place, in sentences.
+    tables: family and name of each table. notes: what was left out and what is permitted in its place, in sentences. allocated:
+    elements for which the kernel allocates memory when it creates the sets.
     """
 
     text: str
     tables: list[tuple[str, str]]
     notes: list[str]
+    allocated: int
 
 
 def read(text: str, reserved: t.Container[str] = ()) -> Listing:
@@ -82,6 +88,17 @@ def check(kind: str, words: t.Sequence[str]) -> None:
         raise Unfit(f"{statement} with permitted words of nft in place of {refused!r}")
 
 
+def allocated(statements: t.Iterable[t.Sequence[str]]) -> int:
+    """The elements for which the kernel allocates memory when it creates a set with these statements."""
+    size, flags = 0, set[str]()
+    for words in statements:
+        if words[0] == "size":
+            size += sum(int(word) if word.isdecimal() else _LARGEST_SIZE for word in words[1:2])
+        elif words[0] == "flags":
+            flags.update(words)
+    return 0 if flags & _GROWING else size
+
+
 def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
     """The words without the names of links that nft lists without quotes, as ``devices = { eth0, eth1 }``."""
     if "devices" not in words or "}" not in words:
@@ -101,7 +118,7 @@ class _Reader:
         self._lines: list[list[str]] = [[] for _line in range(lines)]
         self._tables: list[tuple[str, str]] = []
         self._notes: list[str] = []
-        self._left_out = 0
+        self._left_out = self._allocated = 0
 
     def read(self) -> Listing:
         while self._place < len(self._tokens):
@@ -112,7 +129,7 @@ class _Reader:
                 self._leave_out(line, words or [end], "a table with its family, its name and its contents")
         if self._left_out > MOST_NOTES:
             self._notes.append(f"nft: {self._left_out - MOST_NOTES} further lines are not in the twin.")
-        return Listing("\n".join([*map(" ".join, self._lines), ""]), self._tables, self._notes)
+        return Listing("\n".join([*map(" ".join, self._lines), ""]), self._tables, self._notes, self._allocated)
 
     def _table(self, line: int, words: list[str]) -> None:
         family, name = words[1:] if len(words) == 3 else ("ip", words[-1] if words else "")
@@ -152,15 +169,18 @@ class _Reader:
             self._skip_block()
             return self._leave_out(line, [*words, "{"], f"one of {', '.join(BLOCKS)}, and a name")
         self._emit(line, [*words, "{"])
+        statements: list[list[str]] = []
         while self._place < len(self._tokens):
             start, words, end = self._words("}")
             if words:
                 try:
                     check(kind, words)
                     self._emit(start, words)
+                    statements.append(words)
                 except Unfit as unfit:
                     self._leave_out(start, words, str(unfit))
             if end == "}":
+                self._allocated += allocated(statements) if kind in SETS else 0
                 return self._emit(self._line, ["}"])
         return None
 

@@ -121,7 +121,9 @@ def parts(request: Request) -> Parts:
     unmanaged = _unmanaged(listed, request)
     kept = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
     active = _after(listed, boot.active(unmanaged), request)
-    if is_permanent and not kept.is_empty and path != boot.loaded_path:  # also where absent removes only some rules
+    # Also where absent removes only some rules.
+    is_moving = is_permanent and not kept.is_empty and path != boot.loaded_path
+    if is_moving:
         names.own_path("path", path)
 
     live = LivePolicy(Netlink(), listed, request.is_present)
@@ -141,7 +143,7 @@ def parts(request: Request) -> Parts:
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
     guards: list[Guard] = [CniLayouts(listed)] if request.is_present else []
     if is_permanent and not kept.is_empty:
-        guards += [RootsFolders(path, path_of(boot.unit))] if request.is_present else []
+        guards += [RootsFolders(path, path_of(boot.unit))] if request.is_present or is_moving else []
         guards.append(KubeletStarters(systemd, [boot.unit], before))
     groundwork = [] if library.is_desired else [library]
     return Parts(resources, guards, report, groundwork, effects=Effects(rules=rules))

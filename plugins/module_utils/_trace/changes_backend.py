@@ -26,7 +26,7 @@ from .._interfaces import interfaces_backend
 from .._parts import profile
 from .._platform import library, process, sysctl_files
 from .._routing import routing_backend
-from .._twin import isolation_backend
+from .._twin import bounds, isolation_backend
 from .._twin.wall_backend import Root
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
@@ -145,9 +145,17 @@ def refuse_profiles(calls: t.Iterable[Change]) -> None:
             raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")
 
 
-def commands(given: t.Iterable[object]) -> list[Command]:
-    """The entries of the option ``commands``. Raises Invalid for one that is not permitted."""
-    return [command.read(f"commands[{number}]", text) for number, text in enumerate(given)]
+def commands(texts: t.Sequence[object]) -> list[Command]:
+    """The entries of the option ``commands``. Raises Invalid for one that is not permitted, and for too many."""
+    bounds.at_most("commands", len(texts), bounds.MOST_COMMANDS, "entries")
+    bounds.at_most("commands", sum(len(str(text)) for text in texts), bounds.MOST_COMMAND_BYTES, "bytes")
+    return [command.read(f"commands[{number}]", text) for number, text in enumerate(texts)]
+
+
+def check_sizes(lines: t.Iterable[Command], sizes: bounds.Sets) -> None:
+    """Raises Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
+    for number, line in enumerate(lines):
+        command.count(f"commands[{number}]", line, sizes)
 
 
 def apply(

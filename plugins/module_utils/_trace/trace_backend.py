@@ -116,6 +116,7 @@ class _Exchange:
         self._asked, self._run, self._checked = asked, run, checked
         self._assumed: list[str] = []
         self._drawn = blueprint.draw(asked.snapshot)
+        changes_backend.check_sizes(asked.lines, self._drawn.sizes)
         self._twin = build_backend.build(self._drawn, isolated, run, asked.packet.mark if asked.packet.interface else 0)
         self._around = Surroundings(asked.snapshot, self._drawn, self._assumed)
         isolated.tell("send packets")

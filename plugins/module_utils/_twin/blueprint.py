@@ -20,7 +20,6 @@ from .._core.errors import Invalid
 from .._core.fields import IPV6, Unfit
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter.rule_words import IPTABLES
-from .._nftables import nft_listing
 from .._platform.sysctl_files import DOTTED
 from .._routing import route, rt_names, rule
 from .._snapshot.link import SETTINGS
@@ -57,7 +56,6 @@ PERMITTED_SETTINGS = frozenset(NODE) - {*OF_THE_MACHINE}  # besides those of lin
 SKIPPED_SETTINGS = ("addr_gen_mode", "mtu")
 BOTH = ("all", "default")
 _OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
-_TRACING = re.compile(r"\bmeta\s+nftrace\s+set\s+[\w$]+")
 
 
 class Blueprint(t.NamedTuple):
@@ -67,7 +65,7 @@ class Blueprint(t.NamedTuple):
     commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot has. tables: family and number of
     the tables whose routes it has. routes: those that the twin must have in the end.
     restores: program and text. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by family
-    of nft. notes: sentences about what is different in the twin.
+    of nft. sizes: of the sets. notes: sentences about what is different in the twin.
     """
 
     links: list[NewLink]
@@ -79,6 +77,7 @@ class Blueprint(t.NamedTuple):
     ruleset: list[Entry]
     ruleset_text: str
     servers: dict[str, list[str]]
+    sizes: bounds.Sets
     notes: list[str]
 
 
@@ -87,17 +86,15 @@ def draw(snapshot: Entry) -> Blueprint:
     for subset in (*bounds.MOST, "iptables", "ebtables"):
         entries(snapshot, subset)
     bounds.check(snapshot)
-    notes: list[str] = []
+    notes, sizes = list[str](), bounds.Sets()
     links = _links(snapshot, notes)
     names = {link.number: link.name for link in links} | {1: LOOPBACK}
     separate = vrfs.found(entries(snapshot, "links"), notes)
     desired = list(_routes(snapshot, notes))
     servers, told = virtual_servers.ruleset(entries(snapshot, "ipvs"))
     notes += told
-    text, traced = _without_tracing(str(snapshot.get("nftables_text") or ""), entries(snapshot, "nftables"), notes)
-    loadable = (one for one in traced if foreign_tables.is_loadable(one, (OWN_TABLE,), notes))
-    objects = sorted(map(_without_owner, loadable), key=_load_order)
-    text = foreign_tables.ruleset(text, (OWN_TABLE,), notes)
+    objects = foreign_tables.objects(entries(snapshot, "nftables"), (OWN_TABLE,), sizes, notes)
+    text = foreign_tables.ruleset(str(snapshot.get("nftables_text") or ""), (OWN_TABLE,), sizes, notes)
     return Blueprint(
         links,
         names,
@@ -109,32 +106,13 @@ def draw(snapshot: Entry) -> Blueprint:
             *_neighbours(snapshot),
         ],
         desired,
-        list(_restores(snapshot, notes)),
+        list(_restores(snapshot, sizes, notes)),
         objects,
         f"{text}\n{servers}",
         virtual_servers.addresses(entries(snapshot, "ipvs")) if servers else {},
+        sizes,
         notes,
     )
-
-
-def _without_tracing(text: str, objects: t.Iterable[Entry], notes: list[str]) -> tuple[str, list[Entry]]:
-    """The ruleset without the statements that end the kernel's reports about a packet, or begin them."""
-    text, count = _TRACING.subn("", text)
-    kept = []
-    for one in objects:
-        expressions = one["rule"].get("expr") if isinstance(one.get("rule"), dict) else None
-        others = [part for part in expressions if not _is_tracing(part)] if isinstance(expressions, list) else expressions
-        count += others != expressions
-        if others or not expressions:
-            kept.append({"rule": {**one["rule"], "expr": others}} if others != expressions else one)
-    if count:
-        notes.append("Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
-    return text, kept
-
-
-def _is_tracing(expression: object) -> bool:
-    mangle = expression.get("mangle") if isinstance(expression, dict) else None
-    return isinstance(mangle, dict) and mangle.get("key") == {"meta": {"key": "nftrace"}}
 
 
 def entries(snapshot: Entry, subset: str) -> list[Entry]:
@@ -359,8 +337,8 @@ def route_line(one: route.Route, protocol: str) -> str:
     return f"{'-6' if one.family == IPV6 else '-4'} route append {words}{f' protocol {protocol}' if known and protocol else ''}"
 
 
-def _restores(snapshot: Entry, notes: list[str]) -> t.Iterator[tuple[str, str]]:
-    sets = foreign_tables.sets((str(one.get("save")) for one in entries(snapshot, "ipsets")), notes)
+def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterator[tuple[str, str]]:
+    sets = foreign_tables.sets((str(one.get("save")) for one in entries(snapshot, "ipsets")), sizes, notes)
     if sets:
         yield "ipset", sets
     for family in ("ip", "ip6"):
@@ -390,22 +368,6 @@ def _ebtables(snapshot: Entry, notes: list[str]) -> str:
         rules += [f"-A {one.get('chain')} {text}" for text in one.get("rules") or ()]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
     return foreign_tables.tables("".join(texts), RESTORES["bridge"], EBTABLES, notes) if texts else ""
-
-
-def _load_order(one: Entry) -> int:
-    """The place in the order of loading: nft lists a map before the chains that its elements name, and loads one by one."""
-    kind = next(iter(one))
-    return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(kind, 1)
-
-
-def _without_owner(one: Entry) -> Entry:
-    """A table without the flags that tie it to the process that created it."""
-    table = one.get("table")
-    if not isinstance(table, dict) or "flags" not in table:
-        return one
-    flags = [table["flags"]] if isinstance(table["flags"], str) else table["flags"]
-    kept = [flag for flag in flags if flag not in nft_listing.OWNED]
-    return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
 
 
 def _checked(option: str, given: t.Any, parse: t.Callable[[t.Any], t.Any]) -> t.Any:

@@ -10,6 +10,7 @@ A node with 5,000 Services has 78,000 lines of nft, and one with 100,000 rules o
 
 from __future__ import annotations
 
+import collections
 import ipaddress
 import typing as t
 
@@ -24,8 +25,9 @@ MOST = {
 }  # fmt: skip
 MOST_ADDRESSES = 16384
 MOST_LINES, MOST_BYTES = 262144, 64 << 20  # of all rules as text
+MOST_COMMANDS, MOST_COMMAND_BYTES = 1024, 1 << 20  # of the option commands
 MOST_ELEMENTS = 524288  # of all sets of nft, or of all ipsets, whose ranges count with each of their addresses and ports
-MOST_HASHED = 4194304  # slots of the hash tables of all ipsets, of 8 bytes
+MOST_HASHED = 4194304  # slots of the hash tables of all sets, of 8 bytes in ipset and 21 at most in nft
 MOST_IN_A_SET = 1048576  # elements that an ipset is created for
 MOST_OF_A_SET = {"hashsize": MOST_HASHED, "maxelem": MOST_IN_A_SET}
 
@@ -33,16 +35,16 @@ MOST_OF_A_SET = {"hashsize": MOST_HASHED, "maxelem": MOST_IN_A_SET}
 def check(snapshot: Entry) -> None:
     """Raises Invalid for the first part that is larger than its bound."""
     for subset, most in MOST.items():
-        _at_most(f"snapshot.{subset}", len(snapshot.get(subset) or ()), most, "entries")
+        at_most(f"snapshot.{subset}", len(snapshot.get(subset) or ()), most, "entries")
     addresses = sum(len(one.get("addresses") or ()) for one in snapshot.get("links") or ())
-    _at_most("snapshot.links", addresses, MOST_ADDRESSES, "addresses")
+    at_most("snapshot.links", addresses, MOST_ADDRESSES, "addresses")
     _check_texts(snapshot)
-    _check_sets(snapshot.get("ipsets") or ())
 
 
-def _at_most(option: str, found: int, most: int, what: str) -> None:
-    if found > most:
-        raise Invalid(option, found, f"at most {most} {what}")
+def at_most(option: str, count: int, most: int, unit: str) -> None:
+    """Raises Invalid if there are more than ``most``."""
+    if count > most:
+        raise Invalid(option, count, f"at most {most} {unit}")
 
 
 def _check_texts(snapshot: Entry) -> None:
@@ -53,45 +55,63 @@ def _check_texts(snapshot: Entry) -> None:
     texts["snapshot.ebtables"] = "\n".join(str(line) for one in snapshot.get("ebtables") or () for line in one.get("rules") or ())
     texts["snapshot.nftables_text"] = str(snapshot.get("nftables_text") or "")
     for option, text in texts.items():
-        _at_most(option, len(text), MOST_BYTES, "bytes")
+        at_most(option, len(text), MOST_BYTES, "bytes")
         if option != "snapshot.ipsets":
-            _at_most(option, text.count("\n"), MOST_LINES, "lines")
-    _at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
+            at_most(option, text.count("\n"), MOST_LINES, "lines")
+    at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
     elements = sum(
         len(body.get("elem") or ())
         for one in snapshot.get("nftables") or ()
         for body in one.values()
         if isinstance(body, dict) and isinstance(body.get("elem") or (), (list, tuple))
     )
-    _at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
+    at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
 
 
-def _check_sets(sets: t.Iterable[Entry]) -> None:
-    kinds, slots, elements = dict[str, str](), 0, 0
-    for number, one in enumerate(sets):
-        for line in str(one.get("save") or "").splitlines():
-            option, words = f"snapshot.ipsets[{number}].save", line.split()
-            if words[:1] == ["create"] and len(words) > 2:
-                kinds[words[1]] = words[2]
-                slots += _created(option, line, words)
-            elif words[:1] == ["add"] and len(words) > 2:
-                elements += members(kinds.get(words[1], ""), words[2])
-            if slots > MOST_HASHED:
-                raise Invalid(option, line[:120], f"sets with a hashsize of at most {MOST_HASHED} together")
-            if elements > MOST_ELEMENTS:
+class Sets:
+    """The memory of all sets of a twin, added up while they are created and filled. Raises Invalid where it exceeds a bound.
+
+    The memory of a set that is removed is still counted.
+    """
+
+    def __init__(self) -> None:
+        # All that a name may stand for: a command that the kernel refuses leaves the former set.
+        self._kinds = collections.defaultdict[str, set[str]](set)
+        self._slots = self._elements = 0
+
+    def ipset(self, option: str, command: t.Sequence[str]) -> None:
+        """Count a command of ipset, as ipset_text reads it. option: the name of the option that contains it."""
+        verb, name, *rest = command
+        if verb == "create":
+            self._kinds[name].add(rest[0])
+            self._allocate(option, _hashed(option, command) if rest[0].startswith("hash:") else 0, " ".join(command))
+        elif verb in ("rename", "swap"):
+            self._kinds[name] = self._kinds[rest[0]] = self._kinds[name] | self._kinds[rest[0]]
+        elif verb == "add":
+            self._elements += max(members(kind, rest[0]) for kind in self._kinds[name] or ("",))
+            if self._elements > MOST_ELEMENTS:
                 allowed = f"sets of at most {MOST_ELEMENTS} elements together, with each address of a range counted"
-                raise Invalid(option, line[:120], allowed)
+                raise Invalid(option, " ".join(command)[:120], allowed)
+
+    def nft(self, option: str, size: int) -> None:
+        """Count a set of nft. size: as nft_listing.allocated() returns it."""
+        self._allocate(option, size, f"size {size}")
+
+    def _allocate(self, option: str, slots: int, shown: str) -> None:
+        self._slots += slots
+        if self._slots > MOST_HASHED:
+            raise Invalid(option, shown[:120], f"sets with a hashsize or a size of at most {MOST_HASHED} together")
 
 
-def _created(option: str, line: str, words: t.Sequence[str]) -> int:
-    """The slots of a new set."""
-    given = {"hashsize": 1024, "maxelem": 65536}
+def _hashed(option: str, command: t.Sequence[str]) -> int:
+    """The slots of the hash table of a new ipset."""
+    sizes = {"hashsize": 1024, "maxelem": 65536}
     for name, most in MOST_OF_A_SET.items():
-        for value in (value for key, value in zip(words, words[1:]) if key == name):
-            if not value.isdigit() or int(value) > most:
-                raise Invalid(option, line[:120], f"a set with {name} of at most {most}")
-            given[name] = int(value)
-    return given["hashsize"] if words[2].startswith("hash:") else 0
+        for value in (value for key, value in zip(command, command[1:]) if key == name):
+            if int(value) > most:
+                raise Invalid(option, " ".join(command)[:120], f"a set with {name} of at most {most}")
+            sizes[name] = int(value)
+    return sizes["hashsize"]
 
 
 def members(kind: str, element: str) -> int:

@@ -37,10 +37,11 @@ _FAILED = re.compile(r"Command failed -:(\d+)")
 _BAD_LINE = re.compile(r"line:? (\d+)")
 MOST_BAD_LINES = 40
 
+# The trace begins before all chains of the snapshot: at the lowest priority, at which the kernel calls the newest chain first.
 TRACE = """\
 table inet {table} {{
-  chain prerouting {{ type filter hook prerouting priority -500; {mark} meta nftrace set 1; }}
-  chain output {{ type filter hook output priority -500; meta nftrace set 1; }}
+  chain prerouting {{ type filter hook prerouting priority -2147483648; {mark} meta nftrace set 1; }}
+  chain output {{ type filter hook output priority -2147483648; meta nftrace set 1; }}
   chain routing {{ type filter hook prerouting priority -90; }}
   chain rerouting {{ type filter hook output priority -90; }}
   chain tracking {{ type filter hook prerouting priority -90; {tracking} }}
@@ -48,7 +49,7 @@ table inet {table} {{
 """  # routing and rerouting are behind the translation of destinations (-100): they show what a packet is routed by
 TRACE_BRIDGE = """\
 table bridge {table} {{
-  chain prerouting {{ type filter hook prerouting priority -500; meta nftrace set 1; }}
+  chain prerouting {{ type filter hook prerouting priority -2147483648; meta nftrace set 1; }}
 }}
 """
 

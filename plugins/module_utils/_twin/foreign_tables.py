@@ -11,30 +11,39 @@ is left out, and what is permitted in its place.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
 from .._nftables import nft_listing
+from . import bounds
 
 # Kinds of nft's JSON objects. A hardware offload, a tunnel or a command such as flush is none of them.
 KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
+NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
+_TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
+_UNTRACED = "Statements `meta nftrace set` are not in the twin, which traces each packet itself."
 
+Entry = t.Mapping[str, t.Any]
 Refused = t.Sequence[tuple[str, str]]
 
 
-def ruleset(text: str, reserved: t.Container[str], notes: list[str]) -> str:
-    """The text for nft, each statement on its line. Raises Invalid if the text has no table.
+def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: list[str]) -> str:
+    """The text for nft, each statement on its line. Raises Invalid if the text has no table, or its sets are too large.
 
     reserved: names of tables that are left out.
     """
-    found = nft_listing.read(text, reserved)
-    if found.notes and not found.tables:
+    text, count = _TRACING.subn("", text)
+    _note_untraced(count > 0, notes)
+    listing = nft_listing.read(text, reserved)
+    if listing.notes and not listing.tables:
         raise Invalid("snapshot.nftables_text", text[:200], "tables as nft list ruleset prints them")
-    notes += found.notes
-    return found.text
+    sizes.nft("snapshot.nftables_text", listing.allocated)
+    notes += listing.notes
+    return listing.text
 
 
 def tables(saved: str, program: str, language: Language, notes: list[str]) -> str:
@@ -44,18 +53,36 @@ def tables(saved: str, program: str, language: Language, notes: list[str]) -> st
     return found.text
 
 
-def sets(saved: t.Iterable[str], notes: list[str]) -> str:
-    """The sets for ``ipset restore``; empty if there are none. saved: the output of ``ipset save`` for each set."""
+def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[str]) -> str:
+    """The sets for ``ipset restore``; empty if there are none. saved: the output of ``ipset save`` for each set.
+
+    Raises Invalid if the sets are too large.
+    """
     lines: list[str] = []
-    for text in saved:
-        kept, refused = ipset_text.read(text)
-        lines += kept
+    for number, text in enumerate(saved):
+        commands, refused = ipset_text.read(text)
+        for command in commands:
+            sizes.ipset(f"snapshot.ipsets[{number}].save", command)
+        lines += map(ipset_text.render, commands)
         notes += _notes("ipset", refused)
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def is_loadable(one: t.Mapping[str, t.Any], reserved: t.Container[str], notes: list[str]) -> bool:
-    """True for an object of nft that a twin can have. reserved: names of tables whose objects are left out."""
+def objects(listed: t.Iterable[Entry], reserved: t.Container[str], sizes: bounds.Sets, notes: list[str]) -> list[Entry]:
+    """nft's JSON objects that a twin can have, in the order of loading. Raises Invalid if the sets are too large.
+
+    reserved: names of tables whose objects are left out.
+    """
+    kept = []
+    for one in listed:
+        if _is_loadable(one, reserved, notes):
+            for kind in one.keys() & nft_listing.SETS:
+                sizes.nft("snapshot.nftables", _allocated(one[kind]))
+            kept += _without_tracing(one, notes) if "rule" in one else [_without_owner(one)]
+    return sorted(kept, key=_load_order)
+
+
+def _is_loadable(one: Entry, reserved: t.Container[str], notes: list[str]) -> bool:
     kinds = [*one]
     if kinds == ["flowtable"]:
         notes.append(f"Flowtable {one['flowtable'].get('name')} is not in the twin: each packet takes the whole path.")
@@ -67,6 +94,60 @@ def is_loadable(one: t.Mapping[str, t.Any], reserved: t.Container[str], notes: l
             f"An object of nft is not in the twin, because its kind or its table is not permitted: {str(dict(one))[:120]}."
         )
     return is_permitted
+
+
+def _allocated(body: Entry) -> int:
+    """The elements for which the kernel allocates memory when it creates a set."""
+    flags = body.get("flags") or ()
+    size = [["size", str(body["size"])]] if "size" in body else []
+    return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
+
+
+def _without_tracing(one: Entry, notes: list[str]) -> list[Entry]:
+    """A rule without the statements that end the kernel's reports about a packet, or begin them. Nothing of a rule that has no
+    other, or that depends on whether a packet is reported: in the twin, each is."""
+    statements = one["rule"].get("expr")
+    if not isinstance(statements, list) or not _names_nftrace(statements):
+        return [one]
+    others = [statement for statement in statements if not _is_tracing(statement)]
+    if _names_nftrace(others):
+        notes.append(f"A rule of nft is not in the twin, because it depends on nftrace: {str(one['rule'])[:120]}.")
+        return []
+    _note_untraced(True, notes)
+    return [{"rule": {**one["rule"], "expr": others}}] if others else []
+
+
+def _is_tracing(statement: object) -> bool:
+    """True for a statement that sets nftrace. nft overlooks further keys beside those that it knows."""
+    mangle = statement.get("mangle") if isinstance(statement, dict) else None
+    return isinstance(mangle, dict) and _names_nftrace(mangle.get("key")) and not _names_nftrace(mangle.get("value"))
+
+
+def _names_nftrace(part: object) -> bool:
+    if isinstance(part, dict):
+        meta = part.get("meta")
+        return (isinstance(meta, dict) and meta.get("key") == NFTRACE) or any(map(_names_nftrace, part.values()))
+    return isinstance(part, list) and any(map(_names_nftrace, part))
+
+
+def _note_untraced(is_untraced: bool, notes: list[str]) -> None:
+    if is_untraced and _UNTRACED not in notes:
+        notes.append(_UNTRACED)
+
+
+def _load_order(one: Entry) -> int:
+    """The place in the order of loading: nft lists a map before the chains that its elements name, and loads one by one."""
+    return {"table": 0, "set": 2, "map": 2, "element": 3, "rule": 4}.get(next(iter(one)), 1)
+
+
+def _without_owner(one: Entry) -> Entry:
+    """A table without the flags that tie it to the process that created it."""
+    table = one.get("table")
+    if not isinstance(table, dict) or "flags" not in table:
+        return one
+    flags = [table["flags"]] if isinstance(table["flags"], str) else table["flags"]
+    kept = [flag for flag in flags if flag not in nft_listing.OWNED]
+    return {"table": {**{key: value for key, value in table.items() if key != "flags"}, **({"flags": kept} if kept else {})}}
 
 
 def _notes(program: str, refused: Refused) -> t.Iterator[str]:

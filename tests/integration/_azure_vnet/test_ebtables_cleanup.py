@@ -750,6 +750,16 @@ def test_a_backup_is_not_kept_where_a_boot_or_another_program_finds_it(steps: St
     assert "backup must be in or below a folder that is named kubenode" in steps.refused(backup=folder)
 
 
+def test_a_backup_may_be_in_a_new_folder_and_in_no_foreign_one(node: NamespaceNode, steps: Steps) -> None:
+    end_living(node)
+    done = steps.run(backup="/var/lib/acme")
+    assert done["backup_file"] == "/var/lib/acme/azure_vnet.json" and node.exists(done["backup_file"])
+    assert not steps.run(backup="/var/lib/acme")["changed"]
+    node.run(["mkdir", "/srv/theirs"])
+    assert "/srv/theirs exists, and this collection did not make it" in steps.refused(backup="/srv/theirs")
+    assert steps.run(state="restored", backup="/var/lib/acme")["changed"] and not node.exists("/var/lib/acme")
+
+
 def test_a_backup_is_not_kept_where_another_user_could_replace_it(node: NamespaceNode, steps: Steps) -> None:
     node.run(["mkdir", "-m", "0777", "/var/lib/kubenode"])
     assert "/var/lib/kubenode has mode 0777" in steps.refused()

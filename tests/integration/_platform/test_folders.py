@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders of files that root loads: a folder that another user can write, or that is a link, is refused, and absent works."""
+"""Folders of files that root loads: a new folder is made and removed. A folder that another user can write, that is a link, or
+that the collection did not make, is refused, and absent works."""
 
 from __future__ import annotations
 
@@ -54,3 +55,55 @@ def test_a_folder_that_is_a_link_is_refused_and_absent_works(node: NamespaceNode
     before = node.snapshot()
     assert "a symbolic link leads from /opt/kubenode to /etc/cron.d; a folder is expected" in steps.refused()
     assert not steps.run(state="absent")["changed"] and node.snapshot() == before
+
+
+PATHS = {
+    "nftables_probe_snat": "probe.nft",
+    "nftables_connmark": "return.nft",
+    "policy_routes": "set.json",
+    "rp_filter": "rp.conf",
+}
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_a_new_folder_is_made_and_goes_with_its_last_file(node: NamespaceNode, module: str) -> None:
+    clean = node.snapshot()
+    steps = Steps(node, module, MODULES[module][0])
+    path, moved = f"/etc/acme/{PATHS[module]}", f"/etc/elsewhere/{PATHS[module]}"
+    steps.four(path=path)
+    assert node.exists(path) and node.run(["stat", "-c", "%a %u:%g", "/etc/acme"]).stdout.split() == ["755", "0:0"]
+    if module == "rp_filter":  # for which another path is another set
+        steps.four(state="absent", path=path)
+        assert not node.exists("/etc/acme")
+    steps.four(path=moved)
+    assert node.exists(moved) and not node.exists("/etc/acme")
+    node.write("/etc/elsewhere/site", "theirs")
+    steps.four(state="absent", path=moved)
+    assert node.read("/etc/elsewhere/site") == "theirs"
+    node.run(["rm", "-r", "/etc/elsewhere"])
+    assert node.snapshot() == clean
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_a_folder_that_the_collection_did_not_make_is_refused_and_absent_works(node: NamespaceNode, module: str) -> None:
+    steps = Steps(node, module, {**MODULES[module][0], "path": f"/etc/acme/{PATHS[module]}"})
+    before = node.snapshot()
+    steps.run()
+    node.run(["rm", "/etc/acme/.kubenode"])
+    error = "/etc/acme exists, and this collection did not make it"
+    assert error in steps.refused()
+    assert steps.run(state="absent")["changed"] and node.exists("/etc/acme")
+    assert error in steps.refused() and "or /etc/kubenode-acme" in steps.refused()
+    assert not steps.run(state="absent")["changed"]
+    node.run(["rmdir", "/etc/acme"])
+    assert node.snapshot() == before
+
+
+def test_a_remainder_moves_into_no_folder_that_the_collection_did_not_make(node: NamespaceNode) -> None:
+    """absent that removes only some rules writes the others to the path."""
+    first, second = ({"priority": number, "from": "10.0.1.5", "table": 1003} for number in (700, 701))
+    steps = Steps(node, "policy_routes", {"rules": [first]})
+    steps.run(rules=[first, second])
+    node.run(["mkdir", "/etc/acme"])
+    assert "/etc/acme exists, and this" in steps.refused(state="absent", path="/etc/acme/set.json")
+    assert steps.run(state="absent", path="/etc/elsewhere/set.json")["changed"] and node.exists("/etc/elsewhere/set.json")

@@ -350,7 +350,7 @@ def test_a_run_killed_at_any_file_operation_is_mended_by_the_next(node: Namespac
 
 
 @pytest.mark.parametrize("call", sampled(["rename", "unlink,unlinkat,rmdir"], lambda call: call == "rename"))
-@pytest.mark.parametrize("other", ["/etc/kubenode/moved.nft", "/etc/kubenode-elsewhere/moved.nft"])
+@pytest.mark.parametrize("other", ["/etc/kubenode/moved.nft", "/etc/elsewhere/moved.nft"])
 def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next(
     node: NamespaceNode, call: str, other: str
 ) -> None:

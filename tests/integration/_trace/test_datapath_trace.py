@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -716,3 +717,61 @@ def test_a_ruleset_that_ends_traces_or_has_a_table_of_a_twins_name_is_followed(n
     )
     found = trace(node, FROM_POD, dump={**BRIDGED, "nft list ruleset": text})
     assert found["culprit"] == {"kind": "rule", "text": "inet kubenodeTwin forward: ip daddr 192.0.2.1 counter drop"}, found
+
+
+COUNTER = {"counter": {"packets": 0, "bytes": 0}}
+NFTRACE, DESTINATION = {"meta": {"key": "nftrace"}}, {"payload": {"protocol": "ip", "field": "daddr"}}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"mangle": {"key": NFTRACE, "value": 0}}],
+        [{"mangle": {"key": {"meta": {"key": "nftrace", "x": 1}}, "value": 0}}],
+        [COUNTER, {"mangle": {"key": {**NFTRACE, "x": {}}, "value": 0}}, {"accept": None}],
+        [{"match": {"op": "==", "left": NFTRACE, "right": 1}}, {"drop": None}],
+    ],
+)
+@pytest.mark.parametrize("priority", [-2147483648, 0])
+def test_a_list_of_rules_ends_no_trace(node: NamespaceNode, rules: list[dict[str, Any]], priority: int) -> None:
+    """Neither by a rule of its own, nor by a chain before that of the trace."""
+    drop = [{"match": {"op": "==", "left": DESTINATION, "right": "192.0.2.1"}}, COUNTER, {"drop": None}]
+    listed = [
+        {"table": {"family": "inet", "name": "x"}},
+        *(chain("x", "early", "prerouting", priority), chain("x", "late", "forward", 0)),
+        *(
+            {"rule": {"family": "inet", "table": "x", "chain": name, "expr": expr}}
+            for name, expr in (("early", rules), ("late", drop))
+        ),
+    ]
+    found = trace(node, FROM_POD, dump={**BRIDGED, "nft -j list ruleset": json.dumps({"nftables": listed})})
+    assert found["culprit"] == {"kind": "rule", "text": "inet x late: ip daddr 192.0.2.1 counter drop"}, found
+
+
+def test_a_chain_before_all_others_drops_in_sight(node: NamespaceNode) -> None:
+    text = "table ip x {\n chain y {\n  type filter hook prerouting priority -2147483648; policy accept;\n  counter drop\n }\n}\n"
+    packet = {"source": "192.0.2.1", "destination": "10.0.0.5", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump={**BRIDGED, "nft list ruleset": text})
+    assert found["culprit"] == {"kind": "rule", "text": "ip x y: counter drop"}, found
+
+
+def chain(table: str, name: str, hook: str, priority: int) -> dict[str, Any]:
+    place = {"family": "inet", "table": table, "name": name, "type": "filter", "hook": hook, "prio": priority}
+    return {"chain": {**place, "policy": "accept"}}
+
+
+@pytest.mark.parametrize(
+    ("commands", "error"),
+    [
+        (["ipset create t hash:ip hashsize 134217728"], "commands[0] must be a set with hashsize of at most 4194304"),
+        (["ip link set eth0 up", "ipset add s 10.0.0.0/9"], "commands[1] must be sets of at most 524288 elements together"),
+        (
+            ["nft 'add set ip x y { type ipv4_addr ; size 50000000 ; }'"],
+            "commands[0] must be sets with a hashsize or a size of at",
+        ),
+    ],
+)
+def test_commands_take_no_more_memory_than_a_snapshot(node: NamespaceNode, commands: list[str], error: str) -> None:
+    packet = {**FROM_POD, "interface": "eth0"}
+    snapshot = {"links": [UPLINK], "ipsets": [{"save": "create s hash:ip\n"}]}
+    assert error in Steps(node, "datapath_trace", {"packet": packet, "snapshot": snapshot, "commands": commands}).refused()

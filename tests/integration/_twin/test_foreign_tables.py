@@ -21,7 +21,7 @@ TEXTS = {
     "others": ("nft -f -", OTHERS.replace("    flags owner,persist\n", ""), nft_listing.read(OTHERS).text, "nft -s list ruleset"),
     "iptables": ("iptables-nft-restore", SAVED, restore_text.read(SAVED).text, "iptables-nft-save"),
     "ebtables": ("ebtables-nft-restore", BRIDGED, restore_text.read(BRIDGED, EBTABLES).text, "ebtables-nft-save"),
-    "ipset": ("ipset restore", SETS, "\n".join([*ipset_text.read(SETS)[0], ""]), "ipset save"),
+    "ipset": ("ipset restore", SETS, "\n".join([*map(ipset_text.render, ipset_text.read(SETS)[0]), ""]), "ipset save"),
 }
 
 

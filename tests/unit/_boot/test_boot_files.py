@@ -252,7 +252,7 @@ def test_a_record_that_cannot_be_read_stops_no_run(tmp_path: Path, text: str) ->
     assert tree(tmp_path) == clean
 
 
-REFUSED = ("/run/former/one", "/etc/former/one", "/etc/systemd/system/one", "/usr/lib/systemd/former/one")
+REFUSED = ("/run/former/one", "/etc/former.d/one", "/etc/udev/one", "/etc/systemd/system/one", "/usr/lib/systemd/former/one")
 
 
 @pytest.mark.parametrize("path", sampled(REFUSED, lambda path: path == REFUSED[0]))
@@ -265,7 +265,7 @@ def test_absent_removes_ours_where_present_is_refused(
     while not lived:
         last += 1
         machine = Machine(tmp_path / str(last), build)
-        for folder in ("run", "usr/lib/systemd"):
+        for folder in ("run", "etc/udev", "usr/lib/systemd"):
             (machine.root / folder).mkdir(parents=True)
         clean = tree(machine.root)
         with pytest.raises(Invalid, match="path must be in or below a folder that is named kubenode"):

@@ -91,6 +91,16 @@ OWN = {
     "/srv/kubenode-a.b/x.nft": "/srv/kubenode-a.b",
     "/var/lib/kubenode/backup/azure_vnet": "/var/lib/kubenode",
 }
+NEW = {
+    "/etc/acme/probe.nft": "/etc/acme",
+    "/etc/elsewhere/rules.json": "/etc/elsewhere",
+    "/opt/ACME_2-x/a": "/opt/ACME_2-x",
+    "/srv/0/x.nft": "/srv/0",
+    "/var/lib/acme/azure_vnet": "/var/lib/acme",
+    "/etc/kubenoded/x": "/etc/kubenoded",
+    "/etc/kubenode-/x": "/etc/kubenode-",
+    "/etc/systemd2/x": "/etc/systemd2",
+}
 # Folders from which other programs load or execute files, and files that they load. A list of what is permitted refuses them all.
 LOADED = [
     *("/etc/cron.d/x", "/etc/cron.hourly/x", "/etc/cron.daily/x", "/etc/cron.weekly/x", "/etc/cron.monthly/x"),
@@ -111,13 +121,27 @@ LOADED = [
     *("/usr/local/bin/x", "/usr/bin/x", "/boot/x", "/lib/x", "/etc/nftables.conf", "/etc/passwd", "/etc/shadow"),
     *("/proc/sys/kernel/core_pattern", "/sys/x", "/dev/sda", "/tmp/x", "/run/kubenode/x", "/var/run/kubenode/x"),
     *("/home/kubenode/x", "/usr/lib/kubenode/x", "/etc/cron.d/kubenode/x", "/etc/kubenode", "/etc/kubenode-x"),
-    *("/etc/kubenoded/x", "/etc/Kubenode/x", "/etc/xkubenode/x", "/etc/kubenode-/x"),
+    *("/etc/x", "/opt/x", "/etc/acme/deeper/x", "/etc/acme.d/x", "/etc/acme+/x", "/etc/-acme/x", "/etc/_acme/x", "/var/acme/x"),
+    *("/etc/systemd/x.conf", "/etc/udev/udev.conf", "/etc/ssh/sshd_config", "/etc/ssl/x", "/etc/pam/x", "/etc/apparmor/x"),
+    *("/etc/alternatives/nft", "/etc/default/kubelet", "/etc/sysconfig/kubelet", "/etc/network/interfaces", "/etc/netplan/x"),
+    *("/etc/nftables/main.nft", "/etc/iptables/rules.v4", "/etc/selinux/config", "/etc/skel/x", "/etc/ppp/ip-up", "/etc/xdg/x"),
+    *("/etc/apt/apt.conf", "/etc/dnf/dnf.conf", "/etc/dpkg/dpkg.cfg", "/etc/rpm/macros", "/etc/crontabs/root", "/etc/kernel/x"),
+    *("/etc/docker/daemon.json", "/etc/cdi/x.json", "/etc/kubernetes/x", "/etc/cni/x", "/etc/cloud/cloud.cfg", "/opt/bin/nft"),
+    *("/etc/sudoers/x", "/etc/nologin/x", "/etc/profile/x", "/etc/modules/x", "/var/lib/kubelet/x", "/var/lib/private/x"),
+    *("/etc/ansible/ansible.cfg", "/etc/dbus-1/system.conf", "/etc/NetworkManager/x.conf", "/etc/iproute2/rt_tables"),
 ]
 
 
 @pytest.mark.parametrize("path", OWN)
 def test_a_path_in_a_folder_of_the_collection_is_permitted(path: str) -> None:
-    assert names.own_path("path", path) == path and names.own_folder(path) == OWN[path]
+    assert names.own_path("path", path) == path
+    assert (names.own_folder(path), names.new_folder(path)) == (OWN[path], "")
+
+
+@pytest.mark.parametrize("path", NEW)
+def test_a_path_in_a_new_folder_is_permitted(path: str) -> None:
+    assert names.own_path("path", path) == path
+    assert (names.own_folder(path), names.new_folder(path)) == ("", NEW[path])
 
 
 @pytest.mark.parametrize("path", LOADED)

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import folders
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import Files, MakeFolder
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.folder_guards import RootsFolders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="folders are given to other users")
@@ -37,6 +38,29 @@ def inspect(path: Path) -> None:
 def test_folders_that_only_root_can_write_are_accepted(etc: Path) -> None:
     for path in ("kubenode/x", "kubenode/deeper/x", "kubenode-missing/x", "cron.d/x"):
         inspect(etc / path)
+
+
+def test_a_folder_of_another_name_must_be_new_or_made_by_the_collection(etc: Path) -> None:
+    folder = etc / "acme"
+    inspect(folder / "x")
+    Files().perform(MakeFolder(str(folder)))
+    (folder / "x").write_text("ours")
+    inspect(folder / "x")
+    (folder / ".kubenode").unlink()
+    with pytest.raises(Refusal) as refused:
+        inspect(folder / "x")
+    assert str(refused.value) == (
+        f"{folder}/x may not be written: {folder} exists, and this collection did not make it, so that another program may load"
+        f" the files in it. Nothing was changed. Name a folder that does not exist, or {etc}/kubenode-acme"
+    )
+
+
+def test_a_folder_of_another_name_may_not_be_a_link(etc: Path) -> None:
+    """Not even to a folder that the collection made."""
+    Files().perform(MakeFolder(str(etc / "made")))
+    (etc / "acme").symlink_to("made")
+    with pytest.raises(Refusal, match="a symbolic link leads from .*/etc/acme to .*/etc/made; a folder is expected"):
+        inspect(etc / "acme/x")
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,8 @@ def test_what_is_put_into_a_line_never_survives_as_an_option(line: str, data: st
 
 
 def test_sets_are_rendered_as_they_were_saved() -> None:
-    assert ipset_text.read(SETS) == (SETS.splitlines(), [])
+    commands, refused = ipset_text.read(SETS)
+    assert ([*map(ipset_text.render, commands)], refused) == (SETS.splitlines(), [])
 
 
 def test_commands_of_ipset_have_their_forms() -> None:

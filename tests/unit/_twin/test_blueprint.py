@@ -282,3 +282,27 @@ def test_a_statement_that_ends_the_trace_is_not_in_the_twin(statement: str) -> N
     assert "nftrace" not in drawn.ruleset_text and "ip daddr 192.0.2.1\ncounter drop" in drawn.ruleset_text
     assert drawn.ruleset == [{"rule": {**place, "expr": [{"drop": None}]}}]
     assert sum("nftrace" in note for note in drawn.notes) == 1
+
+
+NFTRACE = {"meta": {"key": "nftrace"}}
+
+
+@pytest.mark.parametrize("key", [NFTRACE, {"meta": {"key": "nftrace", "x": 1}}, {**NFTRACE, "x": {}}])
+def test_no_form_of_the_statement_ends_the_trace(key: dict[str, Any]) -> None:
+    """nft overlooks further keys of an expression."""
+    rule = {"family": "ip", "table": "x", "chain": "y", "expr": [{"mangle": {"key": key, "value": 0}}, {"accept": None}]}
+    assert blueprint.draw({"nftables": [{"rule": rule}]}).ruleset == [{"rule": {**rule, "expr": [{"accept": None}]}}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"match": {"op": "==", "left": NFTRACE, "right": 0}},
+        {"mangle": {"key": {"meta": {"key": "mark"}}, "value": {"|": [NFTRACE, 1]}}},
+        {"mangle": {"key": NFTRACE, "value": {"map": {"key": NFTRACE, "data": {"set": [[1, 0]]}}}}},
+    ],
+)
+def test_a_rule_that_depends_on_the_trace_is_left_out_and_named(statement: dict[str, Any]) -> None:
+    rule = {"family": "ip", "table": "x", "chain": "y", "expr": [statement, {"drop": None}]}
+    drawn = blueprint.draw({"nftables": [{"rule": rule}]})
+    assert not drawn.ruleset and ["depends on nftrace" in note for note in drawn.notes] == [True]

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, bounds
 
 
 def sets(*lines: str) -> dict[str, Any]:
     return {"ipsets": [{"save": "\n".join(lines)}]}
+
+
+SIZE = "type ipv4_addr\nsize 50000000"
 
 
 @pytest.mark.parametrize(
@@ -36,11 +41,59 @@ def sets(*lines: str) -> dict[str, Any]:
         (sets(*(f"create s{number} hash:ip hashsize 4194304" for number in range(2))), "together; 'create s1 hash:ip"),
         (sets("create s hash:ip", "add s 10.0.0.0/9"), "at most 524288 elements together, with each address of a range counted"),
         (sets("create s hash:ip,port", "add s 10.0.0.0/24,tcp:1-65535"), "'add s 10.0.0.0/24,tcp:1-65535' was given"),
+        (sets("create s hash:ip", "create s hash:net", "add s 10.0.0.0/9"), "at most 524288 elements together"),
+        (
+            {"nftables_text": "table ip x {\nset s {\n" + SIZE + "\n}\n}"},
+            "snapshot.nftables_text must be sets with a hashsize or a",
+        ),
+        (
+            {"nftables_text": "table ip x { map m { elements = { 1 : 2 }; size 0x1000000; }; }"},
+            "a size of at most 4194304 together",
+        ),
+        (
+            {"nftables": [{"set": {"table": "x", "size": 2097153}}] * 2},
+            "snapshot.nftables must be sets with a hashsize or a size",
+        ),
+        ({"nftables": [{"map": {"table": "x", "size": "0x9"}}]}, "'size 4294967295' was given"),
     ],
 )
 def test_a_part_that_is_too_large_is_named_with_its_bound(snapshot: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid, match=re.escape(said)):
         blueprint.draw(snapshot)
+
+
+@pytest.mark.parametrize("flags", ["dynamic", "interval", "dynamic,timeout"])
+def test_a_set_of_nft_that_grows_with_its_elements_may_have_any_size(flags: str) -> None:
+    one = {"table": "x", "size": 50000000, "flags": flags.split(",")}
+    blueprint.draw({"nftables_text": f"table ip x {{\nset s {{\n{SIZE}\nflags {flags}\n}}\n}}\n", "nftables": [{"set": one}]})
+
+
+# With a set s in the twin.
+COMMANDS: list[tuple[str, list[str], str]] = [
+    ("hash:ip", ["ipset create t hash:ip hashsize 134217728"], "commands[0] must be a set with hashsize of at most 4194304"),
+    ("hash:ip", ["ipset create t hash:ip hashsize 4194304"], "commands[0] must be sets with a hashsize or a size of at most"),
+    (
+        "hash:ip",
+        ["ip link set eth0 up", "ipset add s 10.0.0.0/9"],
+        "commands[1] must be sets of at most 524288 elements together",
+    ),
+    ("hash:ip", ["ipset rename s t", "ipset add t 10.0.0.0/9"], "'add t 10.0.0.0/9' was given"),
+    ("hash:net", ["ipset create t hash:ip", "ipset swap s t", "ipset add s 10.0.0.0/9"], "'add s 10.0.0.0/9' was given"),
+    ("hash:net", ["ipset add unknown 10.0.0.0/9"], "'add unknown 10.0.0.0/9' was given"),
+    ("hash:net", ["ipset add s 10.0.0.0/9", "ipset add s 10.0.0.1 -exist", "nft flush set ip x y"], ""),
+    ("hash:ip", ["nft 'add set ip x y { type ipv4_addr ; size 50000000 ; }'"], "'size 50000000' was given"),
+    ("hash:ip", ["nft 'add table ip x; create map ip x y { size 0x9; type mark : mark; }'"], "'size 4294967295' was given"),
+    ("hash:ip", ["nft 'add set ip x y { type ipv4_addr ; size 50000000 ; flags dynamic ; }'", "nft add rule ip x y drop"], ""),
+    ("hash:ip", ["ip link set eth0 up"] * 1025, "commands must be at most 1024 entries"),
+    ("hash:ip", ["nft 'add element ip x y { " + "1, " * 350000 + "1 }'"], "commands must be at most 1048576 bytes"),
+]
+
+
+@pytest.mark.parametrize(("kind", "texts", "error"), COMMANDS)
+def test_commands_make_no_larger_sets_than_a_snapshot(kind: str, texts: list[str], error: str) -> None:
+    sizes = blueprint.draw(sets(f"create s {kind}")).sizes
+    with pytest.raises(Invalid, match=re.escape(error)) if error else contextlib.nullcontext():
+        changes_backend.check_sizes(changes_backend.commands(texts), sizes)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +126,8 @@ def test_the_largest_nodes_are_within_the_bounds() -> None:
             "iptables": saved,
             "nftables_text": "  ip daddr 10.0.0.1 tcp dport 80 goto service\n" * 78_000,
             "nftables": [{"chain": {"name": str(number)}} for number in range(10_000)],
-            **sets("create s hash:ip hashsize 65536 maxelem 1048576", *(f"add s 10.{number}.0.0/24" for number in range(255))),
         }
+    )
+    blueprint.draw(
+        sets("create s hash:ip hashsize 65536 maxelem 1048576", *(f"add s 10.{number}.0.0/24" for number in range(255)))
     )
