@@ -23,6 +23,7 @@ from . import blueprint, link_messages
 from .blueprint import LOCAL_TABLE, OWN_TABLE, Blueprint
 from .isolation_backend import Isolated
 
+LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
 # New links take the values of default. The kernel adds no addresses to them, and limits no ICMP errors.
 FIRST = (
@@ -91,7 +92,6 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     isolated.tell(f"create {len(drawn.links)} links")
     for path, value in FIRST:
         _set(path, value)
-    _ip(run, ["link set lo up"], notes)
     _create_links(drawn, isolated)
     _settings(drawn, notes)
     isolated.tell(f"add addresses, rules and neighbours by {len(drawn.commands)} lines of ip, and {len(drawn.routes)} routes")
@@ -150,6 +150,8 @@ def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> 
 
 
 def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
+    wire.exchange([link_messages.set_up(LOOPBACK_INDEX, 1)])
+    # The kernel does not set the other end up while it creates the pair (veth_open).
     ended = [link for link in drawn.links if link.kind == "veth" and link.has_carrier]
     for first in range(0, len(drawn.links), PART):
         part = drawn.links[first : first + PART]
@@ -158,7 +160,7 @@ def _create_links(drawn: Blueprint, isolated: Isolated) -> None:
             raise Failure(f"the twin's link {part[number - 1].name} was refused: {refused.text or os.strerror(refused.code)}")
     for first in range(0, len(ended), PART):
         part = ended[first : first + PART]
-        wire.exchange([link_messages.raise_end(link, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
+        wire.exchange([link_messages.set_up(link.number, number) for number, link in enumerate(part, 1)], isolated.netlink.dup)
 
 
 def _settings(drawn: Blueprint, notes: list[str]) -> None:

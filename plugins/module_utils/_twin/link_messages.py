@@ -77,9 +77,9 @@ def create(link: NewLink, world: int, number: int) -> bytes:
     return message(NEWLINK, CREATE | EXCL, body, number)
 
 
-def raise_end(link: NewLink, number: int) -> bytes:
-    """Sets the other end of a link up, in the world. The kernel does not do that while it creates the pair (veth_open)."""
-    return message(NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
+def set_up(index: int, number: int) -> bytes:
+    """Set a link up that exists. number: of the message."""
+    return message(NEWLINK, 0, IFINFO.pack(0, 0, index, IFF_UP, IFF_UP), number)
 
 
 def forget(address: bytes, index: int) -> bytes:
