@@ -16,20 +16,18 @@ import types
 import typing as t
 from pathlib import Path
 
-from .._commands import command
-from .._commands.command import Command, Settings
 from .._core import converge
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
 from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
 from .._interfaces import interfaces_backend
-from .._parts import profile
 from .._platform import library, process, sysctl_files
 from .._routing import routing_backend
 from .._twin import isolation_backend
 from .._twin.wall_backend import Root
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
+    from .._commands.command import Command
     from .._parts import (  # noqa: F401
         azure_vnet_bridge,
         ebtables_cleanup,
@@ -134,6 +132,8 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
         if name != PROFILE:
             yield name, options
             continue
+        from .._parts import profile
+
         entries, known = profile.learned(requested(profile, dict(options), request))
         yield from ((one.module, one.options) for one in entries if one.module in MODULES and not known["is_image"])
 
@@ -147,6 +147,8 @@ def refuse_profiles(calls: t.Iterable[Change]) -> None:
 
 def commands(given: t.Iterable[object]) -> list[Command]:
     """The entries of the option ``commands``. Raises Invalid for one that is not permitted."""
+    from .._commands import command  # most traces have no commands
+
     return [command.read(f"commands[{number}]", text) for number, text in enumerate(given)]
 
 
@@ -195,6 +197,8 @@ def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
 
 
 def _perform(line: Command, run: process.Runner) -> None:
+    from .._commands.command import Settings
+
     if isinstance(line, Settings):
         for path, value in line.values:
             try:
