@@ -147,7 +147,7 @@ def main() -> None:
 def _rehearsed(
     module: Module, calls: list[changes_backend.Change], trials: list[rehearsal_backend.Trial]
 ) -> list[rehearsal_backend.Rehearsed]:
-    found = snapshot_backend.read(module.run, snapshot.SUBSETS)
+    found = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
     connection = processes.ssh_connection()
     own = rehearsal_backend.of_connection(connection, found) if connection else None
     if own:

@@ -234,8 +234,6 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module, checked, require_root
-from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, packet, trace_backend
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -276,11 +274,16 @@ def _observed(module: Module, interface: str) -> tuple[dict[str, t.Any], list[st
     if options["dump"] is not None:
         if options["snapshot"] is not None:
             raise Invalid("dump", options["dump"], "left out if snapshot is given")
+        # Imported where needed: a trace of outputs does not read the node, and that of the node reads no outputs.
+        from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+
         pasted = pastes.read(pastes_backend.texts(options["dump"]), interface)
         return pasted.snapshot, pasted.assumed, pasted.ignored
     if options["snapshot"] is not None:
         return options["snapshot"], [], []
-    return snapshot_backend.read(module.run, snapshot.SUBSETS), [], []
+    from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+
+    return snapshot_backend.read(module.run, snapshot.PACKET_PATH), [], []
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import boot, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles
+from bench import boot, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
 from bench.measure import MISSED
 from lab import host
 
@@ -25,6 +25,7 @@ BENCHES = {
     "ebtables": ebtables.main,
     "fleet": fleet.main,
     "datapath_info": datapath_info.main,
+    "trace": trace.main,
 }
 
 

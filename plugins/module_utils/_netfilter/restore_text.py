@@ -29,16 +29,31 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
     """Read the tables of an output of iptables-save. Lines that are not permitted are left out."""
     lines: list[str] = []
     refused: list[tuple[str, str]] = []
+    known: set[str] = set()  # thousands of rules have a few shapes
     for line in saved.splitlines():
         given = line.strip().replace("\t", " ")
         if given and not given.startswith("#"):
             try:
                 if not given.isprintable():
                     raise Unfit("a line of printable characters")
-                lines.append(_line(given, language))
+                shape = _shape(given, language)
+                lines.append(given if shape in known else _line(given, language))
+                if shape:
+                    known.add(shape)
             except Unfit as unfit:
                 refused.append((given, str(unfit)))
     return Restored("\n".join([*lines, ""]), refused)
+
+
+def _shape(line: str, language: Language) -> str:
+    """The shape of a line that appends a rule, whatever its chain and the chain or the target at its end; empty for others."""
+    chain, _blank, rule = line[3:].partition(" ")
+    if not line.startswith("-A ") or not rule_words.is_chain(chain):
+        return ""
+    head, jump, target = f" {rule}".rpartition(" -j ")
+    is_last = bool(jump) and (target in language.targets or rule_words.is_chain(target))
+    found = rule_words.shape(head if is_last else f" {rule}")
+    return f"{found}\n" if found and is_last else found  # a mark that no text of a rule contains
 
 
 def _line(line: str, language: Language) -> str:

@@ -25,6 +25,11 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _SPECIAL = re.compile(r"[\"'\\]")
 _WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
+# A value that any other may replace: it is no option, no negation and no name of a match, a protocol or a target.
+_VALUE = re.compile(
+    r" (?<!-m )(?<!-p )(?<!-j )(?<!-g )(?<!! )(?<!--match )(?<!--protocol )(?<!--jump )(?<!--goto )"
+    r'(?:"[^"\\!-][^"\\]*"|[\w.,:;/+=@%~^|&<>{}()\[\]*#?$][\w.,:;/+=!@%~^|&<>{}()\[\]*#?$-]*)(?= |$)'
+)
 
 
 def split(line: str) -> list[str]:
@@ -51,6 +56,18 @@ def quote(word: str, bare: re.Pattern[str] = _BARE) -> str:
 def is_chain(name: str) -> bool:
     """True for a name of a chain that is not an extension's, which iptables would load instead."""
     return bool(_CHAIN.fullmatch(name)) and name not in rule_options.NO_CHAINS
+
+
+def shape(rule: str) -> str:
+    """What rule() sees of the text of a rule: the text without values that may be any; empty if the text is not that simple.
+
+    rule: words of printable characters, each behind a blank. If one rule of a shape is permitted, all are, and each has the
+    same words as the text that render() makes of it.
+    """
+    if "\\" in rule or "  " in rule:
+        return ""
+    found = _VALUE.sub(" ?", rule)
+    return "" if '"' in found else found
 
 
 class Language(t.NamedTuple):

@@ -11,6 +11,7 @@ permitted tokens with a blank between any two of them. ``include``, ``define`` a
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
@@ -21,7 +22,7 @@ _NUMBER = r"0[xX][\da-fA-F]+|(?:\d+(?:ms|[dhms]))+|\d+(?:\.\d+){3}|\d+"
 _NAME = r"[A-Za-z_.][\w/.\-]*\*?"
 # Every character except blanks becomes part of a token, and none is overlooked. A comment is one token.
 TOKEN = re.compile(rf'"[^"\n]*"|#.*|\[{_COLONS}\]|{_COLONS}|\d[\w.]*|{_NAME}|[!=<>]=|<<|>>|\S', re.ASCII)
-_VALUE = re.compile(rf"\[{_COLONS}\]|{_COLONS}|{_NUMBER}", re.ASCII)
+_VALUE = re.compile(rf"{_NUMBER}|{_COLONS}|\[{_COLONS}\]", re.ASCII)
 _NAMED = re.compile(_NAME, re.ASCII)
 _VARIABLES = ("define", "redefine", "undefine")
 _LONGEST = 255  # bytes of a name (NFT_NAME_MAXLEN)
@@ -117,6 +118,7 @@ def is_name(word: str) -> bool:
     return bool(_NAMED.fullmatch(word)) and len(word) <= _LONGEST and "include" not in word and word not in _VARIABLES
 
 
+@functools.lru_cache(maxsize=10_000)  # most words are in many lines
 def is_value(word: str) -> bool:
     """True for a number, a duration, an address or a text in quotes."""
     return word.isprintable() if word[:1] == '"' == word[-1:] and len(word) > 1 else bool(_VALUE.fullmatch(word))

@@ -32,6 +32,7 @@ GRACE = 5.0  # seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up
 ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 MARK = "KUBENODE_RUN"  # in the environment of a program that must not outlive its run
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+FIRST = 1  # pid of the first process of a PID namespace (pid_namespaces(7))
 
 
 class Completed(t.NamedTuple):
@@ -87,7 +88,7 @@ def run(
         bounds, program = _bounds(seconds, completes), None
         variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
         # Signals that end the run are blocked until the program's pid is known, so that it can be ended with the run.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS if bounds else ())
         try:
             try:
                 program = _start(argv, (given, out, error), variables, bounds)
@@ -121,7 +122,7 @@ def _start(
     argv: t.Sequence[str],
     files: tuple[t.BinaryIO, t.BinaryIO, t.BinaryIO],
     environment: t.Mapping[str, str],
-    bounds: t.Callable[[], None],
+    bounds: t.Callable[[], None] | None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program in its own session. So it can be killed with its children, and only the run gets a terminal's signals."""
     given, out, error = files
@@ -141,13 +142,17 @@ def _start(
         raise Failure(f"{argv[0]} cannot be started: {problem.strerror}. Reinstall the package that it belongs to") from problem
 
 
-def _bounds(seconds: float, completes: bool) -> t.Callable[[], None]:
-    """Makes the kernel end a program whose run was killed: together with the run, or at the latest after the deadline.
+def _bounds(seconds: float, completes: bool) -> t.Callable[[], None] | None:
+    """Make the kernel end a program whose run was killed: together with the run, or at the latest after the deadline.
 
-    Running Python code between fork and exec costs 2 ms, because the child then needs a copy of Python's memory. But only the
+    Running Python code between fork and exec costs 5 ms, because the child then needs a copy of Python's memory. But only the
     child itself can request this. A wrapper such as timeout(1) may be killed alone, and costs about the same.
+    None if there is no need: the kernel ends a PID namespace with its first process, as which a twin runs.
     """
-    run, control = os.getpid(), _prctl()
+    run = os.getpid()
+    if run == FIRST:
+        return None
+    control = _prctl()
     latest = math.ceil(seconds + 3 * GRACE)  # a run that is alive ends it earlier
 
     def bound() -> None:

@@ -13,23 +13,11 @@ from .._core.errors import Invalid
 from . import saved
 
 FORMAT = 1  # raised when the meaning of a key changes
-SUBSETS = (
-    "links",
-    "neighbors",
-    "rules",
-    "routes",
-    "settings",
-    "nftables",
-    "iptables",
-    "ipsets",
-    "ebtables",
-    "bpf",
-    "ipvs",
-    "network_daemons",
-    "cni",
-    "units",
-    "versions",
-)
+PACKET_PATH = (
+    "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs",
+)  # fmt: skip
+SOFTWARE = ("network_daemons", "cni", "units", "versions")
+SUBSETS = (*PACKET_PATH, *SOFTWARE)
 
 
 class Unread(t.NamedTuple):

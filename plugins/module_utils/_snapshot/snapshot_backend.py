@@ -11,17 +11,12 @@ import typing as t
 
 from .._core.errors import Failure
 from .._platform import process
-from . import (
-    entries_backend,
-    links_backend,
-    netfilter_backend,
-    settings_backend,
-    snapshot,
-    software_backend,
-)
+from . import bpf_backend, entries_backend, links_backend, netfilter_backend, settings_backend, snapshot
 from .snapshot import Notes, Unread
 
-READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
+Reader = t.Callable[[process.Runner, Notes], t.Any]
+
+READERS: dict[str, Reader] = {
     "links": links_backend.links,
     "neighbors": entries_backend.neighbors,
     "rules": entries_backend.rules,
@@ -31,13 +26,17 @@ READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
     "iptables": netfilter_backend.iptables,
     "ipsets": netfilter_backend.ipsets,
     "ebtables": netfilter_backend.ebtables_rules,
-    "bpf": software_backend.programs,
+    "bpf": bpf_backend.programs,
     "ipvs": netfilter_backend.ipvs,
-    "network_daemons": software_backend.network_daemons,
-    "cni": software_backend.configurations,
-    "units": software_backend.units,
-    "versions": software_backend.versions,
 }
+
+
+def _reader(subset: str) -> Reader:
+    if subset in READERS:
+        return READERS[subset]
+    from . import software_backend  # with what it needs of services, which a trace does not read
+
+    return software_backend.READERS[subset]
 
 
 def read(run: process.Runner, subsets: t.Iterable[str]) -> dict[str, t.Any]:
@@ -50,7 +49,7 @@ def read(run: process.Runner, subsets: t.Iterable[str]) -> dict[str, t.Any]:
             unread.append(Unread(subset, what, reason))
 
         try:
-            found[subset] = READERS[subset](run, note)
+            found[subset] = _reader(subset)(run, note)
         except Failure as failure:
             found[subset] = None
             note("", str(failure))

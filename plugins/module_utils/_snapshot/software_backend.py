@@ -15,7 +15,6 @@ import typing as t
 from .._cni import cni_backend
 from .._core import version
 from .._core.errors import Failure
-from .._netlink import bpf, rtnetlink
 from .._network_daemons import daemons_backend
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel, process
@@ -26,18 +25,6 @@ IFUPDOWN = "networking.service"
 OWN_UNITS = "kubenode-*"
 # By program, the kernel module that it would load, even to tell its version.
 PROGRAMS = {"nft": "nfnetlink", "iptables": "nfnetlink", "ebtables": "nfnetlink", "ipset": "ip_set"}
-
-
-def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
-    """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
-    attached = [(link, one) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for one in those]
-    for link, direction, kind in sorted({(link, one.direction, one.kind) for link, one in attached if one.kind != rtnetlink.BPF}):
-        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
-    return [
-        {"link": link, "hook": one.hook, "direction": one.direction, "name": one.name}
-        for link, one in attached
-        if one.kind == rtnetlink.BPF
-    ]
 
 
 def network_daemons(run: process.Runner, _note: Notes) -> dict[str, t.Any]:
@@ -91,3 +78,11 @@ def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:
         elif path:
             note(program, f"It was not asked for its version, because that would load the kernel module {module}.")
     return found
+
+
+READERS: dict[str, t.Callable[[process.Runner, Notes], t.Any]] = {
+    "network_daemons": network_daemons,
+    "cni": configurations,
+    "units": units,
+    "versions": versions,
+}

@@ -16,20 +16,18 @@ import types
 import typing as t
 from pathlib import Path
 
-from .._commands import command
-from .._commands.command import Command, Settings
 from .._core import converge
 from .._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
 from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
 from .._interfaces import interfaces_backend
-from .._parts import profile
 from .._platform import library, process, sysctl_files
 from .._routing import routing_backend
 from .._twin import bounds, isolation_backend
 from .._twin.wall_backend import Root
 
 if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
+    from .._commands.command import Command
     from .._parts import (  # noqa: F401
         azure_vnet_bridge,
         ebtables_cleanup,
@@ -134,6 +132,8 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
         if name != PROFILE:
             yield name, options
             continue
+        from .._parts import profile
+
         entries, known = profile.learned(requested(profile, dict(options), request))
         yield from ((one.module, one.options) for one in entries if one.module in MODULES and not known["is_image"])
 
@@ -147,6 +147,8 @@ def refuse_profiles(calls: t.Iterable[Change]) -> None:
 
 def commands(texts: t.Sequence[object]) -> list[Command]:
     """The entries of the option ``commands``. Raises Invalid for one that is not permitted, and for too many."""
+    from .._commands import command  # most traces have no commands
+
     bounds.at_most("commands", len(texts), bounds.MOST_COMMANDS, "entries")
     bounds.at_most("commands", sum(len(str(text)) for text in texts), bounds.MOST_COMMAND_BYTES, "bytes")
     return [command.read(f"commands[{number}]", text) for number, text in enumerate(texts)]
@@ -154,6 +156,8 @@ def commands(texts: t.Sequence[object]) -> list[Command]:
 
 def check_sizes(lines: t.Iterable[Command], sizes: bounds.Sets) -> None:
     """Raises Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
+    from .._commands import command
+
     for number, line in enumerate(lines):
         command.count(f"commands[{number}]", line, sizes)
 
@@ -203,6 +207,8 @@ def _call(name: str, options: dict[str, t.Any], by: Request) -> Effects:
 
 
 def _perform(line: Command, run: process.Runner) -> None:
+    from .._commands.command import Settings
+
     if isinstance(line, Settings):
         for path, value in line.values:
             try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._probe_snat.probe_table import AZURE_SOURCE
 from .packet import Packet
 
 
@@ -33,8 +32,11 @@ def candidates(packet: Packet, culprit: t.Mapping[str, str] | None, interface: s
     elif culprit["kind"] == "sysctl":
         key, _equals, _value = text.partition(" = ")
         found.append(_command(f"sysctl -w {'net.ipv4.ip_forward' if key.endswith('.forwarding') and '.ipv4.' in key else key}=1"))
-    if culprit["kind"] == "address" and AZURE_SOURCE in text and interface:
-        found.append(_call("nftables_probe_snat", {"interface": interface}))
+    if culprit["kind"] == "address" and interface:
+        from .._probe_snat.probe_table import AZURE_SOURCE
+
+        if AZURE_SOURCE in text:
+            found.append(_call("nftables_probe_snat", {"interface": interface}))
     if culprit["kind"] == "rule" and text.startswith("bridge "):
         table, rule = text[len("bridge ") :].split(": ", 1)
         found.append(_call("ebtables_cleanup", {"addresses": [packet.report()["destination"]]}))

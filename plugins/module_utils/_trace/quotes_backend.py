@@ -36,7 +36,8 @@ class Quotes:
 
     def __init__(self, texts: t.Mapping[str, str], run: process.Runner, bypassed: t.Mapping[Place, int]) -> None:
         self._run, self._bypassed = run, bypassed
-        self._saved = {family: _rules(texts.get(program, "")) for family, program in RESTORES.items()}
+        self._texts = {family: texts.get(program, "") for family, program in RESTORES.items()}
+        self._saved: dict[str, dict[str, dict[str, list[str]]]] = {}  # the rules of a family, once a packet has met one
         self._chains: dict[tuple[str, str], Chains] = {}
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
 
@@ -90,7 +91,9 @@ class Quotes:
         return self._chains[table]
 
     def _read(self, family: str, table: str) -> Chains:
-        saved = self._saved.get(family, {}).get(table)
+        if family not in self._saved:
+            self._saved[family] = _rules(self._texts.get(family, ""))
+        saved = self._saved[family].get(table)
         if saved is not None:
             handles: dict[str, list[int]] = {}
             for rule in nfnetlink.rules(family, table):
@@ -130,7 +133,7 @@ def _rules(text: str) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     chains: dict[str, list[str]] = {}
     for line in text.splitlines():
-        table, rule = _TABLE.match(line), _RULE.match(line)
+        table, rule = (_TABLE.match(line), None) if line.startswith("*") else (None, _RULE.match(line))
         if table:
             chains = found.setdefault(table[1], {})
         elif rule:

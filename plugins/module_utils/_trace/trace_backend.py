@@ -97,7 +97,14 @@ def _cures(
 
 def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     with changes_backend.prepared(asked.calls, asked.is_own) as root:
-        return isolation_backend.run(lambda isolated: _Exchange(isolated, asked, run, checked).result(), SECONDS, root)
+        return isolation_backend.run(lambda isolated: _exchanged(isolated, asked, run, checked), SECONDS, root)
+
+
+def _exchanged(isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
+    try:
+        return _Exchange(isolated, asked, run, checked).result()
+    finally:
+        build_backend.remove_links(isolated, len(blueprint.entries(asked.snapshot, "links")))
 
 
 def is_well(found: t.Mapping[str, t.Any], wants_reply: bool = True) -> bool:

@@ -14,6 +14,7 @@ import typing as t
 from .._core.fields import IPV4, IPV6
 from .._interfaces.link_message import (
     CREATE,
+    DELLINK,
     DELNEIGH,
     EXCL,
     IFF_UP,
@@ -31,7 +32,7 @@ from .._interfaces.link_message import (
 )
 from .._netlink.attributes import message, pack
 
-IFLA_NET_NS_FD, VETH_INFO_PEER, IFF_NOARP = 28, 1, 0x80
+IFLA_GROUP, IFLA_NET_NS_FD, VETH_INFO_PEER, IFF_NOARP = 27, 28, 1, 0x80
 FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY; with 0 a port forwards at once (net/bridge/br_stp_if.c)
 _SIZES = {5: "=I", 7: "=B", 9: "=H", 22: "=B", 23: "=B", 36: "=B", 37: "=B", 38: "=B"}  # of the settings of a bridge
 
@@ -54,8 +55,8 @@ class NewLink(t.NamedTuple):
     settings: t.Mapping[int, int] = {}
 
 
-def create(link: NewLink, world: int, number: int) -> bytes:
-    """world: descriptor of the network namespace of the other end. number: of the message."""
+def create(link: NewLink, world: int, number: int, group: int) -> bytes:
+    """world: descriptor of the network namespace of the other end. number: of the message. group: of the other end."""
     found = {IFLA_IFNAME: link.name.encode() + b"\0"}
     if link.mac:
         found[IFLA_ADDRESS] = link.mac
@@ -69,6 +70,7 @@ def create(link: NewLink, world: int, number: int) -> bytes:
         info[INFO_DATA] = pack({FORWARD_DELAY: struct.pack("=I", 0), **data})
     else:
         name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
+        name[IFLA_GROUP] = struct.pack("=I", group)
         if link.mtu:
             name[IFLA_MTU] = found[IFLA_MTU]
         info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
@@ -77,9 +79,14 @@ def create(link: NewLink, world: int, number: int) -> bytes:
     return message(NEWLINK, CREATE | EXCL, body, number)
 
 
-def raise_end(link: NewLink, number: int) -> bytes:
-    """Sets the other end of a link up, in the world. The kernel does not do that while it creates the pair (veth_open)."""
-    return message(NEWLINK, 0, IFINFO.pack(0, 0, link.number, IFF_UP, IFF_UP), number)
+def set_up(index: int, number: int) -> bytes:
+    """Set a link up that exists. number: of the message."""
+    return message(NEWLINK, 0, IFINFO.pack(0, 0, index, IFF_UP, IFF_UP), number)
+
+
+def delete_group(group: int, number: int) -> bytes:
+    """Delete all links of a group, and the other end of each."""
+    return message(DELLINK, 0, IFINFO.pack(0, 0, 0, 0, 0) + pack({IFLA_GROUP: struct.pack("=I", group)}), number)
 
 
 def forget(address: bytes, index: int) -> bytes:

@@ -46,6 +46,7 @@ SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
 SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND = 0xC0502100, 0xC0182101
 ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
 NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+CREDENTIALS, DESCRIPTOR = struct.Struct("=3i"), struct.Struct("=i")  # unix(7): SCM_CREDENTIALS, SCM_RIGHTS
 
 FIRST_USER = 0x70000000  # user ids from here on have no owner (systemd.io/UIDS-GIDS: unused up to 0x7fffffff)
 NULL, SELECTED = "/dev/null", "/.selected"
@@ -84,7 +85,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(root: Root, outside: socket.socket) -> dict[str, int]:
-    """Enters the namespaces, and returns in process 1 of the new PID namespace. outside: the socket to the Gate.
+    """Enter the namespaces, and return in process 1 of the new PID namespace. outside: the socket to the Gate.
 
     Returns descriptors of the files and folders of the root by their paths outside. They are opened while the process still has
     its former user, who may read the folders above them.
@@ -97,7 +98,9 @@ def enter(root: Root, outside: socket.socket) -> dict[str, int]:
     for path in (*root.bound, *root.programs.values(), NULL):
         with contextlib.suppress(OSError):  # the system lacks it
             sources[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    _ask(outside, b"entered")
+    outside.send(b"entered")
+    if not outside.recv(WORD):
+        os._exit(1)  # the run has ended
     with contextlib.suppress(OSError):  # without root the groups stay, and are those that the run has anyway
         os.setgroups([])
     os.setresgid(0, 0, 0)
@@ -105,20 +108,11 @@ def enter(root: Root, outside: socket.socket) -> dict[str, int]:
     _end_with_parent()
     child = os.fork()
     if child:
-        outside.send(f"{child}".encode())
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the run waits until nobody holds the other end of its pipe
         os.waitpid(child, 0)
         os._exit(0)
     _end_with_parent()
-    outside.recv(WORD)
     return sources
-
-
-def _ask(outside: socket.socket, question: bytes) -> bytes:
-    outside.send(question)
-    answer = outside.recv(WORD)
-    if not answer:
-        os._exit(1)  # the run has ended
-    return answer
 
 
 def _end_with_parent() -> None:
@@ -131,7 +125,7 @@ def another_network() -> None:
 
 
 def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> None:
-    """Leaves the old root, and gives up all rights except KEPT."""
+    """Leave the old root, and give up all rights except KEPT. Raises OSError if the run has ended."""
     _change_root(root, sources)
     number = 0
     while number in KEPT or not _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0):
@@ -142,11 +136,10 @@ def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> N
     _call(_libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, what="no new privileges")
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    if _ask(outside, b"closed") == b"listening":
-        listener = _listener()
-        if listener >= 0:
-            socket.send_fds(outside, [b"listener"], [listener])
-            os.close(listener)
+    listener = _listener()
+    socket.send_fds(outside, [b"closed"], [listener] if listener >= 0 else [])
+    if listener >= 0:
+        os.close(listener)
 
 
 def _change_root(root: Root, sources: t.Mapping[str, int]) -> None:
@@ -156,12 +149,15 @@ def _change_root(root: Root, sources: t.Mapping[str, int]) -> None:
         os.makedirs(new + path, exist_ok=True)
         _mount("tmpfs", new + path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, TEMPORARY)
     _mount_proc(f"{new}/proc", root.settings)
-    inside = {NULL: NULL, **{path: path for path in root.bound}, **root.programs}
-    for path, outside in inside.items():
-        if os.path.islink(outside) and path == outside:
-            os.symlink(os.readlink(outside), new + path)
-        elif outside in sources:
-            _bind(sources[outside], new + path, MS_NOSUID if path == NULL else MS_NOSUID | MS_NODEV | MS_RDONLY)
+    for path in (NULL, *root.bound, *dict.fromkeys(root.programs.values())):
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), new + path)
+        elif path in sources:
+            _bind(sources[path], new + path, MS_NOSUID if path == NULL else MS_NOSUID | MS_NODEV | MS_RDONLY)
+    for path, outside in root.programs.items():  # most are names of one file
+        if path != outside:
+            os.makedirs(os.path.dirname(new + path), exist_ok=True)
+            os.symlink(outside, new + path)
     for number, (path, names) in enumerate(root.selected.items()):
         _select(path, new, f"{SELECTED}/{number}", names)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -234,7 +230,7 @@ def _listener() -> int:
     """A descriptor at which SO_SNDBUFFORCE and SO_RCVBUFFORCE of this process and its programs arrive; -1 without such.
 
     These options need CAP_NET_ADMIN outside, and without them a socket takes no more than 416 KiB at once. So the process
-    outside sets them, which admits nothing else.
+    outside sets them, which admits nothing else. It can do so if it is root.
     """
     _pivot, seccomp, setsockopt, _getfd, machine = _calls()
     # include/uapi/linux/bpf_common.h: load a word, jump if equal, return; seccomp_data: nr, arch, ip, args[6]
@@ -255,30 +251,33 @@ class Gate:
     def __init__(self, child: int, inside: socket.socket) -> None:
         self._child, self._inside = child, inside
         self._inner, self._listener = 0, -1
+        self.descriptors = [inside.fileno()]  # those that serve() takes when they are readable
         self.stage = ""  # what the process inside does, as it says
+        inside.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # the kernel says which process sends a message
 
-    def descriptors(self) -> list[int]:
-        """Those that serve() takes when they are readable."""
-        return [self._inside.fileno(), *([self._listener] if self._listener >= 0 else [])]
+    def serve(self, descriptor: int) -> None:
+        """Answer one message from inside. Raises Unavailable."""
+        is_open = _grant(self._listener) if descriptor == self._listener else self._receive()
+        if not is_open:
+            self.descriptors.remove(descriptor)  # it stays readable, and a poll would end at once
 
-    def serve(self, descriptor: int) -> bool:
-        """Answers one message from inside. False if there are no more. Raises Unavailable."""
-        if descriptor == self._listener:
-            return _grant(self._listener)
-        message, found, _flags, _address = socket.recv_fds(self._inside, WORD, 1)
-        word = message.decode(errors="replace")
-        if word == "entered":
+    def _receive(self) -> bool:
+        """Answer one message of the processes inside. False if they have ended."""
+        space = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(DESCRIPTOR.size)
+        message, more, _flags, _address = self._inside.recvmsg(WORD, space)
+        extra = {kind: data for _level, kind, data in more}
+        listener = DESCRIPTOR.unpack(extra[socket.SCM_RIGHTS])[0] if socket.SCM_RIGHTS in extra else -1
+        if message == b"entered" and not self._inner:
             self._name_user()
             self._inside.send(b"admitted")
-        elif word.isdigit() and not self._inner:
-            self._inner = int(word)
-            self._inside.send(b"known")
-        elif word == "closed":
-            self._inside.send(b"alone" if os.geteuid() else b"listening")
-        elif word == "listener" and found:
-            self._listener = found[0]
-        elif word:
-            self.stage = word
+        elif message == b"closed" and not self._inner:
+            self._inner, _user, _group = CREDENTIALS.unpack(extra[socket.SCM_CREDENTIALS])
+            self._listener = listener
+            self.descriptors += [listener] if listener >= 0 else []
+        else:
+            self.stage = message.decode(errors="replace") or self.stage
+            if listener >= 0:
+                os.close(listener)
         return bool(message)
 
     def end(self) -> None:

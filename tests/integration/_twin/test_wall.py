@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal, Uncertain
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend, wall_backend
 
@@ -202,13 +202,33 @@ def test_the_failure_of_a_twin_without_an_answer_names_the_step() -> None:
         time.sleep(60)
         return {}
 
-    with pytest.raises(Failure, match=r"within 1 s and was removed. Its last step was: send the packet\."):
-        isolation_backend.run(wait, 1)
+    with pytest.raises(Failure, match=r"within 5 s and was removed. Its last step was: send the packet\."):
+        isolation_backend.run(wait, 5)
 
 
 def test_the_failure_of_a_twin_that_was_killed_does_not_blame_the_time() -> None:
     with pytest.raises(Failure, match=r"the twin was killed, as the kernel does without memory\. Its last step was: "):
         isolation_backend.run(lambda _isolated: os.abort(), 60)
+
+
+def test_a_program_inside_is_killed_at_its_deadline() -> None:
+    def listen() -> float:
+        started = time.monotonic()
+        with pytest.raises(Uncertain, match=r"did not end within 0\.1 s and was killed"):
+            process.run([str(process.find("ip")), "monitor"], seconds=0.1)
+        return time.monotonic() - started
+
+    assert 0.1 <= inside(listen) < process.GRACE  # by SIGTERM: the program has not inherited a mask that blocks it
+
+
+def test_the_outside_does_not_poll_what_the_inside_has_left() -> None:
+    inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with inner:
+        gate = wall_backend.Gate(0, inner)
+        outer.close()
+        assert gate.descriptors == [inner.fileno()]
+        gate.serve(inner.fileno())
+        assert not gate.descriptors
 
 
 def test_a_kernel_without_user_namespaces_is_refused_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:

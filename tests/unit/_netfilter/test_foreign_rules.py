@@ -125,6 +125,44 @@ def test_what_is_put_into_a_line_never_survives_as_an_option(line: str, data: st
         assert {word for word in options[2:] if word.startswith("-")} <= {*known, "-A", "-"}
 
 
+VALUES = (
+    *("10.0.0.1", "80", "tcp", "?", "!", "-j", "-m", "IDLETIMER", "ACCEPT", "-s", "--dport", "--match"),
+    *('"a b"', '"-j"', '""', "'", "\\", "a\\b", '"', " "),
+)
+
+
+@given(st.sampled_from(SAVED.splitlines()), st.data())
+def test_a_rule_is_permitted_as_if_no_rule_of_its_shape_had_been_read_before(line: str, data: st.DataObject) -> None:
+    words = line.split(" ")
+    place = data.draw(st.integers(0, len(words)))
+    words[place : place + data.draw(st.integers(0, 2))] = data.draw(st.lists(st.sampled_from(VALUES), max_size=2))
+    changed = " ".join(words)
+    alone, after = restore_text.read(changed), restore_text.read(f"{SAVED}{changed}\n")
+    assert after.refused == alone.refused
+    assert [rule_words.split(one) for one in after.text.removeprefix(SAVED).splitlines()] == [
+        rule_words.split(one) for one in alone.text.splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("-A X -p tcp -m tcp --dport 80 -j ACCEPT", "-A X -p udp -m tcp --dport 80 -j IDLETIMER"),
+        ("-A X -s 10.0.0.1 -j ACCEPT", "-A X -s 10.0.0.1 -j  IDLETIMER"),
+        ("-A X -s 10.0.0.1 -j ACCEPT", "-A IDLETIMER -s 10.0.0.1 -j ACCEPT"),
+        ("-A X -p ! tcp --dport 80 -j ACCEPT", "-A X -p ! icmp --dport 80 -j ACCEPT"),
+        ("-A X -m comment --comment a -j ACCEPT", '-A X -m comment --comment a" -j ACCEPT'),
+        ("-A X -s 10.0.0.1 -j ACCEPT", '-A X -s "-f" -j ACCEPT'),
+        ("-A X -s 10.0.0.1", "-A X -s --modprobe=/x"),
+        ("-A X -s 10.0.0.1 -j ACCEPT", "-A X -s 10.0.0.1 -j"),
+        ("-A X -s 10.0.0.1 -j ACCEPT", "-A X -s 10.0.0.1 -j ?"),
+    ],
+)
+def test_a_permitted_rule_makes_no_other_permitted(first: str, second: str) -> None:
+    found = restore_text.read(f"*filter\n{first}\n{second}\nCOMMIT\n")
+    assert [line for line, _allowed in found.refused] == [second]
+
+
 def test_sets_are_rendered_as_they_were_saved() -> None:
     commands, refused = ipset_text.read(SETS)
     assert ([*map(ipset_text.render, commands)], refused) == (SETS.splitlines(), [])

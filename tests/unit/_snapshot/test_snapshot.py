@@ -12,14 +12,14 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend, software_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import Unread
 
 GALAXY = Path(__file__).resolve().parents[3] / "galaxy.yml"
 
 
 def test_each_subset_has_a_reader() -> None:
-    assert tuple(snapshot_backend.READERS) == snapshot.SUBSETS
+    assert (*snapshot_backend.READERS, *software_backend.READERS) == snapshot.SUBSETS
 
 
 def test_subsets_are_read_once_and_in_one_order() -> None:

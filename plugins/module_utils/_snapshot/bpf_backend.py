@@ -1,0 +1,26 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""BPF programs of links, read from the running node."""
+
+from __future__ import annotations
+
+import socket
+
+from .._netlink import bpf, rtnetlink
+from .._platform import process
+from .snapshot import Notes
+
+
+def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
+    attached = [(link, one) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for one in those]
+    for link, direction, kind in sorted({(link, one.direction, one.kind) for link, one in attached if one.kind != rtnetlink.BPF}):
+        note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
+    return [
+        {"link": link, "hook": one.hook, "direction": one.direction, "name": one.name}
+        for link, one in attached
+        if one.kind == rtnetlink.BPF
+    ]
