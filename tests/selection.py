@@ -41,7 +41,7 @@ def changed(since: str = "") -> set[Path]:
 
 def _git(*words: str) -> str | None:
     """What git printed, or None if it failed."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
     return done.stdout.strip("\n") if done.returncode == 0 else None
 
 

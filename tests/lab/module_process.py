@@ -15,8 +15,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import hashlib  # noqa: F401 these, because most modules import them too
-import ipaddress  # noqa: F401
 import json
 import os
 import runpy
@@ -41,7 +39,7 @@ def run(
     arguments: JSON. environment: all of it. Raises subprocess.TimeoutExpired.
     """
     with contextlib.ExitStack() as open_files:
-        given, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _number in range(3))
         given.write(arguments.encode(errors="surrogateescape"))
         given.seek(0)
         ours, theirs = (open_files.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))

@@ -178,7 +178,14 @@ def _change_root(root: Root, sources: t.Mapping[str, int]) -> None:
 def _mount_proc(path: str, settings: t.Iterable[str]) -> None:
     """A /proc of the PID namespace, in which nothing but the settings can be written."""
     os.makedirs(path, exist_ok=True)
-    _mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, what="a /proc of its own")
+    try:
+        _mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, what="a /proc of its own")
+    except Unavailable as refusal:
+        # Where a container covers a part of its /proc, the kernel gives a user namespace no other one (mount_too_revealing). Its
+        # own one then serves, whose files are not this user's.
+        if refusal.errno != errno.EPERM:
+            raise
+        _mount("/proc", path, None, MS_BIND | MS_REC)
     for one in settings:
         if os.path.exists(f"{path}/sys/{one}"):
             _mount(f"{path}/sys/{one}", f"{path}/sys/{one}", None, MS_BIND)
