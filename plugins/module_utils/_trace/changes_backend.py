@@ -154,9 +154,11 @@ def commands(texts: t.Sequence[object]) -> list[Command]:
     return [command.read(f"commands[{number}]", text) for number, text in enumerate(texts)]
 
 
-def check_sizes(lines: t.Iterable[Command], sizes: bounds.Sets) -> None:
+def check_sizes(lines: t.Sequence[Command], sizes: bounds.Sets) -> None:
     """Raises Invalid for a command that makes a set larger than a bound. sizes: of the sets that the twin has already."""
-    from .._commands import command
+    if not lines:
+        return
+    from .._commands import command  # loaded by commands() already, so that the wall does not hide it
 
     for number, line in enumerate(lines):
         command.count(f"commands[{number}]", line, sizes)
