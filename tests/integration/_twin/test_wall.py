@@ -76,11 +76,17 @@ def test_nothing_of_the_machine_is_inside(tmp_path: Path) -> None:
     assert is_visible == [False] * 4 and pids == [1] and str(tmp_path) not in descriptors
 
 
-def test_the_wall_stands_where_the_machine_has_mounts_that_no_user_may_widen() -> None:
-    """As in a container, whose /dev is noexec."""
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        "mount --bind /dev/null /dev/null && mount -o remount,bind,nosuid,noexec /dev/null",
+        "mount --bind /dev/null /proc/kallsyms",
+    ],
+)
+def test_the_wall_stands_where_the_machine_has_mounts_that_no_user_may_change(narrow: str) -> None:
+    """As in a container, whose /dev is noexec, and which covers parts of its /proc."""
     write = "lambda _isolated: {'written': open('/dev/null', 'w').write('x')}"
     look = f"from {isolation_backend.__name__} import run; print(run({write}, 60))"
-    narrow = "mount --bind /dev/null /dev/null && mount -o remount,bind,nosuid,noexec /dev/null"
     shell = ["unshare", "--mount", "sh", "-c", f'{narrow} && exec "$@"', "sh", sys.executable, "-c", look]
     assert subprocess.run(shell, capture_output=True, text=True, check=False).stdout == "{'written': 1}\n"
 
