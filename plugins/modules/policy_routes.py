@@ -298,7 +298,7 @@ options:
         another path, that file is removed. O(state=absent) finds the file of O(protocol) at any path.
       - With O(state=present) the file must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in
         C(/etc), C(/opt), C(/srv) or C(/var/lib), or directly in another folder there that the module creates, such as
-        C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one that other programs use, as
+        C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one of other programs, such as
         C(systemd). From other folders, and from a folder that exists already, another program may load or execute the file.
         Each folder on the way must belong to root and be writable by root only, and the folder must not be a symbolic link.
         Otherwise the run is refused.

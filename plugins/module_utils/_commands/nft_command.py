@@ -39,8 +39,9 @@ def words(given: t.Sequence[str]) -> list[str]:
 
 def allocated(script: str) -> int:
     """The elements for which the kernel allocates memory when it creates the sets of a script, as words() returns it."""
-    created = (one for one in _divided(nft_words.tokens(script), "a script") if one[1] in nft_listing.SETS and "{" in one)
-    return sum(nft_listing.allocated(_divided(one[one.index("{") + 1 : -1], "a set")) for one in created)
+    statements = _divided(nft_words.tokens(script), "a script")
+    created = (words for words in statements if words[1] in nft_listing.SETS and "{" in words)
+    return sum(nft_listing.allocated(_divided(words[words.index("{") + 1 : -1], "a set")) for words in created)
 
 
 def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:

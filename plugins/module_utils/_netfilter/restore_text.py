@@ -52,8 +52,8 @@ def _shape(line: str, language: Language) -> str:
         return ""
     head, jump, target = f" {rule}".rpartition(" -j ")
     is_last = bool(jump) and (target in language.targets or rule_words.is_chain(target))
-    found = rule_words.shape(head if is_last else f" {rule}")
-    return f"{found}\n" if found and is_last else found  # a mark that no text of a rule contains
+    rule_shape = rule_words.shape(head if is_last else f" {rule}")
+    return f"{rule_shape}\n" if rule_shape and is_last else rule_shape  # a mark that no text of a rule contains
 
 
 def _line(line: str, language: Language) -> str:

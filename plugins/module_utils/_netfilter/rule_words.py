@@ -66,8 +66,8 @@ def shape(rule: str) -> str:
     """
     if "\\" in rule or "  " in rule:
         return ""
-    found = _VALUE.sub(" ?", rule)
-    return "" if '"' in found else found
+    shaped = _VALUE.sub(" ?", rule)
+    return "" if '"' in shaped else shaped
 
 
 class Language(t.NamedTuple):

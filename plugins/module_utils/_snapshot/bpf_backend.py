@@ -16,11 +16,13 @@ from .snapshot import Notes
 
 def programs(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
     """BPF programs of links, at XDP, tcx and tc. Raises Failure."""
-    attached = [(link, one) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for one in those]
-    for link, direction, kind in sorted({(link, one.direction, one.kind) for link, one in attached if one.kind != rtnetlink.BPF}):
+    attached = [(link, program) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for program in those]
+    for link, direction, kind in sorted(
+        {(link, program.direction, program.kind) for link, program in attached if program.kind != rtnetlink.BPF}
+    ):
         note(f"{link} tc {direction}", f"Filters of kind {kind} are not read. List them with: tc filter show")
     return [
-        {"link": link, "hook": one.hook, "direction": one.direction, "name": one.name}
-        for link, one in attached
-        if one.kind == rtnetlink.BPF
+        {"link": link, "hook": program.hook, "direction": program.direction, "name": program.name}
+        for link, program in attached
+        if program.kind == rtnetlink.BPF
     ]

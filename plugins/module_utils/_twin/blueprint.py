@@ -338,7 +338,7 @@ def route_line(one: route.Route, protocol: str) -> str:
 
 
 def _restores(snapshot: Entry, sizes: bounds.Sets, notes: list[str]) -> t.Iterator[tuple[str, str]]:
-    sets = foreign_tables.sets((str(one.get("save")) for one in entries(snapshot, "ipsets")), sizes, notes)
+    sets = foreign_tables.sets((str(ipset.get("save")) for ipset in entries(snapshot, "ipsets")), sizes, notes)
     if sets:
         yield "ipset", sets
     for family in ("ip", "ip6"):

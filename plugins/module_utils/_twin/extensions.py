@@ -18,5 +18,5 @@ _PREFIXES = ("libxt_", "libipt_", "libip6t_", "libebt_")
 
 def is_permitted(file: str) -> bool:
     """Whether a file in the folder of extensions is of a permitted match or target. file: such as libxt_comment.so."""
-    prefix = next((one for one in _PREFIXES if file.startswith(one)), "")
+    prefix = next((start for start in _PREFIXES if file.startswith(start)), "")
     return bool(prefix) and file[len(prefix) :].partition(".so")[0] in _NAMES

@@ -130,8 +130,8 @@ def _answer(gate: Gate, reading: int, end: float) -> dict[str, t.Any] | None:
     parts = list[bytes]()
     while True:
         poll = select.poll()
-        for one in (reading, *gate.descriptors):
-            poll.register(one, select.POLLIN)
+        for descriptor in (reading, *gate.descriptors):
+            poll.register(descriptor, select.POLLIN)
         ready = poll.poll(max(0.0, end - time.monotonic()) * 1000)
         if not ready:
             return None
