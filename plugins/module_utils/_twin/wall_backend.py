@@ -106,18 +106,19 @@ def enter(root: Root, outside: socket.socket) -> dict[str, int]:
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     _end_with_parent()
+    descriptors = os.listdir("/proc/self/fd")  # before the child changes the root of both
     child = os.fork()
     if child:
-        _close_all()  # the run reads its pipe until every copy of the other end is closed
+        _close(descriptors)  # the run reads its pipe until every copy of the other end is closed
         os.waitpid(child, 0)
         os._exit(0)
     _end_with_parent()
     return sources
 
 
-def _close_all() -> None:
-    """Close every descriptor. A range up to the limit would be a thousand million calls in some containers."""
-    for name in os.listdir("/proc/self/fd"):
+def _close(descriptors: t.Iterable[str]) -> None:
+    """Close these descriptors. A range up to the limit would be a thousand million calls in some containers."""
+    for name in descriptors:
         with contextlib.suppress(OSError):  # the descriptor of the listing itself
             os.close(int(name))
 
