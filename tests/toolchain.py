@@ -355,7 +355,7 @@ def run_part(name: str, prefix: str) -> Outcome:
         failed, log = ["setup"], LOGS / "setup.log"
     verdict = f"FAILED: {'; '.join(failed)}. Log: {log}" if failed else "passed"
     written = log.read_text(errors="replace").splitlines() if failed and log.is_file() else []
-    tests = [line[:160] for line in written if line.startswith(("FAILED ", "ERROR ", "fatal: "))]
+    tests = [line[:400] for line in written if line.startswith(("FAILED ", "ERROR ", "fatal: "))]
     return Outcome(not failed, f"{name:12}{time.monotonic() - started:5.0f} s  {verdict}", tests)
 
 

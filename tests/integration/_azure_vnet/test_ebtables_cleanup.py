@@ -755,8 +755,8 @@ def test_a_backup_may_be_in_a_new_folder_and_in_no_foreign_one(node: NamespaceNo
     done = steps.run(backup="/var/lib/acme")
     assert done["backup_file"] == "/var/lib/acme/azure_vnet.json" and node.exists(done["backup_file"])
     assert not steps.run(backup="/var/lib/acme")["changed"]
-    node.run(["mkdir", "/srv/theirs"])
-    assert "/srv/theirs exists, and this collection did not make it" in steps.refused(backup="/srv/theirs")
+    node.run(["mkdir", "/var/lib/theirs"])
+    assert "/var/lib/theirs exists, and this collection did not make it" in steps.refused(backup="/var/lib/theirs")
     assert steps.run(state="restored", backup="/var/lib/acme")["changed"] and not node.exists("/var/lib/acme")
 
 
