@@ -52,7 +52,7 @@ molecule:  ## each role on a node that boots, from nothing to absent (root)
 image:  ## build a disk image by Packer, and boot it as a VM (root)
 	@$(TOOLCHAIN) image
 
-fuzz:  ## property tests with random seeds, MINUTES=5 of them (root: those on a real kernel too)
+fuzz:  ## property tests and hostile input with random seeds, MINUTES=5 of them (root: those on a real kernel too)
 	@$(TOOLCHAIN) fuzz
 
 mutants:  ## change the pure code in small ways, and see that a unit test notices; FILES="rule route" for some

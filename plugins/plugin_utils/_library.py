@@ -72,6 +72,8 @@ def lend(
         return t.cast("dict[str, t.Any]", action._execute_module(module, arguments, task_vars=task_vars))
     finally:
         action._task.environment = environment
+        # Ansible removes its temporary folder as the user of the connection, who may not remove what root has unpacked.
+        action._low_level_execute_command(f"rm -rf {shlex.quote(folder)}")
 
 
 def _find(name: str) -> Path:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from .._core import fields
@@ -26,7 +27,7 @@ from .surroundings import Surroundings
 from .verdict import ARRIVED, DELIVERED, DROPPED, FORWARDED, REJECTED, UNKNOWN, Finding, Scene
 from .world_backend import World
 
-SECONDS = 120.0  # for a twin with all of its packets; one with 10,000 rules takes two
+SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
 ALL = 0.999  # the sum of the probabilities of all ways
 
@@ -35,6 +36,7 @@ class Question(t.NamedTuple):
     """A question about a snapshot. assume, calls, lines: from the options assume, changes and commands.
 
     is_curable: whether to try remedies, if there are no changes. is_own: whether the snapshot is of the node on which this runs.
+    end: when the answer must be there, by time.monotonic().
     """
 
     snapshot: blueprint.Entry
@@ -45,6 +47,7 @@ class Question(t.NamedTuple):
     wants_reply: bool = True
     is_curable: bool = True
     is_own: bool = False
+    end: float = 0.0
 
 
 def answer(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
@@ -52,12 +55,17 @@ def answer(asked: Question, run: process.Runner, checked: changes_backend.Checke
     if asked.is_own:
         build_backend.refuse_to_load_modules(asked.snapshot)
     snapshot, assumed = assumptions.complete(asked.snapshot, asked.assume, _ends(asked.packet))
-    asked = asked._replace(snapshot=snapshot)
+    started = time.monotonic()
+    asked = asked._replace(snapshot=snapshot, end=started + SECONDS)
     found = _in_a_twin(asked, run, checked)
     found["assumed"] = [*assumed, *found["assumed"]]
-    found["assumed"] += _if_strict(asked, found, run, checked)
+    last = asked.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
+    if time.monotonic() < last:
+        found["assumed"] += _if_strict(asked, found, run, checked)
     is_curable = asked.is_curable and not (asked.calls or asked.lines)
-    found["cures"] = _cures(asked, found, run, checked) if is_curable else []
+    found["cures"], untried = _cures(asked, found, run, checked, last) if is_curable else ([], 0)
+    if untried:
+        found["unknown"].append(f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s.")
     del found["unknown_filters"]
     return found
 
@@ -77,14 +85,20 @@ def _ends(packet: Packet) -> Ends:
 
 
 def _cures(
-    asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked
-) -> list[dict[str, t.Any]]:
-    """The remedies that work. Each is tried in a separate twin."""
+    asked: Question, found: t.Mapping[str, t.Any], run: process.Runner, checked: changes_backend.Checked, last: float
+) -> tuple[list[dict[str, t.Any]], int]:
+    """The remedies that work, and the number of those that were not tried. Each is tried in a separate twin.
+
+    last: when the last twin may begin.
+    """
     lost = next((one for one in (found, found["reply"]) if one and one["verdict"] in (DROPPED, REJECTED)), None)
     if lost is None:
-        return []
-    working = []
-    for cure in cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]):
+        return [], 0
+    working = list[dict[str, t.Any]]()
+    candidates = list(cures.candidates(asked.packet, lost["culprit"], lost["came_in_by"]))
+    for number, cure in enumerate(candidates):
+        if time.monotonic() > last:
+            return working, len(candidates) - number
         try:
             trial = asked._replace(calls=cure.calls, lines=tuple(changes_backend.commands(cure.commands)))
             after = _in_a_twin(trial, run, checked)
@@ -92,12 +106,13 @@ def _cures(
             continue
         if is_well(after, asked.wants_reply):
             working.append(_shown(cure, after))
-    return working
+    return working, 0
 
 
 def _in_a_twin(asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:
     with changes_backend.prepared(asked.calls, asked.is_own) as root:
-        return isolation_backend.run(lambda isolated: _exchanged(isolated, asked, run, checked), SECONDS, root)
+        seconds = max(1.0, asked.end - time.monotonic())
+        return isolation_backend.run(lambda isolated: _exchanged(isolated, asked, run, checked), seconds, root)
 
 
 def _exchanged(isolated: Isolated, asked: Question, run: process.Runner, checked: changes_backend.Checked) -> dict[str, t.Any]:

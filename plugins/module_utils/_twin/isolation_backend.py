@@ -17,6 +17,7 @@ import gc
 import glob
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -29,7 +30,7 @@ from pathlib import Path
 from .._core import errors
 from .._core.errors import DatapathError, Failure, Refusal
 from .._netlink import wire
-from .._platform import process
+from .._platform import memory_group, process
 from . import wall_backend
 from .blueprint import PERMITTED_SETTINGS
 from .extensions import is_permitted
@@ -47,6 +48,7 @@ NAMES = ("/etc/ethertypes", "/etc/iproute2", "/etc/protocols", "/etc/services", 
 LOCAL = "/usr/local"  # its libraries are needed only by its programs
 SETTINGS_FOLDERS = ("net/bridge/", "net/ipv4/", "net/ipv6/")  # in which every setting is one of the namespace
 EXTENSIONS = ("/usr/lib*/xtables", "/usr/lib/*/xtables")  # of iptables and ebtables
+MEMORY = wall_backend.LIMITS[resource.RLIMIT_AS]
 
 
 class Isolated(t.NamedTuple):
@@ -100,6 +102,8 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     os.close(writing)
     outside.close()
     gate, end = Gate(child, inside), time.monotonic() + seconds
+    # The child waits for the gate before it starts others, so they are in the group, too.
+    group = memory_group.confine(child, MEMORY)
     try:
         answer = _answer(gate, reading, end)
     except Unavailable as error:
@@ -108,6 +112,11 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
         os.close(reading)
         gate.end()
         inside.close()
+        is_too_large = bool(group and group.is_exceeded())
+        if group:
+            group.remove()
+    if is_too_large or (answer and answer.get("kind") == MemoryError.__name__):
+        raise Failure(_too_large(gate.stage))
     if answer is None:
         raise Failure(_unanswered(gate.stage, seconds, time.monotonic() >= end))
     sys.stderr.write(answer.get("traceback", ""))
@@ -117,8 +126,17 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     return t.cast("dict[str, t.Any]", answer["result"])
 
 
+def _too_large(step: str) -> str:
+    return (
+        f"the twin needed more than {MEMORY >> 20} MiB of memory, which is its bound, and was removed. Its last step was:"
+        f" {step or 'enter its namespaces'}. Leave out of the snapshot what this step handles"
+    )
+
+
 def _unanswered(step: str, seconds: float, is_late: bool) -> str:
-    what = f"gave no answer within {seconds:g} s and was removed" if is_late else "was killed, as the kernel does without memory"
+    what = (
+        f"gave no answer within {seconds:.3g} s and was removed" if is_late else "was killed, as the kernel does without memory"
+    )
     return (
         f"the twin {what}. Its last step was: {step or 'enter its namespaces'}. Run again when the machine is less busy; if it"
         " ends at the same step, leave out of the snapshot what this step handles"
@@ -162,7 +180,9 @@ def _child(
         except errors.MissingLibrary as error:
             answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
         except DatapathError as error:
-            answer = {"kind": type(error).__name__, "error": [str(error)]}
+            answer = {"kind": type(error).__name__, "error": [f"{error}{_memory_of_programs()}"]}
+        except MemoryError:
+            answer = {"kind": MemoryError.__name__}
         except Unavailable as error:
             answer = {"kind": "Refusal", "error": [_unavailable(error)]}
         except Exception as error:
@@ -175,6 +195,14 @@ def _child(
         os._exit(0)
     except BaseException:
         os._exit(1)
+
+
+def _memory_of_programs() -> str:
+    """What an error adds if a program came so near to the bound that the bound may be the cause."""
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    if most < MEMORY // 2:  # a buffer that grows to twice its size needs both
+        return ""
+    return f". One of its programs took {most >> 20} MiB of memory; the bound is {MEMORY >> 20} MiB"
 
 
 def _unavailable(error: Unavailable) -> str:

@@ -54,6 +54,7 @@ ROOT = ("/mnt", "/media", "/srv", "/tmp")  # the first that exists becomes the m
 TEMPORARY = "size=64m,nr_inodes=16k,mode=755"
 LARGEST_BUFFER = 128 << 20  # bytes of a socket's buffer; nf_tables takes all rules of a transaction in one message
 LIMITS = {
+    resource.RLIMIT_AS: 2 << 30,  # bytes of a process; a control group bounds all of them together, where one can be made
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_FSIZE: 512 << 20,  # bytes; also of texts in memory, for programs and from them
     resource.RLIMIT_NPROC: 64,  # processes; the user has no others

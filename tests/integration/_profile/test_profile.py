@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +231,46 @@ def test_a_profile_that_the_kernel_kills_for_lack_of_memory_is_mended_by_the_nex
         profile.run(state="absent")
         assert node.snapshot() == before
     assert ends[0] and not ends[-1], f"no limit was in the middle: {ends}"
+
+
+DISK = "/mnt"
+ON_DISK = ("/etc/kubenode", "/etc/sysctl.d", "/etc/systemd/system", "/var/lib/kubenode", "/run")
+
+
+@contextmanager
+def small_disk(node: NamespaceNode) -> Iterator[Callable[[int], None]]:
+    """All folders that a profile writes to on one small disk. Yields a function that leaves so many pages free on it."""
+
+    def leave(pages: int) -> None:
+        used = node.run(["df", "--output=used", "-B4096", DISK]).stdout.split()[-1]
+        node.run(["mount", "-o", f"remount,size={(int(used) + pages) * 4096}", DISK])
+
+    node.run(["mount", "-t", "tmpfs", "-o", "size=16m", "disk", DISK])
+    for number, folder in enumerate(ON_DISK):
+        node.run(["mkdir", "-p", folder, f"{DISK}/{number}"])
+        node.run(["cp", "-a", f"{folder}/.", f"{DISK}/{number}/"])
+        node.run(["mount", "--bind", f"{DISK}/{number}", folder])
+    try:
+        yield leave
+    finally:
+        for folder in (*ON_DISK[::-1], DISK):
+            node.run(["umount", "--lazy", folder])
+
+
+# The first files of the run, of the boot, and those behind the program of the listener, which has some 90 pages.
+@pytest.mark.parametrize("pages", [1, 4, 8, 100])
+def test_a_disk_that_gets_full_in_the_middle_undoes_all_of_a_profile(node: NamespaceNode, profile: Steps, pages: int) -> None:
+    with small_disk(node) as leave:
+        leave(pages)
+        before = node.snapshot()
+        assert re.search(r"No space left on device\. All changes were undone", profile.refused(check_fails=False))
+        assert node.snapshot() == before
+
+
+def test_absent_works_on_a_full_disk(node: NamespaceNode, profile: Steps) -> None:
+    with small_disk(node) as leave:
+        before = node.snapshot()
+        profile.run()
+        leave(0)
+        assert profile.run(state="absent")["changed"]
+        assert node.snapshot() == before

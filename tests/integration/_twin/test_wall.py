@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Refusal, Uncertain
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import memory_group, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend, wall_backend
 
 NOTHING_BUT = {"etc", "lib", "lib64", "usr", "dev", "proc", ".selected"}
@@ -264,3 +265,71 @@ isolation_backend.run(lambda _isolated: time.sleep(60), 60)
         while any(map(os.path.exists, paths := [f"/proc/{pid}" for pid in own])) and time.monotonic() < end + 10:
             time.sleep(0.01)
         assert len(own) == 2 and not any(map(os.path.exists, paths))
+
+
+SMALL = 512 << 20  # bytes; the kernel takes ten seconds for all that a twin may have
+
+
+def fill() -> None:
+    parts = []
+    while True:
+        parts.append(bytearray(b"x" * (64 << 20)))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A bound of memory that is soon reached."""
+    assert isolation_backend.MEMORY == wall_backend.LIMITS[resource.RLIMIT_AS] == 2 << 30
+    monkeypatch.setattr(isolation_backend, "MEMORY", SMALL)
+    return monkeypatch
+
+
+def test_a_twin_that_needs_more_memory_than_its_bound_is_removed_and_the_error_names_the_bound(small: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        Failure, match=r"more than 512 MiB of memory, which is its bound, .* last step was: enter its namespaces\."
+    ):
+        inside(fill)
+
+
+def test_what_the_kernel_allocates_for_a_twin_counts(small: pytest.MonkeyPatch) -> None:
+    """Programs are small in which the kernel fills large tables of hashes for a twin."""
+
+    def create() -> None:
+        for number in range(4):
+            run("ipset", "create", f"s{number}", "hash:ip", "hashsize", "33554432", "maxelem", "33554432")
+
+    with pytest.raises(Failure, match="more than 512 MiB of memory, which is its bound"):
+        inside(create)
+
+
+def test_the_memory_of_a_process_is_bounded_where_no_control_group_can_be_made(small: pytest.MonkeyPatch) -> None:
+    small.setattr(memory_group, "confine", lambda _pid, _most: None)
+    small.setitem(wall_backend.LIMITS, resource.RLIMIT_AS, SMALL)
+    with pytest.raises(Failure, match="more than 512 MiB of memory, which is its bound"):
+        inside(fill)
+
+    def run_out() -> dict[str, Any]:
+        done = run(sys.executable, "-c", "parts = []\nwhile True: parts.append(bytearray(b'x' * (16 << 20)))")
+        raise Failure(f"it failed: {done[1].splitlines()[-1]}")
+
+    python = os.path.realpath(sys.executable)
+    within = isolation_backend.root()
+    within = within._replace(programs={**within.programs, sys.executable: python}, bound=(*within.bound, sys.base_prefix))
+    with pytest.raises(
+        Failure, match=r"it failed: MemoryError. One of its programs took \d+ MiB of memory; the bound is 512 MiB"
+    ):
+        isolation_backend.run(lambda _isolated: run_out(), 60, within)
+
+
+def test_a_control_group_ends_with_its_twin_and_the_next_run_removes_those_of_killed_runs() -> None:
+    with subprocess.Popen(["sleep", "60"]) as program:
+        group = memory_group.confine(program.pid, SMALL)
+        program.kill()
+    assert group
+    group.remove()
+    parent = Path(group.folder).parent
+    former = {*parent.iterdir()}
+    (parent / f"{memory_group.PREFIX}{(1 << 22) + 1}").mkdir()  # no process has such a pid
+    with pytest.raises(Failure):
+        inside(os.abort)
+    assert {path for path in parent.iterdir() if path.name.startswith(memory_group.PREFIX)} <= former

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -188,6 +188,74 @@ def test_accepted_values_have_their_types() -> None:
     assert accepted("") == {}
 
 
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+MARKS = ("{{", "{%", "{#", "#jinja2")
+# A part of the name of each variable that is a command, an argument of one, a path, or a host; `verify` only connects to a port.
+POWERFUL = ("command", "kubectl", "drain", "cordon", "node_name", "verify_from", "backup", "path")
+HOSTILE = (
+    "{{ lookup('pipe', 'id') }}", "{% x %}", '"\\u007b\\u007b 1 }}"', "\\u007b%", "#jinja2: variable_start_string: '[['",
+    "!!python/name:os.system", "!unsafe x", "/etc/cron.d/x", "../../etc/x", "[sh, -c, id]", "$(id)", "; reboot", "\x1b[31m",
+    "\x07", "\u202e", "\x00", "&a", "*a", "<<:", "|", ">", "- ", "? ", "99999999999999999999", "-1", ".nan", ".inf", "~", "yes",
+    "[]", "{}", "[[[[", "'", "@all", "-oProxyCommand=id", "--kubeconfig=/x",
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\t", "0x80/0x80", "eth0", "10.0.0.0/8", "fe80::1",
+    "present", "absent", "restored", "runtime", "a.service",
+)  # fmt: skip
+EVERY = [(role, name) for role, known in _configmap.ROLES.items() for name in sorted({*known.permitted, *known.refused})]
+
+
+@strategies.composite
+def configmaps(draw: strategies.DrawFn) -> tuple[str, str]:
+    """A role, and a text that has variables of its, with strange words in it."""
+    role = draw(strategies.sampled_from(sorted(_configmap.ROLES)))
+    defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
+    names = [f"{role}_{name}" for one, name in EVERY if one == role]
+    chosen = draw(strategies.lists(strategies.sampled_from(names), max_size=4, unique=True))
+    given = {name: defaults.get(name, draw(strategies.sampled_from(HOSTILE) | strategies.integers())) for name in chosen}
+    for _role, values, _said in draw(strategies.lists(strategies.sampled_from(ROOT), max_size=1)):
+        given.update({f"{role}_{name}": value for name, value in values.items()})
+    text = yaml.safe_dump(given, default_flow_style=draw(strategies.booleans()))
+    for _number in range(draw(strategies.integers(0, 3))):
+        place = draw(strategies.integers(0, len(text)))
+        length = draw(strategies.sampled_from((0, 0, 1, 5)))
+        text = text[:place] + draw(strategies.sampled_from(HOSTILE) | strategies.text(max_size=4)) + text[place + length :]
+    return role, text
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for one in [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(one)
+
+
+def unlawful(role: str, values: dict[str, Any]) -> list[str]:
+    """What a ConfigMap may not hand to a role. It is found by what it is, and not by the marks of the variables."""
+    found = [name for name in values if not name.startswith(f"{role}_") or any(word in name for word in POWERFUL)]
+    return found + [
+        f"{name}: {text}" for name, value in values.items() for text in texts(value)
+        if any(mark in text for mark in MARKS) or text.startswith("/") or ".." in text.split("/") or len(text) > 1000
+    ]  # fmt: skip
+
+
+@given(configmaps())
+def test_what_passes_of_a_configmap_is_no_command_no_path_and_no_template(configmap: tuple[str, str]) -> None:
+    role, text = configmap
+    try:
+        values = accepted(text, role)
+    except Refused as refused:
+        assert str(refused)
+        return
+    assert not unlawful(role, values)
+    assert json.loads(json.dumps(values)) == values
+
+
+@pytest.mark.parametrize(("role", "given", "_said"), ROOT)
+def test_what_ran_as_root_is_not_lawful(role: str, given: dict[str, Any], _said: str) -> None:
+    """The law of the test above can fail."""
+    assert unlawful(role, {f"{role}_{name}": value for name, value in given.items()})
+    assert unlawful(role, {f"{role}_table": {"a": ["{{ 1 }}"]}}) and not unlawful(role, {f"{role}_table": "10.0.0.0/8"})
+
+
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats() | strategies.text(),
     lambda one: strategies.lists(one) | strategies.dictionaries(strategies.text(), one),
@@ -201,7 +269,8 @@ def test_whatever_a_variable_is_set_to_the_agent_accepts_or_refuses_it(
 ) -> None:
     role, name = variable
     with contextlib.suppress(Refused):
-        variables.accepted({f"{role}_{name}": json.dumps(value) if is_text else value}, role)
+        values = variables.accepted({f"{role}_{name}": json.dumps(value) if is_text else value}, role)
+        assert not unlawful(role, values)
 
 
 def test_a_configmap_without_its_key_is_not_the_defaults_and_one_that_is_no_text_is_refused(tmp_path: Path) -> None:
