@@ -21,6 +21,7 @@ import time
 import typing as t
 
 from .._core.errors import Failure, Uncertain
+from .._core.plan import UndoBackend
 from .._netfilter import chain
 from .._netfilter.chain import Chains, Merge, Place, Removed, Rule
 from .._netlink import nfnetlink
@@ -59,10 +60,15 @@ class PutBack(t.NamedTuple):
 Operation = t.Union[Take, PutBack]
 
 
-class Ebtables:
+class Ebtables(UndoBackend):
     """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Removed, Place, Rule)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Ebtables:
+        return cls(run, warn)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
@@ -91,7 +97,7 @@ class Ebtables:
             backend.put_back(operation.removed)
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads the node again and compares it with the operation's result; see rollback_program.Backend."""
+        """Reads the node again and compares it with the operation's result; see UndoBackend."""
         now = self._backends[operation.backend].read()
         wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
         return [

@@ -21,6 +21,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure, ForeignChange
 from .._core.fields import ANY, IPV4, IPV6
+from .._core.plan import UndoBackend
 from .._netlink import attributes, wire
 from .._netlink.wire import Refused
 from .._platform import library
@@ -41,8 +42,6 @@ NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
 GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
 LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
 CHUNK = 128  # messages; if all are refused, the answers still fit a socket's default buffer (net.core.rmem_default)
-
-MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
 # The route metrics that are numbers.
 METRICS = (
@@ -123,10 +122,11 @@ Operation = t.Union[Apply, Restore, Arrange, Rearrange]
 Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # returns the refusals, by position
 
 
-class Netlink:
+class Netlink(UndoBackend):
     """The backend: rtnetlink in the network namespace of this process."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Change, Order, Rule, Route, Hop, Neighbour)
 
     def rules(self) -> list[Owned]:
         """Rules of both families in the kernel's order."""
@@ -371,7 +371,7 @@ class _Encoder:
     """Encodes changes with pyroute2. links: link indexes by name."""
 
     def __init__(self, protocol: int, links: t.Mapping[str, int]) -> None:
-        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2, *MODULES)
+        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2)
         self._new_rule, self._new_route = rule_module.fibmsg, route_module.rtmsg
         self._new_neighbour = neighbour_module.ndmsg
         self._protocol = protocol
