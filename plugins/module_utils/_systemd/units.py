@@ -114,8 +114,7 @@ class Units(UndoBackend):
         return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def is_running(self) -> bool:
-        """True if systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
-        return os.path.isdir("/run/systemd/system") and kernel.is_own_root()
+        return kernel.is_managed_by_systemd()
 
     def is_active(self, unit: str) -> bool:
         """True if the unit was started and has neither stopped nor failed, by the link that systemd keeps for its invocation.
