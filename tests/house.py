@@ -48,6 +48,7 @@ SUBJECTS = {
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
+CONTROLLER = ("_pastes",)  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 12
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),
