@@ -87,7 +87,8 @@ def test_a_line_names_the_class_and_what_is_not_as_usual(value: t.Any, line: str
 
 def test_these_are_the_backends_of_the_collection() -> None:
     for found in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
-        importlib.import_module(found.name)
+        if not found.name.endswith("._module"):  # imports Ansible, which the oldest Python lacks
+            importlib.import_module(found.name)
     own = {kind for kind in UndoBackend.__subclasses__() if kind.__module__.startswith(module_utils.__name__)}
     assert own == {*journals.BACKENDS}
 
@@ -154,7 +155,7 @@ def of_archive(path: Path, *backends: type) -> list[str]:
 def test_the_program_has_the_backends_of_its_run_and_no_others(tmp_path: Path) -> None:
     few, every = of_archive(tmp_path / "few", files.Files, sysctl.Sysctl), of_archive(tmp_path / "every", *journals.BACKENDS)
     rooms = {name.split(".")[1] for name in few}
-    assert rooms == {"_core", "_files", "_platform", "_systemd", "_checkpoint"} and {*few} < {*every}
+    assert rooms == {"_core", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
     for path in ("few", "every"):
         command = [sys.executable, "-I", "-B", str(tmp_path / path), "ready"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
