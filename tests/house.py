@@ -43,12 +43,12 @@ SUBJECTS = {
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_nftables", "_twin"),
-    # A roll-back performs undo operations of any subject.
-    "_checkpoint": ("_azure_vnet", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_nftables", "_routing"),
+    "_checkpoint": (),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)
 ROOMS["_trace"] = tuple(ROOMS)  # applies changes by the code of any module
+CONTROLLER = ("_pastes",)  # rooms that no module imports: only plugins on the controller use them
 MOST_FILES = 12
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),

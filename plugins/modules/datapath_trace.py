@@ -70,8 +70,8 @@ options:
     type: dict
   dump:
     description:
-      - A folder with outputs of commands, on the machine on which the module runs, a dictionary of such outputs, or a text that
-        has the commands and their outputs.
+      - A folder on the controller with outputs of commands, a dictionary of such outputs, or a text that has the commands and
+        their outputs. The controller reads it, and the module gets a snapshot.
       - Files and keys are named after the command, with dashes or blanks, as V(ip-route-show-table-main.txt) or V(iptables-save).
         An output from a pod has C(pod) in its name, such as V(ip-addr-pod.txt).
       - A text may contain several commands with their prompts, or one output that the module recognises by itself.
@@ -253,37 +253,27 @@ def main() -> None:
         options = module.params
         sent = packet.from_options(options["packet"])
         calls = changes_backend.module_calls(options["changes"])
-        is_own = options["snapshot"] is None and options["dump"] is None
+        if options["dump"] is not None:
+            raise Invalid("dump", options["dump"], "read by the action plugin, without which the module was run")
+        is_own = options["snapshot"] is None
         if is_own:
             require_root()
             calls = [*changes_backend.without_profiles(calls, module.request())]
         else:
             changes_backend.refuse_profiles(calls)
         lines = changes_backend.commands(options["commands"])
-        found, assumed, ignored = _observed(module, sent.interface)
+        found = _of_this_node(module) if is_own else options["snapshot"]
         asked = trace_backend.Question(
             found, sent, options["assume"], tuple(calls), tuple(lines), options["reply"], is_own=is_own
         )
-        told = trace_backend.answer(asked, module.run, checked)
-        result.update(changed=False, **{**told, "assumed": [*assumed, *told["assumed"]], "ignored": ignored})
+        result.update(changed=False, **trace_backend.answer(asked, module.run, checked), ignored=[])
 
 
-def _observed(module: Module, interface: str) -> tuple[dict[str, t.Any], list[str], list[str]]:
-    """The snapshot, and sentences about what it lacks and about lines that were not understood."""
-    options = module.params
-    if options["dump"] is not None:
-        if options["snapshot"] is not None:
-            raise Invalid("dump", options["dump"], "left out if snapshot is given")
-        # Imported where needed: a trace of outputs does not read the node, and that of the node reads no outputs.
-        from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
-
-        pasted = pastes.read(pastes_backend.texts(options["dump"]), interface)
-        return pasted.snapshot, pasted.assumed, pasted.ignored
-    if options["snapshot"] is not None:
-        return options["snapshot"], [], []
+def _of_this_node(module: Module) -> dict[str, t.Any]:
+    # Imported where needed: a trace of another node's snapshot does not read this one.
     from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot, snapshot_backend
 
-    return snapshot_backend.read(module.run, snapshot.PACKET_PATH), [], []
+    return snapshot_backend.read(module.run, snapshot.PACKET_PATH)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,12 @@ class ChangesAction(ActionBase):
         changes = arguments.get("changes")
         if isinstance(changes, list):
             arguments["changes"] = [self._decided(one, variables) for one in changes]
-        result.update(_library.lend(self, arguments, variables))
+        result.update(self.execute(arguments, variables))
         return result
+
+    def execute(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Run the module on the node."""
+        return _library.lend(self, arguments, task_vars)
 
     def _decided(self, change: t.Any, variables: dict[str, t.Any]) -> t.Any:
         """The change. The mode of a profile is the controller's verdict, if the controller can tell."""

@@ -30,7 +30,7 @@ import typing as t
 from ansible.module_utils import basic
 
 from ansible_collections.kubenode.datapath.plugins import module_utils, modules
-from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 from faults import points
 from faults.kinds import HANGS, Fault
@@ -263,8 +263,8 @@ def _prepare() -> None:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)
     with contextlib.suppress(ImportError):
-        for name in routing_backend.MODULES:
-            importlib.import_module(f"pyroute2.{name}")
+        for name in library.MODULES[library.PYROUTE2]:
+            importlib.import_module(f"{library.PYROUTE2}.{name}")
     gc.freeze()
 
 

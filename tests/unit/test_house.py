@@ -43,6 +43,13 @@ def test_imports_run_one_way(path: Path) -> None:
     assert {room for room, _name in house.imported(path) if room} <= {path.parent.name, *house.ROOMS[path.parent.name]}
 
 
+@pytest.mark.parametrize("room", house.CONTROLLER)
+def test_a_room_of_the_controller_goes_to_no_node(room: str) -> None:
+    """Ansible sends what a module imports, directly or not."""
+    modules = [*(house.ROOT.parent / "modules").glob("*.py"), *(path for path in FILES if path.parent.name != room)]
+    assert not [path.name for path in modules if re.search(rf"import.*\b{room}\b|\.{room}\b", path.read_text())]
+
+
 def test_no_two_rooms_import_each_other() -> None:
     for number, room in enumerate(house.ROOMS):
         assert {*house.ROOMS[room]} <= {*list(house.ROOMS)[:number]}, room

@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from .._core.errors import Failure
+from .._core.plan import UndoBackend
 from .._platform import process
 
 TOLD = "/run/systemd/resolve/netif"  # one file for each link whose DNS was set at run time
@@ -32,10 +33,15 @@ class Set(t.NamedTuple):
     dns: Dns
 
 
-class Resolved:
+class Resolved(UndoBackend):
     """Reads and sets the DNS of links by resolvectl."""
 
     OPERATIONS = (Set,)
+    VALUES = (Dns,)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Resolved:
+        return cls(run)
 
     def __init__(self, run: process.Runner) -> None:
         self._run = run
@@ -75,7 +81,7 @@ class Resolved:
             time.sleep(PAUSE)
 
     def verify(self, operation: Set) -> list[str]:
-        """A sentence for each difference from what the operation should have left; see rollback_program.Backend."""
+        """A sentence for each difference from what the operation should have left; see UndoBackend."""
         if operation.dns in (Dns(), self.read(operation.link)):
             return []
         return [f"the DNS of {operation.link} is not as it was"]

@@ -27,7 +27,7 @@ if sys.version_info < (3, 9):
     sys.exit(255)
 
 import kubenode._core.zip_imports
-from kubenode.{} import main
+{}from kubenode.{} import main
 
 sys.exit(main())
 """
@@ -35,14 +35,16 @@ sys.exit(main())
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def archive(program: str) -> str:
+def archive(program: str, loaded: t.Collection[str] = ()) -> str:
     """A node program with all modules that it imports from this collection. program: as ``_probe_snat.ipv6_program``.
 
+    loaded: modules that it loads when it starts, with all that these import, in functions too: so it needs its archive no more.
     The modules are read and not imported, because most runs find the program in place. The archive's bytes are returned as text,
     in which bytes that are not UTF-8 are surrogates.
     """
-    sources = {"__main__.py": MAIN.format(program), "kubenode/__init__.py": ""}
-    for name, source in _sources(program).items():
+    imports = "".join(f"import kubenode.{name}\n" for name in sorted(_sources(loaded)))
+    sources = {"__main__.py": MAIN.format(imports, program), "kubenode/__init__.py": ""}
+    for name, source in _sources([program, *loaded, "_core.zip_imports"]).items():
         room, _dot, module = name.partition(".")
         sources |= {f"kubenode/{room}/__init__.py": "", f"kubenode/{room}/{module}.py": source}
     packed = io.BytesIO()
@@ -52,9 +54,9 @@ def archive(program: str) -> str:
     return packed.getvalue().decode("utf-8", "surrogateescape")
 
 
-def _sources(first: str) -> dict[str, str]:
-    """By name, the sources of a module and of all modules that it imports, directly or not; and of what MAIN imports first."""
-    ahead, found = [first, "_core.zip_imports"], {}
+def _sources(names: t.Iterable[str]) -> dict[str, str]:
+    """By name, the sources of these modules and of all modules that they import, directly or not."""
+    ahead, found = [*names], {}
     while ahead:
         name = ahead.pop()
         if name not in found:

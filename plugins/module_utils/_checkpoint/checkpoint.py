@@ -11,7 +11,9 @@ import decimal
 import time
 import typing as t
 
+from .._core import codec
 from .._core.errors import Invalid
+from .._core.plan import UndoBackend
 
 OPTION = "checkpoint"
 SHORTEST = 5  # seconds; a new connection and one more command over it take about two
@@ -42,14 +44,20 @@ class Armed(t.NamedTuple):
 
 
 class Entry(t.NamedTuple):
-    """The journal's entry for a step: what the step does, and the backend's operation that undoes it.
+    """The journal's entry for a step: what the step does, and the operation that undoes it.
 
-    is_backup: see Step.
+    backend: the name of the backend's class, which has the operation's class in its OPERATIONS. is_backup: see Step.
     """
 
     summary: str
+    backend: str
     undo: t.Any
     is_backup: bool = False
+
+
+def vocabulary(backends: t.Iterable[type[UndoBackend]]) -> codec.Vocabulary:
+    """The classes in a journal of operations of these backends."""
+    return codec.vocabulary(Entry, *(kind for backend in backends for kind in (*backend.OPERATIONS, *backend.VALUES)))
 
 
 class RolledBack(t.NamedTuple):

@@ -14,10 +14,13 @@ import typing as t
 
 from .._core import codec
 from .._core.errors import Failure
-from .._core.plan import Step
-from .._platform import kernel, processes
+from .._core.plan import Plans, Resource, Step, UndoBackend, backend_of, changing
+from .._platform import kernel, library, processes
 from . import checkpoint_backend, watchdog_backend
-from .checkpoint import Armed, Entry
+from .checkpoint import Armed, Entry, vocabulary
+
+if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
+    from . import rollback_program  # noqa: F401  # pylint: disable=unused-import
 
 
 class Checkpoint:
@@ -32,19 +35,23 @@ class Checkpoint:
         self.waits: dict[str, t.Any] | None = None
 
     @contextlib.contextmanager
-    def armed(self, steps: t.Sequence[Step]) -> t.Iterator[t.Callable[[Step], None]]:
+    def armed(self, surveyed: Plans) -> t.Iterator[t.Callable[[Resource, Step], None]]:
         """Arms the checkpoint before the block. If the block raises, the run has undone its changes, and nothing stays armed.
 
-        Yields a function that notes a step before it is done. Raises Failure or MissingLibrary if the node could not undo
-        ``steps``.
+        surveyed: the plans of all resources whose steps may be noted. Yields a function that notes a step before it is done.
+        Raises Failure or MissingLibrary if the node could not undo the steps of the plans.
         """
-        from . import rollback_program  # imports all backends, so not in a run that changes nothing
+        kinds = {type(one) for resource, _plan in surveyed for one in resource.backends if isinstance(one, UndoBackend)}
+        known = vocabulary(kinds)
+        found = self._arm(
+            sorted({codec.name_of(kind).rpartition(".")[0] for kind in kinds}),
+            library.loaded(step.undo for _resource, plan in changing(surveyed) for step in plan.steps),
+        )
 
-        found = self._arm(rollback_program.libraries([step.undo for step in steps]))
-
-        def note(step: Step) -> None:
+        def note(resource: Resource, step: Step) -> None:
             if step.undo is not None:
-                checkpoint_backend.note(codec.encode(Entry(step.summary, step.undo, step.is_backup), rollback_program.KNOWN))
+                backend = codec.name_of(type(backend_of(resource, step.undo)))
+                checkpoint_backend.note(codec.encode(Entry(step.summary, backend, step.undo, step.is_backup), known))
 
         try:
             yield note
@@ -54,12 +61,15 @@ class Checkpoint:
             raise
         self.waits = {"id": found.identity, "left": found.deadline - time.monotonic(), "life": kernel.boot_identity()}
 
-    def _arm(self, libraries: t.Sequence[str]) -> Armed:
-        """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do."""
+    def _arm(self, backends: t.Sequence[str], libraries: t.Sequence[str]) -> Armed:
+        """A run that is killed before the record is written has armed nothing, and its watchdog finds nothing to do.
+
+        backends: the modules of the backends, which the roll-back program needs.
+        """
         from .._boot.program_archive import archive
 
         identity = secrets.token_hex(4)
-        checkpoint_backend.prepare(archive("_checkpoint.rollback_program"))
+        checkpoint_backend.prepare(archive("_checkpoint.rollback_program", backends))
         try:
             watchdog, deadline = watchdog_backend.start(identity, self._seconds, libraries)
             found = Armed(

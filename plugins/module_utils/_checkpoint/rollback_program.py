@@ -21,7 +21,6 @@ The last three print a line of JSON: ``state``, one of armed, confirmed, rolled 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -31,38 +30,14 @@ import syslog
 import time
 import typing as t
 
-from .._azure_vnet import resolved_backend
-from .._core import codec, plan
+from .._core import codec
 from .._core.errors import Failure, ForeignChange
-from .._ebtables import ebtables_backend
-from .._files import files
-from .._interfaces import link_backend
-from .._interfaces.link_message import Message, Request
-from .._netfilter import chain, iptables, iptables_backend
-from .._netlink import nfnetlink
-from .._network_daemons import networkd_backend
-from .._nftables import nft_backend
-from .._platform import library, lock, packages, process, processes, sysctl
-from .._routing import routing_backend
-from .._routing.neighbour import Neighbour
-from .._routing.route import Hop, Route
-from .._routing.rule import Rule
-from .._routing.rule_order import Order
-from .._systemd import units
+from .._core.plan import UndoBackend
+from .._platform import library, lock, process, processes
 from . import checkpoint_backend, watchdog_backend
-from .checkpoint import Armed, Entry, RolledBack
+from .checkpoint import Armed, Entry, RolledBack, vocabulary
 
 ARMED, CONFIRMED, ROLLED_BACK, NONE = "armed", "confirmed", "rolled back", "none"
-
-# Loaded now, and not when it is needed: a roll-back must not depend on the archive that this program runs from.
-LOADED = (nfnetlink,)
-
-# The classes of the values in operations.
-VALUES = (
-    *(Entry, Rule, Order, Route, Hop, files.Content, files.Target),
-    *(routing_backend.Change, Message, Neighbour, Request, resolved_backend.Dns),
-    *(chain.Place, chain.Rule, chain.Removed, iptables.Table, iptables.Taken),
-)
 
 # How long to wait for the lock, in seconds, before the run that is to be rolled back gets a signal: it may hold the lock.
 # SIGTERM lets the run undo its changes itself.
@@ -84,17 +59,9 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         raise
 
 
-def libraries(operations: t.Iterable[t.Any]) -> list[str]:
-    """The Python libraries that performing the operations needs. Raises MissingLibrary if the node lacks one."""
-    names = library.needed(operations)
-    for name in names:
-        library.load(name, *routing_backend.MODULES)
-    return names
-
-
 def ready(*names: str) -> int:
     for name in names:
-        library.load(name, *routing_backend.MODULES)
+        library.load(name)
     sys.stdout.write(watchdog_backend.READY)
     sys.stdout.flush()
     return 0
@@ -232,19 +199,23 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     A step counts as undone if its object was read back and is as before. A backup stays if anything could not be undone.
     """
     undone, left, failed = 0, list[str](), list[str]()
+    # The program's archive loads the backends of its run, and no others.
+    kinds = {codec.name_of(kind): kind for kind in UndoBackend.__subclasses__()}
+    known = vocabulary(kinds.values())
     for line in reversed(checkpoint_backend.entries()):
         summary, found = line[:80], len(left)
         try:
-            summary, operation, is_backup = codec.decode(line, KNOWN)
-            if is_backup and (left or failed):
+            entry: Entry = codec.decode(line, known)
+            summary = entry.summary
+            if entry.is_backup and (left or failed):
                 left.append(f"{summary}: it may have objects that could not be restored")
                 continue
-            backend = BACKENDS[type(operation)]
+            backend = _backend(entry, kinds)
             try:
-                backend.perform(operation)
+                backend.perform(entry.undo)
             except ForeignChange as change:
                 left.append(str(change))
-            differences = backend.verify(operation)
+            differences = backend.verify(entry.undo)
             failed += [f"{summary}: {'; '.join(differences)}"] if differences else []
             undone += not differences and len(left) == found
         except Exception as error:  # also an unforeseen one: the earlier steps must still be undone
@@ -253,27 +224,12 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     return RolledBack(*told, undone, tuple(left), tuple(failed))
 
 
-class Backend(plan.Backend, t.Protocol):
-    """Raises ForeignChange from perform() if another program has changed the object."""
+def _backend(entry: Entry, kinds: t.Mapping[str, type[UndoBackend]]) -> UndoBackend:
+    """Make the backend that the entry names. Raises Unreadable unless it has the operation's class in its OPERATIONS.
 
-    def verify(self, operation: t.Any) -> list[str]:
-        """Reads the node again. Returns the differences from the state that the operation should have set, each as a part of
-        a sentence.
-
-        Changes that other programs have made since are not included.
-        """
-
-
-def _backends() -> dict[type, Backend]:
-    every: tuple[Backend, ...] = (
-        *(files.Files(), sysctl.Sysctl(), units.Units(process.run)),
-        *(routing_backend.Netlink(), link_backend.LinkMessages(), resolved_backend.Resolved(process.run)),
-        *(nft_backend.Nft(process.run, syslog.syslog), networkd_backend.Networkd(process.run)),
-        *(ebtables_backend.Ebtables(process.run, syslog.syslog), iptables_backend.Iptables(process.run)),
-        packages.Packages(functools.partial(process.run, seconds=1800, completes=True), packages.os_release(), 300),
-    )
-    return {kind: backend for backend in every for kind in backend.OPERATIONS}
-
-
-BACKENDS = _backends()
-KNOWN = codec.vocabulary(*VALUES, *BACKENDS)
+    kinds: the permitted classes by name.
+    """
+    kind = kinds.get(entry.backend)
+    if kind is None or type(entry.undo) not in kind.OPERATIONS:
+        raise codec.Unreadable(f"{entry.backend} is no backend of this roll-back that performs {type(entry.undo).__name__}")
+    return kind.standalone(process.run, syslog.syslog)

@@ -18,8 +18,7 @@ import time
 import typing as t
 
 from .._core.errors import Failure
-from .._platform import process, processes
-from .._systemd import units
+from .._platform import kernel, process, processes
 from .checkpoint_backend import PROGRAM, PYTHON
 
 Watchdog = t.Union[str, processes.Process]  # the timer's unit, or the process
@@ -62,7 +61,7 @@ def stop(watchdog: Watchdog) -> None:
 
 
 def _is_systemds() -> bool:
-    return units.Units(process.run).is_running() and processes.network_namespace() == processes.network_namespace("1")
+    return kernel.is_managed_by_systemd() and processes.network_namespace() == processes.network_namespace("1")
 
 
 def _program(*arguments: str) -> list[str]:

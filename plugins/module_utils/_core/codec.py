@@ -23,15 +23,16 @@ class Unreadable(ValueError):
 
 
 def vocabulary(*classes: type) -> Vocabulary:
-    """Maps names to named tuples. A name is the last two parts of the module's path and the class: ``_files.files.Put``.
+    """Maps names to named tuples."""
+    return {name_of(one): one for one in classes}
+
+
+def name_of(kind: type) -> str:
+    """The last two parts of the module's path, and the class: ``_files.files.Put``.
 
     So the names are the same in an Ansible module and in a node program.
     """
-    return {_name(one): one for one in classes}
-
-
-def _name(of: type) -> str:
-    return ".".join([*of.__module__.split(".")[-2:], of.__name__])
+    return ".".join([*kind.__module__.split(".")[-2:], kind.__name__])
 
 
 def _unknown(name: str) -> str:
@@ -69,7 +70,7 @@ def _plain(value: t.Any, known: Vocabulary) -> t.Any:
         return {"set": sorted(value)}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):  # a named tuple is an operation
         return [_plain(one, known) for one in value]
-    name = _name(type(value))
+    name = name_of(type(value))
     kind = known.get(name)
     if kind is None or not isinstance(value, kind):
         raise Unreadable(_unknown(name))

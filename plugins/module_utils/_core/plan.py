@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import typing as t
 
@@ -68,6 +69,33 @@ class Backend(t.Protocol):
         """Performs one operation. Raises DatapathError if the node refuses it."""
 
 
+class UndoBackend(abc.ABC):
+    """A backend whose operations a journal can hold: the roll-back program performs them on the node, without Ansible.
+
+    VALUES: the classes of the named tuples that its operations contain.
+    """
+
+    OPERATIONS: tuple[type, ...]
+    VALUES: tuple[type, ...] = ()
+
+    @classmethod
+    def standalone(cls, run: t.Callable[..., t.Any], warn: t.Callable[[str], None]) -> UndoBackend:  # noqa: ARG003
+        """Make the backend for a program without Ansible. run: as process.run(). warn: takes a sentence for the operator."""
+        return cls()
+
+    @abc.abstractmethod
+    def perform(self, operation: t.Any) -> None:
+        """As Backend.perform(). Raises ForeignChange if another program has changed the object."""
+
+    @abc.abstractmethod
+    def verify(self, operation: t.Any) -> list[str]:
+        """Read the node again. Return the differences from the state that the operation should have set, each as a part of a
+        sentence.
+
+        Changes that other programs have made since are not included.
+        """
+
+
 class Resource(t.Protocol):
     """One managed thing. ``name`` is what an operator calls it: "table ip6 azureSLBProbe"."""
 
@@ -85,18 +113,27 @@ class Resource(t.Protocol):
         """The backends that perform the operations of its plans. Read only if there is something to do."""
 
 
+def backend_of(resource: Resource, operation: Operation) -> Backend:
+    """Return the backend of the resource that has the operation's class in its OPERATIONS."""
+    return next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS)
+
+
 def perform(resource: Resource, operation: Operation) -> None:
-    """Calls the backend of the resource that has the operation's class in its OPERATIONS. Raises DatapathError."""
-    next(backend for backend in resource.backends if type(operation) in backend.OPERATIONS).perform(operation)
+    """Have the resource's backend perform the operation. Raises DatapathError."""
+    backend_of(resource, operation).perform(operation)
+
+
+Plans = tuple[tuple[Resource, Plan], ...]
 
 
 class Checkpoint(t.Protocol):
     """Makes the node roll a run back by itself unless the controller confirms it: the run may have cut the node off."""
 
-    def armed(self, steps: t.Sequence[Step]) -> t.ContextManager[t.Callable[[Step], None]]:
+    def armed(self, surveyed: Plans) -> t.ContextManager[t.Callable[[Resource, Step], None]]:
         """Arms the checkpoint before the block. It stays armed after the block, unless the block raises.
 
-        Yields a function that notes a step; it is called before the step is done.
+        surveyed: the plans of all resources whose steps may be noted. Yields a function that notes a step of a resource; it is
+        called before the step is done.
         """
 
 
@@ -105,9 +142,6 @@ class Guard(t.Protocol):
 
     def inspect(self) -> t.Iterable[str]:
         """Returns warnings. Raises Refusal if the desired state must not be applied."""
-
-
-Plans = tuple[tuple[Resource, Plan], ...]
 
 
 class Outcome(t.NamedTuple):

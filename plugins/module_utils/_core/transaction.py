@@ -30,8 +30,7 @@ def execute(
             for stage in _staged(surveyed, stages):
                 plans = changing(survey([resource for resource, _plan in stage]) if journal.done else stage)
                 if checkpoint and any(resource not in groundwork for resource, _plan in plans):
-                    steps = [step for _resource, plan in changing(surveyed) for step in plan.steps]
-                    journal.note_in(armed.enter_context(checkpoint.armed(steps)))
+                    journal.note_in(armed.enter_context(checkpoint.armed(surveyed)))
                     checkpoint = None
                 journal.apply(plans)
             _prove([resource for resource, _plan in surveyed])
@@ -59,21 +58,18 @@ class _Journal:
     def __init__(self) -> None:
         self.done: list[tuple[Resource, Step]] = []
         self.refused: list[tuple[Resource, Step]] = []
-        self._note: t.Callable[[Step], None] = lambda step: None
+        self._note: t.Callable[[Resource, Step], None] = lambda resource, step: None
 
-    def steps(self) -> list[Step]:
-        return [step for _resource, step in self.done]
-
-    def note_in(self, note: t.Callable[[Step], None]) -> None:
+    def note_in(self, note: t.Callable[[Resource, Step], None]) -> None:
         """note: a checkpoint's function, which writes a step where another program finds it. Called before a step is done."""
         self._note = note
-        for step in self.steps():
-            note(step)
+        for resource, step in self.done:
+            note(resource, step)
 
     def apply(self, plans: t.Iterable[tuple[Resource, Plan]]) -> None:
         steps = [(resource, step) for resource, plan in plans for step in plan.steps]
         for number, (resource, step) in enumerate(steps, 1):
-            self._note(step)
+            self._note(resource, step)
             self.done.append((resource, step))  # before it is done: an interrupt may come at any moment
             try:
                 if step.do is not None:

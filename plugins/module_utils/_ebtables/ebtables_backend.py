@@ -21,6 +21,7 @@ import time
 import typing as t
 
 from .._core.errors import Failure, Uncertain
+from .._core.plan import UndoBackend
 from .._netfilter import chain
 from .._netfilter.chain import Chains, Merge, Place, Removed, Rule
 from .._netlink import nfnetlink
@@ -31,8 +32,6 @@ from .ebtables import LEGACY, NFT, TABLES, Owned
 TRIES = 20  # attempts on a table that another program keeps changing
 PATIENCE, PAUSE = 60.0, 0.05  # seconds; ebtables-legacy holds its lock for some milliseconds
 BRIDGE = "bridge"  # ebtables' family of nf_tables
-# Another chain's policy is a rule at its end, which is not listed (iptables 1.8).
-BUILT_IN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING", "BROUTING")
 ORDERLY = 5  # attempts that must find each restored rule beside its former neighbours
 DISORDERED = (
     "Another program kept changing the ebtables rules (nft) while rules were restored. Each is there once, but beside the other"
@@ -59,10 +58,15 @@ class PutBack(t.NamedTuple):
 Operation = t.Union[Take, PutBack]
 
 
-class Ebtables:
+class Ebtables(UndoBackend):
     """Reads and edits the rules of both backends. run: starts programs. warn: takes sentences for the operator."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Removed, Place, Rule)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Ebtables:
+        return cls(run, warn)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None]) -> None:
         self._backends: dict[str, _Nft | _Legacy] = {NFT: _Nft(run, warn), LEGACY: _Legacy(run, warn)}
@@ -91,7 +95,7 @@ class Ebtables:
             backend.put_back(operation.removed)
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads the node again and compares it with the operation's result; see rollback_program.Backend."""
+        """Reads the node again and compares it with the operation's result; see UndoBackend."""
         now = self._backends[operation.backend].read()
         wants, what = (False, "is still there") if isinstance(operation, Take) else (True, "is not there")
         return [
@@ -139,11 +143,13 @@ class _Nft:
                     f"{tool} should list {', '.join(sorted(unlisted))} of the bridge family, where the kernel has rules, and did"
                     f" not. Nothing was changed. Run {tool} by hand, and reinstall package iptables if it prints no rules"
                 )
+            # The policy of a chain without a hook, whatever its name, is a rule at its end, which is not listed (iptables 1.8).
+            built_in = {Place(NFT, one.table, one.name) for one in nfnetlink.chains(BRIDGE) if one.has_hook} & chains.keys()
             is_kept = sum(map(len, current.values())) == len(before)  # then a listing of the same length is whole
             if all(
                 is_kept and len(rules) == len(chains.get(place, ())) or ebtables.has_each_once(chains.get(place, ()), rules)
                 for place, rules in current.items()
-                if place.chain in BUILT_IN
+                if place in built_in
             ):
                 return _Look(before, chains)
         raise Failure(RESTLESS)

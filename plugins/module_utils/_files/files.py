@@ -21,6 +21,7 @@ import stat
 import typing as t
 
 from .._core.errors import Failure, Uncertain
+from .._core.plan import UndoBackend
 
 LARGEST = 64 * 2**20  # bytes; a set of 20,000 rules has 3 MiB
 MARKER = ".kubenode"
@@ -126,10 +127,11 @@ def _expect_regular(path: str, status: os.stat_result) -> None:
         raise NotRegular(errno.EFBIG, f"it has {status.st_size} bytes, and at most {LARGEST} are read", path)
 
 
-class Files:
+class Files(UndoBackend):
     """The backend for the file system. An error becomes a Failure that names the path."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Content, Target)
 
     def read(self, path: str) -> Found | None:
         """The object at a path; None for none."""
@@ -193,7 +195,7 @@ class Files:
             _PERFORM[type(operation)](operation)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What differs from what the operation should have left; see rollback_program.Backend."""
+        """What differs from what the operation should have left; see UndoBackend."""
         path = operation.path
         if isinstance(operation, Put):
             found = self.read(path)

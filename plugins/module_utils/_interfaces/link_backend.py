@@ -20,6 +20,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
+from .._core.plan import UndoBackend
 from .._netlink import attributes, wire
 from .._routing import routing_backend
 from .._routing.route import LOCAL
@@ -73,10 +74,11 @@ Operation = t.Union[Apply, Restore, Await]
 PATIENCE, PAUSE = 2.0, 0.001  # seconds; the kernel takes less than one millisecond
 
 
-class LinkMessages:
+class LinkMessages(UndoBackend):
     """The backend."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Message, Request)
 
     def links(self) -> tuple[link_message.Link, ...]:
         return tuple(map(link_message.link_from, routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)))
@@ -124,7 +126,7 @@ class LinkMessages:
             raise
 
     def verify(self, operation: Operation) -> list[str]:
-        """How the node differs from the operation's result; see rollback_program.Backend.
+        """How the node differs from the operation's result; see UndoBackend.
 
         Not compared: neighbours, which the kernel learns and drops by itself, and the settings of a bridge's port.
         """

@@ -27,7 +27,7 @@ from .._core.plan import Plan, Resource, perform
 from .._files.files import Content, Files
 from .._interfaces import link_state_backend
 from .._platform import library, lock
-from .._routing import policy, routing_backend, rt_tables_backend
+from .._routing import policy, rt_tables_backend
 from .._routing.active_policy_resource import ActivePolicyRecord, record
 from .._routing.live_policy import LivePolicy
 from .._routing.policy import Policy
@@ -79,7 +79,7 @@ def main(arguments: t.Sequence[str]) -> int:
 
 def _ready(path: str) -> int:
     try:
-        library.load(library.PYROUTE2, *routing_backend.MODULES)
+        library.load(library.PYROUTE2)
     except MissingLibrary as missing:
         sys.stderr.write(f"{missing}\n")
         return LACKS_LIBRARY

@@ -28,8 +28,8 @@ def read(run: process.Runner) -> list[tuple[str, str]]:
 def _nft() -> t.Iterator[tuple[str, str]]:
     if kernel.is_ready("nf_tables"):
         for family in ("ip", "ip6", "inet"):
-            for table, chain in nfnetlink.chains(family):
-                yield f"{family} {table} (nft)", chain
+            for chain in nfnetlink.chains(family):
+                yield f"{family} {chain.table} (nft)", chain.name
 
 
 def _legacy(run: process.Runner) -> t.Iterator[tuple[str, str]]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure
+from .._core.plan import UndoBackend
 from .._platform import process
-from . import chains_backend, iptables
+from . import chain, chains_backend, iptables
 from .iptables import PROGRAMS, Rule, Table, Taken, rules
 
 
@@ -33,10 +34,15 @@ class PutBack(t.NamedTuple):
 Operation = t.Union[Take, PutBack]
 
 
-class Iptables:
+class Iptables(UndoBackend):
     """The backend of these operations. run: starts programs."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Table, Taken, chain.Removed, chain.Place, chain.Rule)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Iptables:
+        return cls(run)
 
     def __init__(self, run: process.Runner) -> None:
         self._run = run
@@ -56,7 +62,7 @@ class Iptables:
                 raise Failure(f"iptables-restore reported success, but {'; '.join(undone)}")
 
     def verify(self, operation: Operation) -> list[str]:
-        """Reads the node again and compares it with the operation's result; see rollback_program.Backend."""
+        """Reads the node again and compares it with the operation's result; see UndoBackend."""
         what = "is still there" if isinstance(operation, Take) else "is not there"
         lines = self._script(operation).splitlines()
         return [f"{line[3:]} in table {operation.taken.table} {what}" for line in lines if line.startswith("-")]

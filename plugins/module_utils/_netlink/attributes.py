@@ -5,8 +5,9 @@
 
 """Netlink messages as values: their header and their attributes, parsed and packed.
 
-pyroute2 encodes the rtnetlink messages that we send. Messages that we read are parsed here, because pyroute2 needs 45
-microseconds for a rule and a sixth of a second to import: a run that changes nothing should not pay for either.
+pyroute2 encodes the rules, routes and neighbours that a run writes. What the kernel lists is parsed here, because pyroute2 needs
+45 microseconds for a rule and a sixth of a second to import: a run that changes nothing should not pay for either. An object that
+goes back to the kernel as it was listed is packed here (_interfaces/link_message.py gives the reason).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ DELETE_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
 SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
 OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
-CHAIN_TABLE, CHAIN_NAME = 1, 3
+CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK = 1, 3, 4
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
 FAMILIES = {"inet": 1, "ip": 2, "bridge": 7, "ip6": 10}
 # No such table; before Linux 4.16 a family whose module is not loaded has none (net/netfilter/nf_tables_api.c).
@@ -67,11 +67,19 @@ def delete_table(family: str, name: str) -> None:
         raise Failure(f"the kernel refused to remove table {family} {name}: {os.strerror(code)}{hint}")
 
 
-def chains(family: str) -> list[tuple[str, str]]:
-    """The chains of a family, as pairs of table and chain name. The kernel must have loaded nf_tables, as for has_table()."""
+class Chain(t.NamedTuple):
+    """has_hook: packets come to it from the kernel (a base chain), and not only from rules that jump to it."""
+
+    table: str
+    name: str
+    has_hook: bool
+
+
+def chains(family: str) -> list[Chain]:
+    """The chains of a family. The kernel must have loaded nf_tables, as for has_table()."""
     bodies = wire.dump(GET_CHAIN, _family(family), f"the chains of {family}", _open)
     found = (attributes(body, 4) for body in bodies)
-    return [(text(one, CHAIN_TABLE), text(one, CHAIN_NAME)) for one in found]
+    return [Chain(text(one, CHAIN_TABLE), text(one, CHAIN_NAME), CHAIN_HOOK in one) for one in found]
 
 
 def ipsets() -> list[str]:

@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, Uncertain
+from .._core.plan import UndoBackend
 from .._files import files
 from .._platform import process, processes
 from . import networkd
@@ -47,10 +48,14 @@ class Start(t.NamedTuple):
 Operation = t.Union[Restart, Start]
 
 
-class Networkd:
+class Networkd(UndoBackend):
     """The backend. ``root`` differs from "/" in tests only."""
 
     OPERATIONS = t.get_args(Operation)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Networkd:
+        return cls(run)
 
     def __init__(self, run: process.Runner, root: str = "/") -> None:
         self._run = run

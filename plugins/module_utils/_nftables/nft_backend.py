@@ -16,6 +16,7 @@ import re
 import typing as t
 
 from .._core.errors import Failure, Uncertain
+from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from . import nft_table
 
@@ -40,13 +41,17 @@ NO_TABLE = re.compile(r"^Error: No such file or directory", re.MULTILINE)
 NO_CHECK = re.compile(r"^unshare:|[Nn]etlink|Operation not supported|Protocol not supported", re.MULTILINE)
 
 
-class Nft:
+class Nft(UndoBackend):
     """The backend. ``run`` starts programs; ``warn`` passes a sentence to the operator.
 
     is_coming: nft is installed before this backend performs its first operation.
     """
 
     OPERATIONS = (Replace, Check)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Nft:
+        return cls(run, warn)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None], is_coming: bool = False) -> None:
         self._start = run
@@ -118,7 +123,7 @@ class Nft:
             _replace(self, operation)
 
     def verify(self, operation: Replace) -> list[str]:
-        """How the node differs from the operation's result; see rollback_program.Backend."""
+        """How the node differs from the operation's result; see UndoBackend."""
         table = f"table {operation.family} {operation.name}"
         if not operation.text:
             return [f"{table} is still there"] if self.unread(operation.family, operation.name) else []

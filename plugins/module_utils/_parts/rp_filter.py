@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import boot_files
+from .._core import names
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
@@ -43,7 +43,9 @@ SYSCTL_FOLDERS = ("/etc/sysctl.d",)
 
 
 def parts(request: Request) -> Parts:
-    path = boot_files.option(request.params["path"], request.is_present, beside=SYSCTL_FOLDERS)
+    path = names.path("path", request.params["path"])
+    if request.is_present:  # an earlier version may have written the file where no file may be written now
+        names.own_path("path", path, beside=SYSCTL_FOLDERS)
     desired = DesiredFilter.from_options(request.params) if request.is_present else None
     backend, files = Sysctl(), Files()
     # In another root, the kernel's links belong to the builder, not to the node.

@@ -102,6 +102,11 @@ def is_own_root() -> bool:
     return here is not None and here == init
 
 
+def is_managed_by_systemd() -> bool:
+    """True if systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
+    return os.path.isdir("/run/systemd/system") and is_own_root()
+
+
 def _root_mount(process: str) -> tuple[str, str] | None:
     """The device, and the folder on it, that a process sees as /. If several are mounted there, the last one is on top."""
     # proc_pid_mountinfo(5): mount's number, its parent's, major:minor, folder on the device, mount point, ...

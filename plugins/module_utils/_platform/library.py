@@ -29,9 +29,11 @@ FOLDER = "/var/lib/kubenode/lib"
 PYROUTE2 = "pyroute2"
 # 0.7.1 makes rules that look up no table (svinota/pyroute2 issue 964); 0.6.9 and older cannot delete on Linux 5.19 and newer.
 MINIMUM = {PYROUTE2: (0, 7, 2)}
+# The modules of a library that this collection uses: the messages for rules, routes and neighbours.
+MODULES = {PYROUTE2: ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")}
 
 
-_loaded: dict[tuple[str, ...], list[t.Any]] = {}
+_loaded: dict[str, list[t.Any]] = {}
 
 
 class Load(t.NamedTuple):
@@ -71,39 +73,40 @@ def require(operations: t.Iterable[t.Any]) -> None:
 
 def is_there(name: str) -> bool:
     """Whether the library can be loaded. Does not load it."""
-    return _is_loaded(name) or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
+    return name in _loaded or bool(carried(name)) or _own_version(name) >= MINIMUM[name]
 
 
 def missing(name: str) -> MissingLibrary:
     return MissingLibrary(name, ".".join(map(str, MINIMUM[name])))
 
 
-def load(name: str, *modules: str) -> list[t.Any]:
-    """Imports modules of a library, and what these import. Raises MissingLibrary.
+def loaded(operations: t.Iterable[t.Any]) -> list[str]:
+    """Load the libraries that the operations need, and return their names. Raises MissingLibrary if the node lacks one."""
+    names = needed(operations)
+    for name in names:
+        load(name)
+    return names
+
+
+def load(name: str) -> list[t.Any]:
+    """Imports the MODULES of a library, and what these import. Raises MissingLibrary.
 
     The library's own ``__init__`` is run only if the modules need it: that of pyroute2 imports all of its 160 modules, which
     takes 0.15 s, and eight of them are enough to encode a message. What was loaded once is not looked for again, because the
     process may have left the folders in which it was.
     """
-    key = (name, *modules)
-    if not modules and _is_loaded(name):
-        return []
-    if key not in _loaded:
-        _loaded[key] = _imported(name, modules)
-    return _loaded[key]
+    if name not in _loaded:
+        _loaded[name] = _imported(name)
+    return _loaded[name]
 
 
-def _is_loaded(name: str) -> bool:
-    return any(name == loaded for loaded, *_modules in _loaded)
-
-
-def _imported(name: str, modules: t.Sequence[str]) -> list[t.Any]:
+def _imported(name: str) -> list[t.Any]:
     if _own_version(name) < MINIMUM[name]:
         paths = carried(name)
         if not paths:
             raise missing(name)
         sys.path.insert(0, paths[-1])
-    names = [f"{name}.{module}" for module in modules]
+    names = [f"{name}.{module}" for module in MODULES[name]]
     if name not in sys.modules:
         try:
             with _without_init(name):

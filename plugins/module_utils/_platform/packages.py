@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import struct
@@ -21,6 +22,7 @@ import typing as t
 
 from .._core import version
 from .._core.errors import Failure, Refusal, Uncertain
+from .._core.plan import UndoBackend
 from .._files import files
 from . import process
 
@@ -200,13 +202,17 @@ def os_release() -> dict[str, str]:
     return {}
 
 
-class Packages:
+class Packages(UndoBackend):
     """The backend. patience: how long, in seconds, each command waits for a lock that another program holds.
 
     is_offline: systemd does not manage this root, and packages' scripts must not reach the systemd of an image's builder.
     """
 
     OPERATIONS = t.get_args(Operation)
+
+    @classmethod
+    def standalone(cls, run: t.Callable[..., t.Any], warn: t.Callable[[str], None]) -> Packages:
+        return cls(functools.partial(run, seconds=1800, completes=True), os_release(), 300)
 
     def __init__(self, run: process.Runner, release: t.Mapping[str, str], patience: float, is_offline: bool = False) -> None:
         self._run = run

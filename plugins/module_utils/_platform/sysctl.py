@@ -13,6 +13,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure, ForeignChange
+from .._core.plan import UndoBackend
 from .._files import files
 from . import kernel
 from .sysctl_files import DOTTED, FOLDERS, LAST_OF_PROCPS
@@ -36,7 +37,7 @@ class Restore(t.NamedTuple):
 Operation = t.Union[Write, Restore]
 
 
-class Sysctl:
+class Sysctl(UndoBackend):
     """The backend for the running kernel, in the network namespace of this process."""
 
     OPERATIONS = t.get_args(Operation)
@@ -90,7 +91,7 @@ class Sysctl:
             os.close(descriptor)
 
     def verify(self, operation: Operation) -> list[str]:
-        """What differs from what the operation should have left; see rollback_program.Backend."""
+        """What differs from what the operation should have left; see UndoBackend."""
         found = self.read(operation.key)
         if found in (None, operation.value) or (isinstance(operation, Restore) and found != operation.written):
             return []

@@ -135,7 +135,7 @@ def from_options(
 ) -> Policy:
     """The policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
     number = _protocol(protocol)
-    of_rules, rule_places = _items("rules", rules or (), rule.Entries(tables).parse)
+    of_rules, rule_places = _items("rules", rules or (), functools.partial(rule.from_options, tables=tables))
     of_routes, route_places = _items("routes", routes or (), functools.partial(route.from_options, tables=tables))
     return Policy(
         number,

@@ -21,6 +21,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Failure, ForeignChange
 from .._core.fields import ANY, IPV4, IPV6
+from .._core.plan import UndoBackend
 from .._netlink import attributes, wire
 from .._netlink.wire import Refused
 from .._platform import library
@@ -41,8 +42,6 @@ NEWROUTE, DELROUTE, GETROUTE, NEWRULE, DELRULE, GETRULE = 24, 25, 26, 32, 33, 34
 GETLINK, GETADDR, NEWNEIGH, DELNEIGH, GETNEIGH = 18, 22, 28, 29, 30
 LISTED = {GETRULE: "rules", GETROUTE: "routes", GETLINK: "links", GETADDR: "addresses", GETNEIGH: "neighbours"}
 CHUNK = 128  # messages; if all are refused, the answers still fit a socket's default buffer (net.core.rmem_default)
-
-MODULES = ("netlink.rtnl.fibmsg", "netlink.rtnl.rtmsg", "netlink.rtnl.ndmsg")  # of pyroute2
 
 # The route metrics that are numbers.
 METRICS = (
@@ -123,14 +122,15 @@ Operation = t.Union[Apply, Restore, Arrange, Rearrange]
 Sender = t.Callable[[t.Sequence[Change]], t.Mapping[int, "Refused"]]  # returns the refusals, by position
 
 
-class Netlink:
+class Netlink(UndoBackend):
     """The backend: rtnetlink in the network namespace of this process."""
 
     OPERATIONS = t.get_args(Operation)
+    VALUES = (Change, Order, Rule, Route, Hop, Neighbour)
 
     def rules(self) -> list[Owned]:
         """Rules of both families in the kernel's order."""
-        return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
+        return [rules.from_message(body) for family in (IPV4, IPV6) for body in dump(GETRULE, family)]
 
     def routes(self) -> list[Owned]:
         """Routes of both families and all tables. Of several at one key, the first is the one that the kernel would replace."""
@@ -371,12 +371,11 @@ class _Encoder:
     """Encodes changes with pyroute2. links: link indexes by name."""
 
     def __init__(self, protocol: int, links: t.Mapping[str, int]) -> None:
-        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2, *MODULES)
+        rule_module, route_module, neighbour_module = library.load(library.PYROUTE2)
         self._new_rule, self._new_route = rule_module.fibmsg, route_module.rtmsg
         self._new_neighbour = neighbour_module.ndmsg
         self._protocol = protocol
         self._links = links
-        self._encoded: dict[Rule, tuple[bytes, dict[int, bytes]]] = {}  # see _rule_body
 
     def message(self, change: Change, number: int) -> bytes:
         """The encoded message. Raises KeyError with the name of a link that does not exist."""
@@ -386,25 +385,14 @@ class _Encoder:
 
     def _body(self, change: Change) -> bytes:
         if isinstance(change.item, Rule):
-            return self._rule_body(change.item)
+            # An opaque rule goes back in the kernel's own encoding: the other fields do not describe it in full.
+            return change.item.opaque or _encoded(self._rule(change.item))
         if isinstance(change.item, Neighbour):
             return _encoded(self._neighbour(change.item))
         message = self._route(change.item)
         if change.verb == DELETE:
             _name_metrics(message)
         return _encoded(message)
-
-    def _rule_body(self, rule: Rule) -> bytes:
-        """Thousands of rules may differ in addresses only. pyroute2 encodes one of them, because it takes 0.1 ms."""
-        if rule.opaque:  # the kernel's own encoding: the other fields do not describe the rule in full
-            return rule.opaque
-        alike = rule._replace(src=(b"", rule.src[1]), dst=(b"", rule.dst[1]))
-        if alike not in self._encoded:
-            body = _encoded(self._rule(rule))
-            self._encoded[alike] = body[: rules.HEADER.size], attributes.attributes(body, rules.HEADER.size)
-        header, found = self._encoded[alike]
-        own = {kind: given[0] for kind, given in ((rules.FRA_SRC, rule.src), (rules.FRA_DST, rule.dst)) if given != ANY}
-        return header + attributes.pack({**found, **own})
 
     def _rule(self, rule: Rule) -> t.Any:
         message = self._new_rule()

@@ -36,7 +36,6 @@ KNOWN = frozenset(
      FRA_UID_RANGE, FRA_PROTOCOL, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_SUPPRESS_PREFIXLEN, FRA_PAD)
 )  # fmt: skip
 UNSET = -1  # suppress_prefixlength; the kernel dumps it as 0xffffffff
-_ADDRESS_BYTES = {family: bits // 8 for family, bits in BITS.items()}
 _PORTS, _UIDS = struct.Struct("=HH"), struct.Struct("=II")
 
 # /etc/protocols is not on every node.
@@ -157,7 +156,6 @@ class Rule(t.NamedTuple):
 
 
 SELECTORS = Rule._fields.index("invert") + 1
-SRC, DST = Rule._fields.index("src"), Rule._fields.index("dst")
 UNNAMED = Rule(0, 0, action=0)
 _PLAIN = Rule(0, 0)[4:16]  # from iif to action
 _PLAIN_OPTIONS = {"priority", "family", "from", "to", "table"}
@@ -166,47 +164,6 @@ _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 def protocol_name(number: int) -> str:
     return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
-
-
-def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
-    """All rules, with their protocols.
-
-    Thousands of rules on a node may differ in one address only, which is the last attribute of the kernel's message
-    (net/ipv4/fib_rules.c, fib4_rule_fill). Messages that are equal up to the address are parsed once.
-    """
-    current: list[tuple[Rule, int]] = []
-    seen: dict[bytes, _Likeness | None] = {}
-    for body in bodies:
-        size = _ADDRESS_BYTES[body[0]]
-        start, address = body[:-size], body[-size:]
-        if start not in seen:
-            seen[start] = _likeness(body, address)
-        like = seen[start]
-        if like:
-            current.append((Rule._make((*like.before, (address, like.length), *like.after)), like.protocol))
-        else:
-            current.append(from_message(body))
-    return current
-
-
-class _Likeness(t.NamedTuple):
-    """The fields before and after the address, the prefix length and the protocol of rules that differ only in the address."""
-
-    before: tuple[t.Any, ...]
-    length: int
-    after: tuple[t.Any, ...]
-    protocol: int
-
-
-def _likeness(body: bytes, address: bytes) -> _Likeness | None:
-    """What a rule shares with others; None if its message does not end with an address or cannot be read in full."""
-    found, protocol = from_message(body)
-    place = {FRA_SRC: SRC, FRA_DST: DST}.get(next(reversed(attributes(body, HEADER.size)), 0))
-    if found.opaque or place is None:
-        return None
-    values: tuple[t.Any, ...] = found
-    is_whole = values[place][0] == address
-    return _Likeness(values[:place], values[place][1], values[place + 1 :], protocol) if is_whole else None
 
 
 def _unknown(found: t.Mapping[int, bytes]) -> list[int]:
@@ -317,32 +274,6 @@ def from_options(option: str, given: t.Mapping[str, t.Any], tables: t.Mapping[st
         raise Invalid(f"{option}.priority", None, "given; otherwise the kernel would choose one")
     parsed["family"] = _family(option, given, parsed)
     return _checked(option, given, parsed)
-
-
-class Entries:
-    """Parses the entries of a list. Thousands may differ in one address only: what else they say is parsed once."""
-
-    def __init__(self, tables: t.Mapping[str, int]) -> None:
-        self._tables = tables
-        self._alike: dict[t.Any, tuple[tuple[t.Any, ...], tuple[t.Any, ...]]] = {}  # fields before and after the address
-
-    def parse(self, option: str, given: t.Mapping[str, t.Any]) -> Rule:
-        """As from_options()."""
-        key, place = ("to", DST) if given.get("from") is None else ("from", SRC)
-        try:
-            family, prefix = fields.prefix(given.get(key))
-            # 1 and true are equal keys.
-            rest = tuple([(name, type(value), value) for name, value in given.items() if name != key])
-            kind = key, family, prefix[1], rest
-            alike = self._alike.get(kind)
-        except (TypeError, Unfit):  # no address, or an entry that cannot be used
-            return from_options(option, given, self._tables)
-        if alike:
-            return Rule._make((*alike[0], prefix, *alike[1]))
-        rule = from_options(option, given, self._tables)
-        values: tuple[t.Any, ...] = rule
-        self._alike[kind] = values[:place], values[place + 1 :]
-        return rule
 
 
 def _family(option: str, given: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:

@@ -50,7 +50,7 @@ def iptables(run: process.Runner, note: Notes) -> list[dict[str, str]]:
 
 def _nft_tables(family: str) -> set[str]:
     chains = nfnetlink.chains(family) if kernel.is_ready("nf_tables") else []
-    return {table for table, _chain in chains} & set(saved.TABLES)
+    return {chain.table for chain in chains} & set(saved.TABLES)
 
 
 def _saved(run: process.Runner, note: Notes, tool: str, place: str, names: t.Collection[str]) -> dict[str, str]:

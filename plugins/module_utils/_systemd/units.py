@@ -16,6 +16,7 @@ import typing as t
 from pathlib import Path
 
 from .._core.errors import Failure
+from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from .boot_unit import LACKS_LIBRARY
 from .unit_state import UnitState, Verdict
@@ -86,10 +87,14 @@ def _discard(_sentence: str) -> None:
     """Discards a warning."""
 
 
-class Units:
+class Units(UndoBackend):
     """The backend. ``run`` starts programs; ``warn`` takes sentences for the operator. patience: seconds, see PATIENCE."""
 
     OPERATIONS = t.get_args(Operation)
+
+    @classmethod
+    def standalone(cls, run: process.Runner, warn: t.Callable[[str], None]) -> Units:
+        return cls(run)
 
     def __init__(self, run: process.Runner, warn: t.Callable[[str], None] = _discard, patience: float = PATIENCE) -> None:
         self.run = run
@@ -109,8 +114,7 @@ class Units:
         return {path.name for path in Path(FOLDER).glob(pattern)}
 
     def is_running(self) -> bool:
-        """True if systemd manages this root (sd_booted(3)). False in a chroot, even if it has the /run of its builder."""
-        return os.path.isdir("/run/systemd/system") and kernel.is_own_root()
+        return kernel.is_managed_by_systemd()
 
     def is_active(self, unit: str) -> bool:
         """True if the unit was started and has neither stopped nor failed, by the link that systemd keeps for its invocation.
@@ -183,7 +187,7 @@ class Units:
             raise TypeError(f"{operation!r} is no operation on units")
 
     def verify(self, operation: Operation) -> list[str]:
-        """Sentences about differences from the state that the operation leaves; see rollback_program.Backend.
+        """Sentences about differences from the state that the operation leaves; see UndoBackend.
 
         Empty for a start, which verifies itself.
         """

@@ -22,7 +22,6 @@ from .._core.parts import NO_EFFECTS, Effects, Parts, Request, requested
 from .._core.plan import Plane
 from .._interfaces import interfaces_backend
 from .._platform import library, process, sysctl_files
-from .._routing import routing_backend
 from .._twin import bounds, isolation_backend
 from .._twin.wall_backend import Root
 
@@ -81,7 +80,7 @@ def prepared(calls: t.Sequence[Change], is_own: bool) -> t.Iterator[Root]:
     for name, _options in calls:
         importlib.import_module(f".._parts.{name}", __package__)
     with contextlib.suppress(MissingLibrary):  # apply() raises it if a call needs the library
-        library.load(library.PYROUTE2, *routing_backend.MODULES)
+        library.load(library.PYROUTE2)
     with interfaces_backend.remembering() if is_own else contextlib.nullcontext():
         yield isolation_backend.root(WRITABLE, _copied(calls) if is_own else {})
 

@@ -344,6 +344,18 @@ def test_a_rule_that_a_listing_shows_twice_is_there_once(node: NamespaceNode, st
     assert node.exists("/run/torn")
 
 
+def test_a_chain_of_the_operator_may_have_the_name_of_a_built_in_one(node: NamespaceNode, steps: Steps) -> None:
+    """Table nat has no built-in chain INPUT. The policy of the operator's is a rule of the kernel that no listing shows."""
+    script = "*nat\n:INPUT ACCEPT\n-A PREROUTING -j INPUT\n-A INPUT -p 802_1Q -j ACCEPT\n"
+    node.run_from_host(["ebtables-nft-restore", "--noflush"], script)
+    listed = azure_vnet.listing(node)
+    assert ":INPUT ACCEPT" in listed
+    steps.four()
+    assert azure_vnet.listing(node) == [line for line in listed if not is_about(line, GONE)]
+    steps.run(state="restored")
+    assert azure_vnet.listing(node) == listed
+
+
 def test_a_rule_is_restored_once_and_to_its_place_while_others_write(node: NamespaceNode, steps: Steps) -> None:
     listed = azure_vnet.listing(node)
     steps.run()

@@ -18,6 +18,7 @@ import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
@@ -52,10 +53,16 @@ def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     return packet, dump, told.get("sysctls_not_in_the_dump", {})
 
 
+def call(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The result or the error of the module and of the controller's side."""
+    return _pastes.execute({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
+
+
 def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The result. Fails if the node has changed."""
     before = node.snapshot()
-    result = Steps(node, "datapath_trace", {"packet": packet, **options}).run()
+    result = call(node, packet, **options)
+    assert not result["failed"], result
     assert not result["changed"] and node.snapshot() == before
     return result
 
@@ -180,7 +187,7 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
 def test_wrong_options_are_named(node: NamespaceNode, options: dict[str, Any], told: str) -> None:
     packet = {"destination": "10.0.0.1", "destination_port": 80}
     given = {"packet": packet, **({} if {"dump", "snapshot"} & {*options} else {"snapshot": {"links": [UPLINK]}}), **options}
-    assert told in Steps(node, "datapath_trace", given).call()["msg"]
+    assert told in call(node, **given)["msg"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +253,7 @@ HOSTILE = "\x1b]0;gone\x07\x9b2J\u202e"
 )
 def test_control_characters_of_a_report_are_not_printed(node: NamespaceNode, dump: dict[str, str]) -> None:
     packet = {"source": "10.0.0.9", "destination": "192.0.2.1", "destination_port": 80, "interface": "eth0"}
-    answer = Steps(node, "datapath_trace", {"packet": packet, "dump": dump}).call()
+    answer = call(node, packet, dump=dump)
     answer.pop("invocation", None)
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in texts(answer))
 

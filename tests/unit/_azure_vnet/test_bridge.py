@@ -11,7 +11,6 @@ import struct
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec, fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid, Refusal
@@ -20,6 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import Link, Message, Scene
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import attributes, pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route as routes
+from unit import journals
 
 MAC = bytes.fromhex("020000000001")
 
@@ -272,7 +272,7 @@ def test_a_journal_gives_back_what_was_written() -> None:
     found = bridge.dissolution(scene, AZURE0, ETH0)
     for messages in (found.arriving, found.leaving, found.removal):
         operation = Apply(messages).inverse()
-        assert codec.decode(codec.encode(operation, rollback_program.KNOWN), rollback_program.KNOWN) == operation
+        assert codec.decode(codec.encode(operation, journals.KNOWN), journals.KNOWN) == operation
         assert [one.do for one in operation.messages] == [one.undo for one in reversed(messages)]
 
 

@@ -13,24 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import resolved_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import checkpoint_backend, rollback_program
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, Entry, RolledBack
-from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
+from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Armed, RolledBack
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import ForeignChange
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import UndoBackend
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process, sysctl
-from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd import units
+from unit import journals
 
 ARMED = Armed("id", "policy_routes", 0.0, 30, 0.0, (1, 1), (1, 1), "timer")
 
 
 def replay(monkeypatch: pytest.MonkeyPatch, *operations: t.Any) -> RolledBack:
     """The roll-back of steps that are named by their numbers."""
-    entries = [codec.encode(Entry(f"step {number}", one), rollback_program.KNOWN) for number, one in enumerate(operations)]
+    entries = [journals.entry(f"step {number}", one) for number, one in enumerate(operations)]
     monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
     return rollback_program.replay(ARMED, "it was not confirmed")
 
@@ -69,8 +66,9 @@ def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
 def test_a_backup_goes_only_if_all_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_restored: bool) -> None:
     kept, moved = tmp_path / "backup", tmp_path / "moved" if is_restored else tmp_path / "missing folder/moved"
     kept.write_text("kept")
-    entries = [Entry("write the backup", files.Remove(str(kept)), True), Entry("move", files.Put(str(moved), files.Target("x")))]
-    monkeypatch.setattr(checkpoint_backend, "entries", lambda: [codec.encode(one, rollback_program.KNOWN) for one in entries])
+    backup = journals.entry("write the backup", files.Remove(str(kept)), is_backup=True)
+    entries = [backup, journals.entry("move", files.Put(str(moved), files.Target("x")))]
+    monkeypatch.setattr(checkpoint_backend, "entries", lambda: entries)
     told = rollback_program.replay(ARMED, "it was not confirmed")
     assert kept.exists() is not is_restored
     assert told.left == ("write the backup: it may have objects that could not be restored",) * (not is_restored)
@@ -87,13 +85,22 @@ def test_what_others_have_changed_is_left_and_what_differs_besides_is_named(monk
     assert told.failed == ("step 0: net.x is 1 and not 0",)
 
 
-def test_every_backend_can_read_back_what_it_does() -> None:
-    """A name in the journal without a backend would be noticed only during a roll-back."""
-    operations = [
-        files.Remove("/x"), routing_backend.Apply(75, ()), link_backend.Apply(()), nft_backend.Replace("ip", "x", ""),
-        resolved_backend.Set("eth0", resolved_backend.Dns()), sysctl.Write("x", 1), units.Reload(),
-    ]  # fmt: skip
-    assert all(callable(rollback_program.BACKENDS[type(one)].verify) for one in operations)
+@pytest.mark.parametrize(
+    "name", ["_platform.sysctl.Sysctl", "_files.files.Put", "_files.files.Missing", "subprocess.Popen", "_lock.lock", ""]
+)
+def test_only_a_backend_that_has_the_operation_performs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    line = journals.entry("write it", files.Remove(str(kept))).replace("_files.files.Files", name)
+    monkeypatch.setattr(checkpoint_backend, "entries", lambda: [line])
+    told = rollback_program.replay(ARMED, "it was not confirmed")
+    assert (told.steps, told.failed) == (0, (f"write it: {name} is no backend of this roll-back that performs Remove",))
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("kind", journals.BACKENDS)
+def test_every_backend_works_without_ansible(kind: type[UndoBackend]) -> None:
+    assert type(kind.standalone(process.run, print)) is kind
 
 
 TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"

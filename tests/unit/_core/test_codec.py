@@ -6,23 +6,31 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 import typing as t
+import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.datapath.plugins import module_utils
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot.program_archive import archive
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import UndoBackend
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
+from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, sysctl
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import routing_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
+from unit import journals
+
+RUN = "import runpy, sys; program = sys.argv.pop(1); sys.argv.append('ready'); runpy.run_path(program, run_name='__main__')"
 
 _PLAIN = (
     st.none()
@@ -42,7 +50,7 @@ def _named(values: st.SearchStrategy[t.Any]) -> st.SearchStrategy[t.Any]:
             {field: values for field in kind._fields if field not in usual}, optional={field: values for field in usual}
         ).map(lambda fields: kind(**fields))
 
-    return st.sampled_from(list(rollback_program.KNOWN.values())).flatmap(of)
+    return st.sampled_from(list(journals.KNOWN.values())).flatmap(of)
 
 
 def _types(value: t.Any) -> t.Any:
@@ -54,8 +62,8 @@ _ANY = st.recursive(_PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple)
 
 @given(_named(_ANY))
 def test_every_operation_comes_back_as_it_was(operation: t.Any) -> None:
-    line = codec.encode(operation, rollback_program.KNOWN)
-    again = codec.decode(line, rollback_program.KNOWN)
+    line = codec.encode(operation, journals.KNOWN)
+    again = codec.decode(line, journals.KNOWN)
     assert again == operation and type(again) is type(operation)
     assert "\n" not in line and line.isascii()
 
@@ -73,46 +81,38 @@ NOTED = [
 @pytest.mark.parametrize(("value", "line"), NOTED, ids=[line for _value, line in NOTED])
 def test_a_line_names_the_class_and_what_is_not_as_usual(value: t.Any, line: str) -> None:
     """As an older or a newer version of the collection reads it."""
-    assert codec.encode(value, rollback_program.KNOWN) == line
-    assert codec.decode(line, rollback_program.KNOWN) == value
+    assert codec.encode(value, journals.KNOWN) == line
+    assert codec.decode(line, journals.KNOWN) == value
 
 
-def test_the_vocabulary_has_what_undoes_a_step_of_every_edge() -> None:
-    values = {
-        "_checkpoint.checkpoint",
-        "_ebtables.ebtables",
-        "_interfaces.link_message",
-        "_netfilter.chain",
-        "_netfilter.iptables",
-        "_routing.neighbour",
-        "_routing.route",
-        "_routing.rule",
-        "_routing.rule_order",
-    }
-    assert {name.rpartition(".")[0] for name in rollback_program.KNOWN} - values == {
-        *("_files.files", "_platform.sysctl", "_systemd.units", "_nftables.nft_backend", "_routing.routing_backend"),
-        *("_interfaces.link_backend", "_azure_vnet.resolved_backend"),
-        *("_network_daemons.networkd_backend", "_platform.packages"),
-        *("_ebtables.ebtables_backend", "_netfilter.iptables_backend"),
-    }
-    assert rollback_program.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
-    assert rollback_program.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore
+def test_these_are_the_backends_of_the_collection() -> None:
+    for found in pkgutil.walk_packages(module_utils.__path__, f"{module_utils.__name__}."):
+        if not found.name.endswith("._module"):  # imports Ansible, which the oldest Python lacks
+            importlib.import_module(found.name)
+    own = {kind for kind in UndoBackend.__subclasses__() if kind.__module__.startswith(module_utils.__name__)}
+    assert own == {*journals.BACKENDS}
+
+
+def test_the_vocabulary_has_operations_and_their_values() -> None:
+    assert journals.KNOWN["_routing.routing_backend.Restore"] is routing_backend.Restore
+    assert journals.KNOWN["_platform.sysctl.Restore"] is sysctl.Restore
+    assert journals.KNOWN["_routing.rule.Rule"] is Rule
 
 
 @pytest.mark.parametrize("value", [library.Load("x"), files.Other("folder"), {"a": 1}, [1], ..., Failure("x")], ids=str)
 def test_what_the_roll_back_does_not_know_is_not_written(value: t.Any) -> None:
     with pytest.raises(codec.Unreadable):
-        codec.encode(files.Put("/etc/x", value), rollback_program.KNOWN)
+        codec.encode(files.Put("/etc/x", value), journals.KNOWN)
 
 
 def test_what_is_not_in_the_vocabulary_is_named() -> None:
     with pytest.raises(codec.Unreadable, match="^_platform.library.Load is not in the vocabulary$"):
         # Put takes no operation: the codec has to refuse what the type forbids.
-        codec.encode(files.Put("/etc/x", library.Load("x")), rollback_program.KNOWN)  # type: ignore[arg-type]
+        codec.encode(files.Put("/etc/x", library.Load("x")), journals.KNOWN)  # type: ignore[arg-type]
     with pytest.raises(codec.Unreadable, match="^subprocess.Popen is not in the vocabulary$"):
-        codec.decode('{"subprocess.Popen":{"args":"true"}}', rollback_program.KNOWN)
+        codec.decode('{"subprocess.Popen":{"args":"true"}}', journals.KNOWN)
     with pytest.raises(codec.Unreadable, match="^JSONDecodeError: .* column 2"):
-        codec.decode("{", rollback_program.KNOWN)
+        codec.decode("{", journals.KNOWN)
 
 
 def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
@@ -141,11 +141,31 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
 )
 def test_what_no_version_has_written_is_not_read(line: str) -> None:
     with pytest.raises(codec.Unreadable):
-        codec.decode(line, rollback_program.KNOWN)
+        codec.decode(line, journals.KNOWN)
 
 
-def test_the_program_is_whole(tmp_path: Path) -> None:
-    program = tmp_path / "rollback.pyz"
-    program.write_bytes(archive("_checkpoint.rollback_program").encode("utf-8", "surrogateescape"))
-    done = subprocess.run([sys.executable, "-I", "-B", program, "ready"], capture_output=True, text=True, check=False, cwd="/")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+def of_archive(path: Path, *backends: type) -> list[str]:
+    """The modules in the archive of the roll-back program with these backends, which is written to ``path``."""
+    loaded = [codec.name_of(kind).rpartition(".")[0] for kind in backends]
+    path.write_bytes(archive("_checkpoint.rollback_program", loaded).encode("utf-8", "surrogateescape"))
+    names = [name.removesuffix(".py").replace("/", ".") for name in zipfile.ZipFile(path).namelist()]
+    return [name for name in names if not name.endswith("__")]
+
+
+def test_the_program_has_the_backends_of_its_run_and_no_others(tmp_path: Path) -> None:
+    few, every = of_archive(tmp_path / "few", files.Files, sysctl.Sysctl), of_archive(tmp_path / "every", *journals.BACKENDS)
+    rooms = {name.split(".")[1] for name in few}
+    assert rooms == {"_core", "_files", "_platform", "_checkpoint"} and {*few} < {*every}
+    for path in ("few", "every"):
+        command = [sys.executable, "-I", "-B", str(tmp_path / path), "ready"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+
+
+def test_the_program_loads_all_that_its_backends_need_before_it_starts(tmp_path: Path) -> None:
+    """nft_backend imports nfnetlink in a function; a roll-back must not depend on the archive any more."""
+    of_archive(tmp_path / "program", nft_backend.Nft)
+    look = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {RUN}"
+    command = [sys.executable, "-I", "-B", "-c", look, str(tmp_path / "program")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    assert "kubenode._netlink.nfnetlink" in done.stdout.split()

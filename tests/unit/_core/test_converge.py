@@ -20,7 +20,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
     Refusal,
     Uncertain,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Step
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan, Plane, Plans, Resource, Step
 
 BOTH = set(Plane)
 
@@ -220,11 +220,11 @@ class Watched:
         self.state = "never armed"
 
     @contextlib.contextmanager
-    def armed(self, steps: t.Sequence[Step]) -> t.Iterator[t.Callable[[Step], None]]:
-        self.foretold = [step.summary for step in steps]
+    def armed(self, surveyed: Plans) -> t.Iterator[t.Callable[[Resource, Step], None]]:
+        self.foretold = [step.summary for _resource, plan in surveyed for step in plan.steps]
         self.state = "armed"
         try:
-            yield lambda step: self.notes.append((step.summary, sum(len(shelf.performed) for shelf in self._shelves)))
+            yield lambda _resource, step: self.notes.append((step.summary, sum(len(shelf.performed) for shelf in self._shelves)))
         except BaseException:
             self.state = "disarmed"
             raise

@@ -13,14 +13,15 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup
-from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint import rollback_program
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
+from unit import journals
 from unit._azure_vnet.test_backup import KEPT
 from unit._probe_snat.test_probe_snat import listing
 
@@ -57,14 +58,14 @@ AZURE = [
     }
 ]
 CONFIGURATION = {"plugins": [{"type": "azure-vnet", "bridge": "azure0", "ipsToRouteViaHost": ["169.254.20.10"]}]}
-ENTRY = {"_checkpoint.checkpoint.Entry": {"summary": "x", "undo": {"_files.files.Remove": {"path": "/x"}}}}
+ENTRY = json.loads(journals.entry("x", files.Remove("/x")))
 
 # The reader, a correct text as a value, and the exceptions that it may raise.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
     "backup": (read_backup, json.loads(backup.to_text(KEPT)), (backup.Damaged,)),
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
     "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
-    "journal": (lambda text: codec.decode(text, rollback_program.KNOWN), ENTRY, (codec.Unreadable,)),
+    "journal": (lambda text: codec.decode(text, journals.KNOWN), ENTRY, (codec.Unreadable,)),
     "metadata": (metadata.azure, AZURE, (metadata.Garbled,)),
     "CNI": (cni.plugins_in, CONFIGURATION, ()),
     "azure-vnet's CNI": (cni.azure_vnet_in, CONFIGURATION, ()),

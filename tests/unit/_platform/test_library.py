@@ -63,11 +63,12 @@ def test_modules_are_loaded_without_what_they_do_not_need(
     (package / "rest.py").write_text("")
     (package / "part.py").write_text(f"import {NAME}\nREST = {NAME}.rest\n" if needs_init else "")
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(library.MODULES, NAME, ("part",))
     try:
-        (part,) = library.load(NAME, "part")
+        (part,) = library.load(NAME)
         assert part.__name__ == f"{NAME}.part"
         assert (f"{NAME}.rest" in sys.modules) == needs_init
-        assert library.load(NAME, "part") == [part]
+        assert library.load(NAME) == [part]
         assert importlib.import_module(NAME).rest.__name__ == f"{NAME}.rest"  # another importer gets all of the package
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:

@@ -542,34 +542,6 @@ def test_what_the_kernel_says_by_default_means_nothing(_name: str, attributes: d
     assert rule.from_message(message(tagged)) == (expected, 75)
 
 
-_SELECTORS: dict[int, st.SearchStrategy[bytes]] = {
-    rule.FRA_IIFNAME: st.sampled_from((b"eth0\0", b"eth1\0")),
-    rule.FRA_UID_RANGE: st.sampled_from((struct.pack("=II", 0x20008, 9), struct.pack("=HHI", 8, rule.FRA_SRC, 9))),
-    25: st.just(b"\x0a"),  # dscp
-}
-
-
-@st.composite
-def bodies(draw: st.DrawFn) -> bytes:
-    """Messages of similar rules: the addresses are last, in the kernel's order or another, or are missing."""
-    family, size = draw(st.sampled_from(((socket.AF_INET, 4), (socket.AF_INET6, 16))))
-    lengths = {rule.FRA_DST: "dst_len", rule.FRA_SRC: "src_len"}
-    ends = draw(st.permutations([kind for kind in lengths if draw(st.booleans())]))
-    chosen = {kind: draw(of_kind) for kind, of_kind in _SELECTORS.items() if draw(st.booleans())}
-    chosen.update({kind: bytes([10, *bytes(size - 2), draw(st.integers(0, 9))]) for kind in ends})
-    return message({**PLAIN, **chosen}, family=int(family), **{lengths[kind]: size * 8 for kind in ends})
-
-
-@given(st.lists(bodies(), max_size=8))
-def test_messages_that_have_much_in_common_are_read_as_each_by_itself(read: list[bytes]) -> None:
-    assert rule.from_messages(read) == list(map(rule.from_message, read))
-
-
-def test_a_message_that_ends_with_an_address_that_does_not_select_is_read_as_it_is() -> None:
-    read = [message({**PLAIN, rule.FRA_SRC: bytes([10, 0, 0, last])}) for last in (1, 2)]
-    assert rule.from_messages(read) == list(map(rule.from_message, read))
-
-
 UNKNOWN = {
     "dscp": (25, b"\x0a", "dscp"),
     "flowlabel": (26, b"\0\0\0\1", "flowlabel"),
@@ -745,45 +717,3 @@ def test_what_was_in_force_over_a_link_stays_beside_another_answer() -> None:
     assert told.besides(former.by({"eth2"})).text() == former.text()
     assert told.besides(former.by(())) == told
     assert told.besides(former.by({"eth1", "eth2"})).text() == former.text()  # routes given for a table take precedence
-
-
-def test_entries_of_many_addresses_are_parsed_as_one_by_one() -> None:
-    """Their other fields are parsed once; an error in these is raised for each entry."""
-    addresses: list[t.Any] = [
-        "10.0.0.1",
-        "10.0.0.2",
-        "10.0.0.0/30",
-        "10.0.0.1/30",
-        "fd00::1",
-        "default",
-        "nonsense",
-        None,
-        7,
-        [],
-    ]
-    others: list[dict[str, t.Any]] = [
-        {"priority": 1, "table": "main"},
-        {"priority": True, "table": "main"},
-        {"priority": "1", "table": 254},
-        {"priority": 1, "table": "main", "family": "ipv6"},
-        {"priority": 1, "table": "main", "to": "10.9.0.0/16", "iif": "eth0"},
-        {"priority": 1, "table": "nowhere"},
-        {"priority": 1, "table": "main", "iif": ["eth0"]},
-        {"table": "main"},
-    ]
-    entries = [{side: address, **other} for _turn in (1, 2) for other in others for side in ("from", "to")
-               for address in addresses]  # fmt: skip
-    tables = {"main": 254}
-
-    def alone(option: str, entry: dict[str, t.Any]) -> rule.Rule:
-        return rule.from_options(option, entry, tables)
-
-    def parsed(parse: t.Callable[..., rule.Rule], entry: dict[str, t.Any]) -> t.Any:
-        try:
-            return parse("rules[3]", entry)
-        except Invalid as error:
-            return str(error)
-
-    together = rule.Entries(tables)
-    for entry in entries:
-        assert parsed(together.parse, entry) == parsed(alone, entry), entry

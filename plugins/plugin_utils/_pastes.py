@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""The controller's side of datapath_trace: reads the option ``dump``, so that no node gets the parsers of outputs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
+
+PACKET = {"packet": {"type": "dict", "required": True, "options": packet.OPTIONS}}
+
+
+def execute(arguments: dict[str, t.Any], run: t.Callable[[dict[str, t.Any]], dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The result of the module with these arguments. run: runs the module, which gets a snapshot in place of ``dump``."""
+    if arguments.get("dump") is None:
+        return run(arguments)
+    given = dict(arguments)
+    dump = given.pop("dump")
+    try:
+        if given.get("snapshot") is not None:
+            raise Invalid("dump", dump, "left out if snapshot is given")
+        pasted = pastes.read(pastes_backend.texts(dump), _interface(given.get("packet")))
+    except DatapathError as error:
+        return all_printable({"failed": True, "changed": False, "msg": f"datapath_trace: {error}"})
+    result = run({**given, "snapshot": pasted.snapshot})
+    if result.get("failed"):
+        return result
+    return {**result, **all_printable({"assumed": [*pasted.assumed, *result["assumed"]], "ignored": pasted.ignored})}
+
+
+def _interface(given: t.Any) -> str:
+    """The link by which the packet comes in; empty for a packet that is wrong, which the module says."""
+    result = ArgumentSpecValidator(PACKET).validate({"packet": given})
+    return "" if result.error_messages else str(result.validated_parameters["packet"]["interface"] or "")
