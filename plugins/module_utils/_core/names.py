@@ -101,6 +101,15 @@ def own_path(option: str, given: str, beside: t.Collection[str] = ()) -> str:
     return given
 
 
+def boot_path(given: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
+    """The value of the option ``path``, a file that the next boot loads. Raises Invalid.
+
+    is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
+    beside: folders that the file may be in besides those of the collection.
+    """
+    return own_path("path", given, beside) if is_present else path("path", given)
+
+
 def path(option: str, given: str) -> str:
     """An absolute path that a systemd unit can name without quoting: no blanks, quotes, ``%``, ``$`` or backslashes."""
     names = given.split("/")[1:]

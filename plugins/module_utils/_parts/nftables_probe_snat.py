@@ -12,7 +12,6 @@ import typing as t
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from .._probe_snat import ipv6_program  # noqa: F401
 
-from .._boot import boot_files
 from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
@@ -50,7 +49,7 @@ OPTIONS = {
 
 def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
-    path = boot_files.option(request.params["path"], request.is_present)
+    path = names.boot_path(request.params["path"], request.is_present)
     before = kubelet_units.others(request.params["before"])
     desired = ProbeSnat.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import boot_files
-from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core import names
+from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
 from .._files.files import Files
@@ -42,8 +42,13 @@ OPTIONS = {
 SYSCTL_FOLDERS = ("/etc/sysctl.d",)
 
 
+def announced(request: Request) -> Effects:
+    """The effects that the modules before this one must know, too."""
+    return Effects(loosens=not (request.is_present and request.params["mode"] == "strict"))
+
+
 def parts(request: Request) -> Parts:
-    path = boot_files.option(request.params["path"], request.is_present, beside=SYSCTL_FOLDERS)
+    path = names.boot_path(request.params["path"], request.is_present, beside=SYSCTL_FOLDERS)
     desired = DesiredFilter.from_options(request.params) if request.is_present else None
     backend, files = Sysctl(), Files()
     # In another root, the kernel's links belong to the builder, not to the node.

@@ -234,7 +234,7 @@ def started(log: str) -> Iterator[list[str]]:
 
 def test_every_variable_is_given_as_text() -> None:
     specs = [yaml.safe_load((collection.CHECKOUT / f"roles/{role}/meta/argument_specs.yml").read_text()) for role in ROLES]
-    names = {name for spec in specs for name in spec["argument_specs"]["main"]["options"]}
+    names = {name for spec in specs for name in spec["argument_specs"]["variables"]["options"]}
     assert set(VARIABLES) == names
 
 
