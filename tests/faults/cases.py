@@ -273,6 +273,7 @@ CASES = (
             "interface": ({}, {"interface": "eth1"}),
             "priority": ({}, {"priority": -290}),
             "probes": ({}, {"probes": [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]}),
+            "comment": ({}, {"comment": "By the platform team"}),
             "path": ({}, {"path": "/etc/kubenode/other.nft"}),
             "path to another folder": ({}, {"path": "/etc/kubenode-other/probe-snat.nft"}),
             "boot_condition": ({}, {"boot_condition": "address"}),

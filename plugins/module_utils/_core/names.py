@@ -39,6 +39,8 @@ symhash synproxy synproxys table tables tag tcp th time timeout timestamp to tpr
 tsecr tsval ttl tunnel type typeof udp udplite undefine until update urgptr used value version vlan vm vmap vni
 vtag vxlan week wildcard window with wscale xml xor xt zone
 """
+# libnftnl keeps 128 bytes with the final NUL (NFTNL_UDATA_COMMENT_MAXLEN).
+COMMENT_LENGTH = 127
 # Where a folder of the collection may be. A boot keeps them, and has them before kubelet starts.
 PLACES = ("/etc", "/opt", "/srv", "/var/lib")
 OWN = f"in or below a folder that is named kubenode or kubenode-NAME and lies in one of {', '.join(PLACES)}"
@@ -80,6 +82,13 @@ def table(option: str, given: str, is_new: bool = True) -> str:
         raise Invalid(option, given, f"a word of 1 to {TABLE_LENGTH} letters, digits and _.- that starts with a letter or _")
     if is_new and given in NFT_WORDS.split():
         raise Invalid(option, given, "a word that no nft from version 0.9.8 to 1.1 reserves; add a capital letter")
+    return given
+
+
+def comment(option: str, given: str) -> str:
+    """A comment of a table, a text that nft takes in quotes. May be empty."""
+    if not re.fullmatch(r"[A-Za-z0-9 _.,:;/@+=()#-]{0,%d}" % COMMENT_LENGTH, given):
+        raise Invalid(option, given, f"at most {COMMENT_LENGTH} letters, digits, blanks and _.,:;/@+=()#-")
     return given
 
 

@@ -41,6 +41,7 @@ OPTIONS = {
         "default": [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
         "options": {"source": {"type": "str", "required": True}, "translated": {"type": "str", "required": True}},
     },
+    "comment": {"type": "str", "default": ""},
     "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
     "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
     "agentbaker": {"type": "str", "choices": ["report", "take_over"], "default": "report"},
@@ -61,6 +62,8 @@ def parts(request: Request) -> Parts:
     replaced = ReplacedUnit(files, units, boot.unit, replaces, starts=request.params["immediate"])
     agentbaker = agentbaker_resource.state(files, units)
     owner = agentbaker_resource.UNIT if agentbaker == "enabled" and not replaces else None
+    if desired and owner:
+        desired = desired._replace(comment="")  # which AgentBaker's table does not have
 
     desired_table = (desired.table(not_probed=()) if owner else desired.table()) if desired else None
     ruleset = replacement(FAMILY, table, desired_table.text()) if desired_table else ""

@@ -23,7 +23,7 @@ AT_BOOT = ("imds", "address")  # sources that each boot asks, too
 
 
 def _of_table(place: str, value: t.Any) -> None:
-    default: Values = {"table": ProbeSnat().name, "interface": "eth0", "priority": 0}
+    default: Values = {"table": ProbeSnat().name, "interface": "eth0", "priority": 0, "comment": ""}
     probes = [{"source": "fe80::1", "translated": "2001:db8::1"}]
     ProbeSnat.from_options({**default, "probes": probes, place: value})
 
@@ -49,6 +49,7 @@ OPTIONS: option.Options = {
         check=applied(_of_table, "probes"),
         targets=("nftables_probe_snat.probes",),
     ),
+    "comment": permitted("str", "", check=applied(names.comment, "comment"), targets=("nftables_probe_snat.comment",)),
     "path": Option(
         "path",
         "/etc/kubenode/probe-snat.nft",

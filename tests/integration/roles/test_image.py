@@ -39,6 +39,7 @@ VARIABLES = {
     "aks_dual_stack_table": "azureSLBProbe",
     "aks_dual_stack_interface": "eth0",
     "aks_dual_stack_priority": "-300",
+    "aks_dual_stack_comment": "by-the-image-builder",
     "aks_dual_stack_probes": '[{"source":"fe80::1234:5678:9abc","translated":"2603:1062:0:1:fe80:1234:5678:9abc"}]',
     "aks_dual_stack_path": "/etc/kubenode/probe-snat.nft",
     "aks_dual_stack_nftables_minimum_version": "0.9.8",
