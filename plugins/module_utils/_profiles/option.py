@@ -133,7 +133,7 @@ def typed(place: str, option: Option, value: t.Any) -> t.Any:
 def _from_text(option: Option, text: str) -> t.Any:
     """A list or dictionary from its text; the text itself if it is neither JSON nor words."""
     if option.is_words and not text.lstrip().startswith(("[", "{")):
-        return [word for word in map(str.strip, text.split(",")) if word]
+        return [word.strip() for word in text.split(",")]
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
