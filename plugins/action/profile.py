@@ -56,13 +56,13 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"{', '.join(extra)} must be left out if name is given: what a role's profile takes is in options"
             )
-        given = arguments.get("options")
-        if given is None:
+        raw = arguments.get("options")
+        if raw is None:
             values, errors = _profiles.check_variables(name, self, variables)
-        elif isinstance(given, t.Mapping):
-            values, errors = _profiles.check_options(name, given, self, variables)
+        elif isinstance(raw, t.Mapping):
+            values, errors = _profiles.check_options(name, raw, self, variables)
         else:
-            raise AnsibleActionFail(f"options must be a dictionary; {given!r} was given")
+            raise AnsibleActionFail(f"options must be a dictionary; {raw!r} was given")
         if errors:
             return None, errors
         verdict = self._verdict(values["mode"], variables)
@@ -103,6 +103,6 @@ class ActionModule(ActionBase):
             result["rehearsed"] = rehearsal["rehearsed"]
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
         if "node" in result:
-            own, transport = result["node"]["reason"], self._connection.transport
-            result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.told(own, transport)
+            reason, transport = result["node"]["reason"], self._connection.transport
+            result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.told(reason, transport)
         return result

@@ -20,15 +20,15 @@ _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 100
 
 
-def accepted(role: str, given: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+def accepted(role: str, variables: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
     """The given variables with their types, or a sentence for each that cannot be used."""
     refused = {f"{role}_{name}": option.refused for name, option in _profiles.options_of(role).items() if option.refused}
-    sentences = _profiles.unknown(role, dict.fromkeys(given))
-    sentences += [_refusal(role, name, value, refused[name]) for name, value in given.items() if name in refused]
+    sentences = _profiles.unknown(role, dict.fromkeys(variables))
+    sentences += [_refusal(role, name, value, refused[name]) for name, value in variables.items() if name in refused]
     if sentences:
         return {}, sentences
-    values, sentences = _profiles.check(role, {name[len(role) + 1 :]: value for name, value in given.items()})
-    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in given}, sentences
+    values, sentences = _profiles.check(role, {name[len(role) + 1 :]: value for name, value in variables.items()})
+    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in variables}, sentences
 
 
 def _refusal(role: str, name: str, value: t.Any, why: str) -> str:

@@ -69,7 +69,7 @@ class Checked(t.NamedTuple):
 
 def check(
     profile: str,
-    given: Values,
+    raw: Values,
     is_image: t.Callable[[str], bool | None] = lambda mode: {"image": True, "runtime": False}.get(mode),
     unread: t.Mapping[str, str] = {},
 ) -> Checked:
@@ -77,8 +77,8 @@ def check(
 
     is_image: takes the option ``mode``; None if the node must be asked. unread: options without a value, each with its error.
     """
-    options = {name: one for name, one in options_of(profile).items() if name not in unread}
-    values, errors = option.read(options, given, PROFILES[profile].UNDO)
+    options = {name: declared for name, declared in options_of(profile).items() if name not in unread}
+    values, errors = option.read(options, raw, PROFILES[profile].UNDO)
     sentences = [*unread.values(), *(f"{profile}_{error}" for error in errors)]
     if not sentences:
         try:
@@ -90,7 +90,7 @@ def check(
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
     """The values of a profile's options from the variables of its role. variables: of the task, not templated."""
-    given: dict[str, t.Any] = {}
+    raw: dict[str, t.Any] = {}
     unread: dict[str, str] = {}
     for name in options_of(profile):
         variable = f"{profile}_{name}"
@@ -100,16 +100,16 @@ def check_variables(profile: str, action: ActionBase, variables: Values) -> Chec
             except AnsibleError as error:
                 unread[name] = _unreadable(variable, variables[variable], str(error))
             else:
-                given[name] = templated.get(variable)  # none for the keyword omit
+                raw[name] = templated.get(variable)  # none for the keyword omit
     others = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
-    checked = check(profile, given, lambda mode: is_image(action, mode, variables), unread)
+    checked = check(profile, raw, lambda mode: is_image(action, mode, variables), unread)
     return checked._replace(errors=[*unknown(profile, variables, others), *checked.errors])
 
 
-def check_options(profile: str, given: Values, action: ActionBase, variables: Values) -> Checked:
+def check_options(profile: str, raw: Values, action: ActionBase, variables: Values) -> Checked:
     """The values of a profile's options as a task gives them."""
-    names = {f"{profile}_{name}": None for name in given}
-    checked = check(profile, given, lambda mode: is_image(action, mode, variables))
+    names = {f"{profile}_{name}": None for name in raw}
+    checked = check(profile, raw, lambda mode: is_image(action, mode, variables))
     return checked._replace(errors=[*unknown(profile, names), *checked.errors])
 
 

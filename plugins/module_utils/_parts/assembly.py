@@ -124,22 +124,22 @@ def parts(request: Request, transaction: Transaction) -> Parts:
     built = list(_built(request, transaction))
     stages = list(_stages(built))
     every = [resource for stage in stages for resource in stage]
-    guards = [guard for _module, _request, own in built for guard in own.guards]
+    guards = [guard for _module, _request, contribution in built for guard in contribution.guards]
     verdict = transaction.verdict
     if any(called.params.get("immediate") for _module, called, _own in built):
         guards.insert(0, OwnRoot(verdict.reason.rstrip("."), "Set mode to image"))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         results, lines = dict[str, t.Any](), list[str]()
-        for module, called, own in built:
-            done = outcome.of(own.resources)
-            results[module] = {"changed": done.changed, **own.report(done)}
+        for module, called, contribution in built:
+            done = outcome.of(contribution.resources)
+            results[module] = {"changed": done.changed, **contribution.report(done)}
             lines.append(_line(module, called, done))
         node = {"is_image": verdict.is_image, "is_running": not verdict.is_image, "reason": verdict.reason, **transaction.node}
         plan = [{module: options} for module, options in transaction.steps]
         return {"node": node, "plan": plan, "summary": lines, **results}
 
-    groundwork = [resource for _module, _request, own in built for resource in own.groundwork]
+    groundwork = [resource for _module, _request, contribution in built for resource in contribution.groundwork]
     return Parts(every, guards, report, groundwork, stages)
 
 
@@ -148,10 +148,16 @@ Built = tuple[str, Request, Parts]  # a module, its request, and its parts on th
 
 def _stages(built: t.Sequence[Built]) -> t.Iterator[list[Resource]]:
     """The resources of each module, in order. Groundwork comes first; if it is removed, it comes last."""
-    ground = {module: [one for one in own.resources if one in own.groundwork] for module, _request, own in built}
+    ground = {
+        module: [resource for resource in contribution.resources if resource in contribution.groundwork]
+        for module, _request, contribution in built
+    }
     undone = {module for module, called, _own in built if composition.undoes(module, called.params)}
     yield from (ground[module] for module, _request, _own in built if module not in undone)
-    yield from ([one for one in own.resources if one not in own.groundwork] for _module, _request, own in built)
+    yield from (
+        [resource for resource in contribution.resources if resource not in contribution.groundwork]
+        for _module, _request, contribution in built
+    )
     yield from (ground[module] for module, _request, _own in built if module in undone)
 
 
@@ -164,7 +170,7 @@ def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
     for module, called in calls:
         called.earlier = earlier
         try:
-            planes, own = called.planes(), _part(module).parts(called)
+            planes, contribution = called.planes(), _part(module).parts(called)
             if not (transaction.verdict.is_image or transaction.accepts_later or composition.undoes(module, called.params)):
                 mode_backend.check_links(composition.interfaces(module, called.params))
         except Invalid as error:
@@ -172,21 +178,23 @@ def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
         except DatapathError as error:
             trouble.append(error)
             continue
-        own = own._replace(resources=[one for one in own.resources if one.plane in planes])
-        earlier = earlier.then(own.effects)
+        contribution = contribution._replace(
+            resources=[resource for resource in contribution.resources if resource.plane in planes]
+        )
+        earlier = earlier.then(contribution.effects)
         if not trouble:
-            yield module, called, own
+            yield module, called, contribution
     if trouble:
         raise trouble[0]
 
 
 def _requested(request: Request, module: str, options: t.Mapping[str, t.Any], transaction: Transaction) -> Request:
     """The options by the module's argument spec. Raises Failure."""
-    part, given = _part(module), dict(options)
+    part, arguments = _part(module), dict(options)
     if "immediate" in part.OPTIONS:
-        given.setdefault("immediate", not transaction.verdict.is_image)
+        arguments.setdefault("immediate", not transaction.verdict.is_image)
     try:
-        return requested(part, given, request)
+        return requested(part, arguments, request)
     except Failure as failure:
         raise Failure(f"{module}: {failure}") from None
 

@@ -92,7 +92,7 @@ class Read(t.NamedTuple):
     errors: list[Invalid]
 
 
-def read(options: Options, given: Values, undo: str) -> Read:
+def read(options: Options, raw: Values, undo: str) -> Read:
     """The values of the options. None is as if the option were left out.
 
     undo: the value of ``state`` with which the profile undoes its changes.
@@ -100,7 +100,7 @@ def read(options: Options, given: Values, undo: str) -> Read:
     values: dict[str, t.Any] = {}
     errors: list[Invalid] = []
     for name, option in options.items():
-        value = option.default if given.get(name) is None else given[name]
+        value = option.default if raw.get(name) is None else raw[name]
         try:
             values[name] = None if value is None else typed(name, option, value)
         except Invalid as error:
@@ -122,7 +122,7 @@ def typed(place: str, option: Option, value: t.Any) -> t.Any:
     try:
         converted = _CONVERTED[option.type](parsed)
         if option.type == "list":
-            converted = [_ELEMENTS[option.elements](one) for one in converted]
+            converted = [_ELEMENTS[option.elements](element) for element in converted]
     except (TypeError, ValueError, ArithmeticError):
         raise Invalid(place, value, _allowed(option)) from None
     if option.choices and converted not in option.choices:
