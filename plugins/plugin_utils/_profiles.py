@@ -36,6 +36,8 @@ class Model(t.Protocol):
     def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]: ...
 
 
+# Imported with this file, which Ansible imports before it forks. A worker would repeat a later import for each host, which takes
+# up to a tenth of a second.
 PROFILES: dict[str, Model] = {
     "aks_dual_stack": aks_dual_stack,
     "cilium_migration": cilium_migration,
@@ -90,17 +92,19 @@ def check(
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
     """The values of a profile's options from the variables of its role. variables: of the task, not templated."""
-    raw: dict[str, t.Any] = {}
+    named = {f"{profile}_{name}": name for name in options_of(profile)}
+    untemplated = {variable: variables[variable] for variable in named if variable in variables}
     unread: dict[str, str] = {}
-    for name in options_of(profile):
-        variable = f"{profile}_{name}"
-        if variable in variables:
+    try:
+        templated = action._templar.template(untemplated)  # leaves out what the keyword omit stands for
+    except AnsibleError:
+        templated = {}
+        for variable, value in untemplated.items():
             try:
-                templated = action._templar.template({variable: variables[variable]})
+                templated.update(action._templar.template({variable: value}))
             except AnsibleError as error:
-                unread[name] = _unreadable(variable, variables[variable], str(error))
-            else:
-                raw[name] = templated.get(variable)  # none for the keyword omit
+                unread[named[variable]] = _unreadable(variable, value, str(error))
+    raw = {named[variable]: value for variable, value in templated.items()}
     others = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
     checked = check(profile, raw, lambda mode: is_image(action, mode, variables), unread)
     return checked._replace(errors=[*unknown(profile, variables, others), *checked.errors])
