@@ -38,12 +38,16 @@ SUBJECTS = {
     "_azure_vnet": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
     "_leftovers": ("_azure_vnet", "_cni", "_interfaces", "_netfilter", "_routing"),
     "_migration": ("_azure_vnet", "_cni", "_interfaces"),
-    "_profile": ("_cloud", "_cni", "_discovery"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing"),
     "_pastes": ("_routing", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_nftables", "_twin"),
     "_checkpoint": (),
+    # Checks the variables of a role by the models of their subjects.
+    "_profiles": (
+        *("_azure_vnet", "_checkpoint", "_cloud", "_cni", "_discovery", "_interfaces", "_kubelet"),
+        *("_nftables", "_probe_snat", "_routing"),
+    ),
 }
 ROOMS |= {room: (*SERVICES, *others) for room, others in SUBJECTS.items()}
 ROOMS["_parts"] = tuple(ROOMS)

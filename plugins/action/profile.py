@@ -2,36 +2,107 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""profile on the controller: recognises an image, rehearses, carries pyroute2 to a node, and confirms the checkpoint."""
+"""profile on the controller: checks a profile's options, recognises an image, rehearses, and confirms the checkpoint.
+
+The node gets the module of the profile, which ships the code of this profile only. It also gets pyroute2 if it lacks that.
+"""
 
 from __future__ import annotations
 
 import typing as t
 from functools import partial
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _changes, _checkpoint, _library
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform.node_mode import Verdict
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _changes, _checkpoint, _library, _profiles
+
+Result = dict[str, t.Any]
+NAMED = ("name", "options", "rehearse_packets")
+
+
+class Call(t.NamedTuple):
+    """A module to run on the node. change: the same as a change for datapath_rehearsal. packets: None without a rehearsal."""
+
+    module: str
+    arguments: dict[str, t.Any]
+    change: dict[str, t.Any]
+    packets: t.Sequence[t.Any] | None
+    verdict: Verdict | None
 
 
 class ActionModule(ActionBase):
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        arguments, variables = dict(self._task.args), task_vars or {}
-        verdict = node_mode.by_controller(str(arguments.get("mode", "auto")), self._connection.transport, variables)
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        result: Result = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        call: Call | None = None
+        if "name" in self._task.args:
+            call, errors = self._named(variables)
+            if errors:
+                # Returned instead of raised, so that nothing precedes the variable's name.
+                return {**result, "failed": True, "changed": False, "msg": printable("\n".join(errors))}
+        return {**result, **self._executed(call or self._composed(variables), variables)}
+
+    def _named(self, variables: t.Mapping[str, t.Any]) -> tuple[Call | None, list[str]]:
+        """The module of a role's profile, or the errors in its options."""
+        arguments = self._task.args
+        name = str(arguments["name"])
+        if name not in _profiles.PROFILES:
+            raise AnsibleActionFail(f"name must be one of {', '.join(_profiles.PROFILES)}; {name!r} was given")
+        if extra := sorted({*arguments} - {*NAMED}):
+            raise AnsibleActionFail(
+                f"{', '.join(extra)} must be left out if name is given: what a role's profile takes is in options"
+            )
+        raw = arguments.get("options")
+        if raw is None:
+            values, errors = _profiles.check_variables(name, self, variables)
+        elif isinstance(raw, t.Mapping):
+            values, errors = _profiles.check_options(name, raw, self, variables)
+        else:
+            raise AnsibleActionFail(f"options must be a dictionary; {raw!r} was given")
+        if errors:
+            return None, errors
+        verdict = self._verdict(values["mode"], variables)
+        further = arguments.get("rehearse_packets") or []
+        packets = [*values["rehearse_packets"], *further] if values["rehearse"] else None
+        options = {option: value for option, value in values.items() if option not in _profiles.REHEARSAL and value is not None}
+        options["mode"] = verdict.mode if verdict else "auto"
+        change = {"name": name, "options": options}
+        module_arguments: dict[str, t.Any] = {"options": options}
+        seconds, command = _profiles.PROFILES[name].checkpoint_of(values)
+        if seconds:
+            module_arguments.update(checkpoint=seconds, checkpoint_command=command)
+        return Call(f"kubenode.datapath.profile_{name}", module_arguments, change, packets, verdict), []
+
+    def _composed(self, variables: t.Mapping[str, t.Any]) -> Call:
+        """The module for a list of modules."""
+        arguments = dict(self._task.args)
+        verdict = self._verdict(str(arguments.get("mode", "auto")), variables)
         if verdict:
             arguments["mode"] = verdict.mode
-        rehearsal = _changes.rehearsed(self, arguments, variables)
-        if rehearsal.get("failed"):
-            return {**result, **rehearsal}
-        is_runtime = not (verdict and verdict.is_image)
-        carrying = partial(_library.execute, self, task_vars=variables)
-        result.update(_checkpoint.execute(self, carrying, arguments, is_runtime))
+        packets = arguments.pop("rehearse_packets", None) or []
+        is_rehearsed = _changes.is_true(arguments.pop("rehearse", False))
+        return Call("kubenode.datapath.profile", arguments, arguments, packets if is_rehearsed else None, verdict)
+
+    def _verdict(self, mode: str, variables: t.Mapping[str, t.Any]) -> Verdict | None:
+        return node_mode.by_controller(mode, self._connection.transport, variables)
+
+    def _executed(self, call: Call, variables: dict[str, t.Any]) -> Result:
+        rehearsal: Result = {}
+        if call.packets is not None:
+            rehearsal = _changes.rehearsed(self, call.change, call.packets, variables)
+            if rehearsal.get("failed"):
+                return rehearsal
+        carrying = partial(_library.execute, self, task_vars=variables, module=call.module)
+        is_runtime = not (call.verdict and call.verdict.is_image)
+        result = _checkpoint.execute(self, carrying, call.arguments, is_runtime)
         if rehearsal and not result.get("failed"):
             result["rehearsed"] = rehearsal["rehearsed"]
             result["warnings"] = [*rehearsal.get("warnings", ()), *result.get("warnings", ())]
         if "node" in result:
-            own = result["node"]["reason"]
-            result["node"]["reason"] = verdict.reason if verdict else node_mode.told(own, self._connection.transport)
+            reason, transport = result["node"]["reason"], self._connection.transport
+            result["node"]["reason"] = call.verdict.reason if call.verdict else node_mode.told(reason, transport)
         return result

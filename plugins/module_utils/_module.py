@@ -18,7 +18,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 # First: it makes the imports below faster.
 from ._core import zip_imports  # noqa: F401  # pylint: disable=unused-import
 from ._core.converge import converge
-from ._core.errors import DatapathError, Failure, Invalid, MissingLibrary, Refusal
+from ._core.errors import DatapathError, Failure, MissingLibrary, Refusal, WrongVariables
 from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._core.printable import all_printable, printable
@@ -40,11 +40,16 @@ def run(
     parts: t.Callable[[Request], Parts],
     under: t.Callable[[int, str], OpenChange] | None = None,
     long_lists: t.Collection[str] = (),
+    name: str = "",
+    naming: t.Callable[[], t.ContextManager[None]] = contextlib.nullcontext,
 ) -> None:
-    """The main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT."""
+    """The main of a module that changes the node. under: the checkpoint, for a module that has CHECKPOINT.
+
+    name: of the module that the operator called, if it is another one. naming: turns errors into those of its options.
+    """
     gc.disable()  # there are no reference cycles, and the collector would scan thousands of rules again and again
-    module = Module(options, long_lists)
-    with module.reporting() as result:
+    module = Module(options, long_lists, name)
+    with module.reporting() as result, naming():
         request = module.request()
         own = parts(request)
         outcome = module.converge(own, request.planes(), under)
@@ -58,9 +63,10 @@ class Module(AnsibleModule):
         each entry, and repeats all of them in the result.
     """
 
-    def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = ()) -> None:
+    def __init__(self, options: dict[str, dict[str, t.Any]], long_lists: t.Collection[str] = (), called: str = "") -> None:
         self._options = options
         self._long_lists = long_lists
+        self._called = called
         self._checkpoint: OpenChange | None = None
         self._lacking: list[str] = []
         self._data: t.Collection[str] = ()
@@ -124,7 +130,8 @@ class Module(AnsibleModule):
 
     @property
     def name(self) -> str:
-        return str(self._name.rpartition(".")[2])
+        """As the operator knows the module."""
+        return self._called or str(self._name.rpartition(".")[2])
 
     @contextlib.contextmanager
     def reporting(self, data: t.Collection[str] = ()) -> t.Iterator[dict[str, t.Any]]:
@@ -137,21 +144,15 @@ class Module(AnsibleModule):
         try:
             yield result
         except DatapathError as error:
-            self.fail_json(msg=self._told(error), **_asked_for(error))
+            self.fail_json(msg=self._message(error), **_asked_for(error))
         # Even a disabled collector looks at all modules and classes when Python exits. That takes 10 ms, a quarter of what a run
         # that changes nothing adds to Ansible's own time. Frozen objects are skipped.
         gc.freeze()
         self.exit_json(**result)
 
-    def _told(self, error: DatapathError) -> str:
-        """The error's sentence. It begins with the variable that a wrong option comes from, where the task names it."""
-        if isinstance(error, Invalid):
-            for option, variable in (self.params.get("variables") or {}).items():
-                # What is found wrong only on the node, as a path, is named without the module.
-                for name in (option, option.rpartition(".")[2]):
-                    if f"{error.option}.".startswith((f"{name}.", f"{name}[")):
-                        return str(error.renamed(variable + error.option[len(name) :]))
-        return f"{self.name}: {error}"
+    def _message(self, error: DatapathError) -> str:
+        """The error's text. It begins with the module's name, or with that of a role's variable."""
+        return str(error) if isinstance(error, WrongVariables) else f"{self.name}: {error}"
 
     def report(self, outcome: Outcome) -> dict[str, t.Any]:
         """The part of the results that all modules share."""

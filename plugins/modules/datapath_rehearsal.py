@@ -72,11 +72,6 @@ options:
       mark:
         description: The mark with which the packet comes in or is sent.
         type: str
-  variables:
-    description:
-      - Names of the variables that options come from, as in O(kubenode.datapath.profile#module:variables).
-    type: dict
-    default: {}
 seealso:
   - module: kubenode.datapath.datapath_trace
   - module: kubenode.datapath.profile
@@ -125,7 +120,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import ch
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "changes": {"type": "list", "elements": "dict", "required": True},
     "packets": {"type": "list", "elements": "dict", "options": packet.OPTIONS, "default": []},
-    "variables": {"type": "dict", "default": {}},
 }
 
 

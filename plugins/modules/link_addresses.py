@@ -113,11 +113,11 @@ addresses:
       type: int
       returned: success
     satisfied_by:
-      description: Foreign addresses that satisfy a listed one.
+      description: Foreign addresses that satisfy a listed one. C(object) is the address, C(owner) its owner.
       type: list
-      elements: str
+      elements: dict
       returned: success
-      sample: [10.0.2.10/24 dev eth2]
+      sample: [{object: 10.0.2.10/24 dev eth2, owner: another program}]
 diff:
   description: The addresses and the units before and after, one entry for each plane that changes.
   returned: in diff mode

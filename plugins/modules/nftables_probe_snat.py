@@ -99,6 +99,14 @@ options:
           - The default is owned by Microsoft and assigned for this purpose.
         type: str
         required: true
+  comment:
+    description:
+      - The comment of the table, which C(nft list ruleset) shows, for example who made the table. At most 127 letters, digits,
+        blanks and C(_.,:;/@+=()#-). Empty for none.
+      - A table with another comment is replaced. The table of AgentBaker's unit has no comment, and gets none as long as that
+        unit is the owner.
+    type: str
+    default: ""
   path:
     description:
       - The file of the permanent plane, an absolute path of letters, digits and C(_.=+@~:,-).

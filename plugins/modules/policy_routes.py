@@ -375,10 +375,15 @@ rules:
       description: Number of rules of O(protocol) that existed and stay.
       type: int
     satisfied_by:
-      description: Foreign rules that satisfy desired rules, with their protocols. Nothing was added for these.
+      description:
+        - Foreign rules that satisfy desired rules. Nothing was added for these. C(object) is the rule as C(ip rule) prints it,
+          C(protocol) its protocol by name or number, several with commas, and C(owner) its owner in words.
       type: list
-      elements: str
-      sample: ["ip rule 1024: from all fwmark 0x80/0x80 lookup main (protocol kernel)"]
+      elements: dict
+      sample:
+        - object: "ip rule 1024: from all fwmark 0x80/0x80 lookup main"
+          owner: protocol kernel
+          protocol: kernel
 routes:
   description: The same for routes. If a route replaces another one, the new one is added and the old one is removed.
   returned: success
@@ -397,9 +402,9 @@ routes:
       description: Number of routes of O(protocol) that existed and stay.
       type: int
     satisfied_by:
-      description: Foreign routes that satisfy desired routes, with their protocols. Nothing was added for these.
+      description: Foreign routes that satisfy desired routes, in the form of RV(rules.satisfied_by). Nothing was added for these.
       type: list
-      elements: str
+      elements: dict
 diff:
   description:
     - The rules and routes that are removed and added, and the files before and after. One entry for each plane that changes.

@@ -12,12 +12,16 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Checks the options of all modules, observes everything that they manage, and asks all their guards before the first change.
-    Then it applies one plan under one lock and one checkpoint, and proves the result. If anything fails, all of it is undone.
+  - Applies several modules as one transaction. Checks the options of all modules, observes everything that they manage, and asks
+    all their guards before the first change. Then it applies one plan under one lock and one checkpoint, and proves the result.
+    If anything fails, all of it is undone.
+  - With O(name), the modules and their options follow from the variables of a role and from facts of the node. Each role of this
+    collection calls this module so. RV(plan) shows the modules.
+  - With O(modules), a playbook composes modules of its own. They are applied in the order that is safe for the node's traffic,
+    whatever their order in the list. C(network_daemons) and C(nftables_package) come first, then loose or no reverse-path
+    filtering, addresses, rules and routes, tables, and at last strict reverse-path filtering. Modules that undo their changes
+    come after the others, in reverse order.
   - A module makes the same changes in a profile as in a task of its own.
-  - The modules are applied in the order that is safe for the node's traffic, whatever their order in O(modules).
-    C(network_daemons) and C(nftables_package) come first, then loose or no reverse-path filtering, addresses, rules and routes,
-    tables, and at last strict reverse-path filtering. Modules that undo their changes come after the others, in reverse order.
 notes:
   - If a run is killed, the next run completes or undoes its changes, as with each module in a task of its own.
 extends_documentation_fragment:
@@ -29,9 +33,25 @@ attributes:
     description: Indicates that this has an action plugin, so that parts of it run on the controller.
     support: full
     details:
-      - The controller recognises an image by the connection and by Packer's variables, carries pyroute2 to a node that lacks it,
-        rehearses the profile, and confirms the checkpoint.
+      - The controller checks the options of a role's profile before anything is done on the node, recognises an image by the
+        connection and by Packer's variables, carries pyroute2 to a node that lacks it, rehearses the profile, and confirms the
+        checkpoint. The node gets the code of the profile in O(name) only.
 options:
+  name:
+    description:
+      - The role whose profile is applied. All other options but O(options) and O(rehearse_packets) must then be omitted, because
+        the profile has options of its own.
+      - One of O(name) and O(modules) is required.
+    type: str
+    choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
+  options:
+    description:
+      - The variables of the role in O(name), without the role's name as their prefix. See the documentation of the role.
+      - By default the variables of the role that the task's host has. A variable that begins with the role's name and is not one
+        of the role's variables is then an error, which suggests the most similar name.
+      - Lists and dictionaries may be JSON text, because extra variables given as C(key=value) are text.
+      - An error has one line for each value that is wrong. The line begins with the name of the role's variable.
+    type: dict
   modules:
     description:
       - The modules, each a dictionary with one key, the name of a module of this collection, whose value are the options of that
@@ -40,21 +60,14 @@ options:
         C(nftables_package), C(nftables_probe_snat), C(policy_routes) and C(rp_filter).
       - C(immediate) is false by default if the host is an image, and true otherwise. C(checkpoint) and C(checkpoint_command) are
         options of the profile, not of its modules.
-      - A value may be a reference to a fact of the node, written as a dictionary with the only key C(node) and the fact's name.
-        See RV(node) for C(is_image), C(is_running) and the names that O(enis) and O(ipv6) add. The names C(rules), C(routes) and
-        C(query) stand for the options C(rules), C(routes) and C(enis) of M(kubenode.datapath.policy_routes). For the option
-        C(state), a reference that is true means V(present), and one that is false V(absent). An option whose reference has no
-        value is omitted.
       - May be JSON text.
     type: list
     elements: raw
-    required: true
   state:
     description:
       - With V(present), each module has the state that its own options say.
-      - With V(absent), every module undoes its changes, whatever its C(state) says. References are omitted, and neither the
-        metadata service nor the interfaces are queried. C(ebtables_cleanup) then has the state C(restored).
-        C(azure_vnet_bridge) cannot be undone and is refused.
+      - With V(absent), every module undoes its changes, whatever its C(state) says. C(ebtables_cleanup) then has the state
+        C(restored). C(azure_vnet_bridge) cannot be undone and is refused.
     type: str
     choices: [present, absent]
     default: present
@@ -65,79 +78,6 @@ options:
     type: str
     choices: [auto, runtime, image]
     default: auto
-  enis:
-    description:
-      - Adds facts of the node's elastic network interfaces (ENIs) to RV(node). The metadata service is asked once, in the same
-        execution.
-    type: dict
-    suboptions:
-      layout:
-        description: The CNI whose layout is used, see the filter P(kubenode.datapath.eni_policy#filter).
-        type: str
-        choices: [aws_vpc_cni, cilium, terway, custom]
-        required: true
-      cloud:
-        description: The cloud whose metadata service is asked.
-        type: str
-        choices: [auto, azure, aws, alibaba]
-        default: auto
-      manage:
-        description: The parts of the layout that the rules and routes have, as in O(kubenode.datapath.policy_routes#module:enis).
-          By default both.
-        type: list
-        elements: str
-        choices: [mark_rule, tables]
-      interfaces:
-        description:
-          - The ENIs, as the filter P(kubenode.datapath.eni_policy#filter) takes them. By default the metadata service is asked,
-            and on the nodes of an image each boot asks it.
-        type: list
-        elements: raw
-      primary_interface:
-        description: The primary ENI's network interface. By default that of the ENIs. Required for an image without
-          O(enis.interfaces).
-        type: str
-      pod_interfaces:
-        description: Names and patterns of the node's ends of the pods' interfaces. By default those of the layout.
-        type: list
-        elements: str
-      mark:
-        description:
-          - The mark and its mask. By default the mark in the rules of the CNI on a running node, or else that of the layout.
-        type: str
-      interface_marks:
-        description:
-          - Secondary ENIs by which requests come in, with their marks, as in the filter P(kubenode.datapath.eni_policy#filter).
-        type: list
-        elements: dict
-        suboptions:
-          name:
-            description: The ENI's network interface.
-            type: str
-            required: true
-          mark:
-            description: Its mark, a number that neither another of these ENIs nor the primary ENI has.
-            type: str
-            required: true
-      priorities:
-        description: For the layout V(custom), the priorities of rules.
-        type: dict
-  ipv6:
-    description: Adds to RV(node) whether the node has IPv6.
-    type: dict
-    suboptions:
-      source:
-        description:
-          - V(imds) asks Azure's metadata service, V(address) looks for a global address of O(ipv6.interface). V(always) and
-            V(never) ask nothing.
-          - For an image the answer is yes unless V(never) is given, because each boot decides.
-        type: str
-        choices: [imds, address, always, never]
-        default: imds
-      interface:
-        description: The interface whose addresses V(address) looks at.
-        type: str
-        default: eth0
   later_interfaces:
     description:
       - Whether an interface that the node does not have yet is accepted. Otherwise the name of such an interface in the options
@@ -152,16 +92,12 @@ options:
     type: bool
     default: false
   rehearse_packets:
-    description: Packets that must still arrive, as O(kubenode.datapath.datapath_rehearsal#module:packets).
+    description:
+      - Packets that must still arrive, as O(kubenode.datapath.datapath_rehearsal#module:packets). With O(name), they are added to
+        those of the role's variable.
     type: list
     elements: raw
     default: []
-  variables:
-    description:
-      - Names of the variables that options come from, for errors. A key is an option of the profile, such as C(enis.layout), or
-        of a module, such as C(rp_filter.mode). An error about the option begins with the name of the variable.
-    type: dict
-    default: {}
 seealso:
   - module: kubenode.datapath.datapath_rehearsal
   - module: kubenode.datapath.node_mode
@@ -169,44 +105,36 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Configure routing for a node's ENIs completely, or change nothing
+- name: Apply the profile of a role without the role
   kubenode.datapath.profile:
-    enis:
+    name: eni_policy_routing
+    options:
       layout: aws_vpc_cni
-    modules:
-      - network_daemons:
-          restart: {node: is_running}
-      - rp_filter:
-          interfaces: [{node: primary_interface}]
-          mode: loose
-      - policy_routes:
-          enis: {node: query}
-          rules: {node: rules}
-          routes: {node: routes}
-    checkpoint: 60
+      remedy: strict
+      checkpoint: 60
 
-- name: Load the probe table where the node has IPv6, and remove it where it has none
+- name: Load a rule, its route and the filter that they need, or change nothing
   kubenode.datapath.profile:
-    ipv6:
-      source: imds
     modules:
-      - nftables_package:
-          state: {node: has_ipv6}
-      - nftables_probe_snat:
-          state: {node: has_ipv6}
-          boot_condition: imds
+      - policy_routes:
+          rules: [{priority: 700, from: 10.0.1.10, table: 1003}]
+          routes: [{table: 1003, to: default, via: 10.0.1.1, dev: eth1}]
+      - rp_filter:
+          interfaces: [eth0]
+          mode: loose
+    checkpoint: 60
 
 - name: Undo both
   kubenode.datapath.profile:
     state: absent
     modules:
-      - nftables_package:
-      - nftables_probe_snat:
+      - policy_routes:
+      - rp_filter:
 """
 
 RETURN = r"""
 node:
-  description: Facts of the node. References use these names, besides C(rules), C(routes) and C(query).
+  description: Facts of the node.
   returned: success
   type: dict
   contains:
@@ -228,77 +156,88 @@ node:
     has_ipv6:
       description: Whether the node has IPv6.
       type: bool
-      returned: with O(ipv6) and O(state=present)
+      returned: if O(name=aks_dual_stack), unless it is undone
       sample: true
     ipv6_reason:
       description: How that is known, in one sentence.
       type: str
-      returned: with O(ipv6) and O(state=present)
+      returned: if O(name=aks_dual_stack), unless it is undone
       sample: "The node has IPv6: the metadata service names fd12:3456:789a::4 for the primary interface."
     primary_interface:
       description: The primary ENI's network interface.
       type: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: eth0
     pod_interfaces:
       description: Names and patterns of the node's ends of the pods' interfaces.
       type: list
       elements: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: ["eni*", "vlan*"]
     mark:
       description: The mark of packets that leave by the primary ENI.
       type: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: "0x80"
     mask:
       description: The mask of the mark.
       type: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: "0x80"
     marks_itself:
       description:
         - Whether the rules of the layout's CNI on the node mark all connections that arrive on the primary ENI, and copy the
           marks to packets of pods. For an image, whether the CNI does so by default.
       type: bool
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: true
     interfaces:
-      description: The ENIs and marks of O(enis.interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
+      description:
+        - The ENIs and marks of the role's variable C(interface_marks), as M(kubenode.datapath.nftables_connmark) takes them.
       type: list
       elements: dict
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: [{name: eth1, mark: "0x2"}]
     request_interfaces:
-      description: The network interfaces by which requests come in, those of the primary ENI and of O(enis.interface_marks).
+      description: The network interfaces by which requests come in, those of the primary ENI and of the
+        role's variable C(interface_marks).
       type: list
       elements: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: [eth0, eth1]
     lacks_marks:
-      description: The opposite of C(marks_itself); always true with O(enis.interface_marks), which no CNI marks.
+      description: The opposite of C(marks_itself); always true if the role's variable C(interface_marks) has an entry, which no
+        CNI marks.
       type: bool
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: false
     marking:
       description: The reason for C(marks_itself), in one sentence.
       type: str
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: "Rules of amazon-vpc-cni in table ip mangle (nft) mark connections with 0x80/0x80."
     left_out:
       description: By name, why a secondary ENI has no rules and routes, because an ENI on another network card has its table.
       type: dict
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: {}
     addresses:
       description: The first IPv4 address of each secondary ENI, as M(kubenode.datapath.link_addresses) takes it.
       type: list
       elements: dict
-      returned: with O(enis) and O(state=present)
+      returned: if O(name=eni_policy_routing), unless it is undone
       sample: [{dev: eth1, address: 10.0.1.10}]
+plan:
+  description:
+    - The modules in the order in which they are applied, with their options, in the form of O(modules). With O(name), they follow
+      from the variables of the role and from RV(node).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{rp_filter: {interfaces: [eth0], mode: loose, raise_all: false}}]
 rehearsed:
   description: As RV(kubenode.datapath.datapath_rehearsal#module:rehearsed).
-  returned: with O(rehearse)
+  returned: if the profile was rehearsed
   type: list
   elements: dict
 summary:

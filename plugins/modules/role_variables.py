@@ -12,22 +12,19 @@ version_added: 0.1.0
 author:
   - kubenode.datapath contributors (@kubenode)
 description:
-  - Each role of this collection runs this action first, by its dependency on the role C(check_variables). A playbook can run it
-    before its first task on a node.
-  - A variable that has the role's name as prefix and is not in the role's argument spec is an error, which suggests the most
-    similar name. Results that a task has registered are ignored, and so are variables that begin with two underscores, and
-    variables of another role of the play whose name begins with the role's name.
-  - Each given variable must have the type, and one of the choices, of the role's argument spec. Lists and dictionaries may be
-    JSON text, because extra variables given as C(key=value) are text. A variable that is null counts as undefined.
-  - For the roles of this collection, values are checked as the modules check their options, and values that exclude each other
-    are an error. Variables that an image requires are checked if the role's variable for the mode says that the host is an image,
-    or if M(kubenode.datapath.node_mode) can tell that without a query on the host.
+  - The roles of this collection check their variables before anything is done on the node. This action does the same at another
+    point of a play, for example before the first task on a node.
+  - A variable that has the role's name as prefix and is none of the role's variables is an error, which suggests the most similar
+    name. Results that a task has registered are ignored, and so are variables that begin with two underscores, and variables of
+    another role of the play whose name begins with the role's name.
+  - Each given variable must have the type, and one of the choices, in the documentation of the role. Lists and dictionaries may
+    be JSON text, because extra variables given as C(key=value) are text. A variable that is null counts as undefined.
+  - Values are checked as the modules check their options, and values that exclude each other are an error. Variables that an
+    image requires are checked if the role's variable for the mode says that the host is an image, or if
+    M(kubenode.datapath.node_mode) can tell that without a query on the host.
   - An error has one line for each variable that is wrong, which begins with the name of the variable.
 notes:
   - This is an action only. It runs on the controller and sends nothing to the host.
-  - In a role, ansible-core validates the argument spec before the role's first task. It reports a wrong type or choice in its own
-    words, and does not name the variable whose template fails. The role's dependencies, and C(pre_tasks) with O(role), run
-    before this validation.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only
   - kubenode.datapath._attributes.all_group
@@ -37,23 +34,16 @@ attributes:
     support: full
 options:
   role:
-    description:
-      - The role whose variables are checked. By default the role to which the task belongs, which may be a role of another
-        collection that has an argument spec.
-      - Required outside a role.
+    description: The role whose variables are checked.
     type: str
     choices: [aks_dual_stack, cilium_migration, eni_policy_routing]
+    required: true
 seealso:
   - module: kubenode.datapath.node_mode
-  - name: Role argument validation
-    description: What ansible-core checks before each role.
-    link: https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_reuse_roles.html#role-argument-validation
+  - module: kubenode.datapath.profile
 """
 
 EXAMPLES = r"""
-- name: Check the role's variables, as the first task of the role
-  kubenode.datapath.role_variables:
-
 - name: Check the variables of a role before any task of the play
   hosts: nodes
   gather_facts: false
@@ -66,6 +56,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+options:
+  description: All variables of the role by their names without the role's prefix, with their types and defaults.
+  returned: success
+  type: dict
+  sample: {state: present, layout: cilium, protocol: 75}
 msg:
   description: The errors, one line for each, which begins with the name of the variable.
   returned: failure

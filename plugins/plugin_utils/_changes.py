@@ -19,17 +19,15 @@ REHEARSAL = "kubenode.datapath.datapath_rehearsal"
 PROFILES = ("profile", "kubenode.datapath.profile")
 
 
-def rehearsed(action: ActionBase, profile: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The result of datapath_rehearsal for a profile that is to be rehearsed; empty for others.
+def is_true(value: object) -> bool:
+    return bool(boolean(value, strict=False))
 
-    profile: its options, from which those of the rehearsal are taken out.
-    """
-    is_asked, packets = profile.pop("rehearse", False), profile.pop("rehearse_packets", None)
-    if not boolean(is_asked, strict=False):
-        return {}
-    variables = dict(profile.get("variables") or {})
-    variables["packets"] = variables.get("rehearse_packets", "rehearse_packets")
-    arguments = {"changes": [{"profile": profile}], "packets": packets or [], "variables": variables}
+
+def rehearsed(
+    action: ActionBase, profile: dict[str, t.Any], packets: t.Sequence[t.Any], task_vars: dict[str, t.Any]
+) -> dict[str, t.Any]:
+    """The result of datapath_rehearsal for a profile. profile: its options."""
+    arguments = {"changes": [{"profile": profile}], "packets": packets}
     return _library.lend(action, arguments, task_vars, REHEARSAL)
 
 
@@ -53,11 +51,12 @@ class ChangesAction(ActionBase):
         """The change. The mode of a profile is the controller's verdict, if the controller can tell."""
         if not isinstance(change, dict):
             return change
-        decided = {}
-        for name, options in change.items():
-            if name in PROFILES and isinstance(options, dict):
-                verdict = node_mode.by_controller(str(options.get("mode", "auto")), self._connection.transport, variables)
-                if verdict:
-                    options = {**options, "mode": verdict.mode}
-            decided[name] = options
-        return decided
+        return {name: self._with_mode(options, variables) if name in PROFILES else options for name, options in change.items()}
+
+    def _with_mode(self, profile: t.Any, variables: dict[str, t.Any]) -> t.Any:
+        if not isinstance(profile, dict):
+            return profile
+        if isinstance(profile.get("options"), dict):
+            return {**profile, "options": self._with_mode(profile["options"], variables)}
+        verdict = node_mode.by_controller(str(profile.get("mode", "auto")), self._connection.transport, variables)
+        return {**profile, "mode": verdict.mode} if verdict else profile

@@ -5,8 +5,8 @@
 
 """The variables of a role that a ConfigMap sets, for the agent of the DaemonSet.
 
-An account that can write the ConfigMap may choose what the profile does, and may not run anything on the nodes. So _role_checks
-marks each variable as permitted or refused, and each value must pass the checks of the role before a playbook starts.
+An account that can write the ConfigMap may choose what the profile does, and may not run anything on the nodes. So each option of
+a profile is declared as permitted or refused, and each value must pass the checks of the role before a playbook starts.
 """
 
 from __future__ import annotations
@@ -14,32 +14,26 @@ from __future__ import annotations
 import reprlib
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _role_variables
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_checks import ROLES
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_variables import Specs
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 100
 
 
-def accepted(role: str, specs: Specs, given: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
-    """The given variables with their types, or a sentence for each that cannot be used.
-
-    specs: the options in the role's argument spec.
-    """
-    permitted = {f"{role}_{name}" for name in ROLES[role].permitted}
-    sentences = _role_variables.unknown(role, specs, dict.fromkeys(given))
-    sentences += [_refusal(role, name, value) for name, value in given.items() if name in specs and name not in permitted]
+def accepted(role: str, variables: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+    """The given variables with their types, or a sentence for each that cannot be used."""
+    refused = {f"{role}_{name}": option.refused for name, option in _profiles.options_of(role).items() if option.refused}
+    sentences = _profiles.unknown(role, dict.fromkeys(variables))
+    sentences += [_refusal(role, name, value, refused[name]) for name, value in variables.items() if name in refused]
     if sentences:
         return {}, sentences
-    values, sentences = _role_variables.read(role, specs, given)
-    sentences = sentences or _role_variables.unfit_together(role, values, values["mode"] == "image")
-    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in given}, sentences
+    values, sentences = _profiles.check(role, {name[len(role) + 1 :]: value for name, value in variables.items()})
+    return {} if sentences else {name: values[name[len(role) + 1 :]] for name in variables}, sentences
 
 
-def _refusal(role: str, name: str, value: t.Any) -> str:
-    why = ROLES[role].refused.get(name[len(role) + 1 :], "it is not marked as permitted")
+def _refusal(role: str, name: str, value: t.Any, why: str) -> str:
+    permitted = sorted(name for name, option in _profiles.options_of(role).items() if not option.refused)
     return (
         f"{name} is not accepted from a ConfigMap, because {why}; {_shown.repr(value)} was given. Remove it. Accepted are {role}_"
-        f" followed by {', '.join(sorted(ROLES[role].permitted))}. A playbook from a controller may set the others"
+        f" followed by {', '.join(permitted)}. A playbook from a controller may set the others"
     )

@@ -40,9 +40,11 @@ umask 077 && mkdir -p {folder} && rm -rf {way} && mkdir {way} && tar -xzof {arch
 LEND = "mkdir -p {folder} {told} && tar -xzof {archive} -C {folder} && printf {text} > {told}/METADATA"
 
 
-def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Runs the task's module. If it lacks a library, carries that over and runs the module again."""
-    result: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
+def execute(
+    action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], module: str | None = None
+) -> dict[str, t.Any]:
+    """Runs a module. If it lacks a library, carries that over and runs the module again. module: by default that of the task."""
+    result: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
     missing = result.pop("missing_library", None)
     if missing is None:
         return result
@@ -50,7 +52,7 @@ def execute(action: ActionBase, arguments: dict[str, t.Any], task_vars: dict[str
     if not result.get("failed"):  # check mode: the run would carry it over
         return result
     _carry(action, package)
-    again: dict[str, t.Any] = action._execute_module(module_args=arguments, task_vars=task_vars)
+    again: dict[str, t.Any] = action._execute_module(module, arguments, task_vars=task_vars)
     return again if again.get("failed") else {**again, "changed": True}
 
 

@@ -34,9 +34,9 @@ LEFT_OUT = {
         "enis",
     },  # enis: needs a metadata service; its results are rules and routes as in the lists
     "rp_filter": {"path"},
-    # enis, ipv6: need a metadata service; their results are options of modules. variables: names in errors.
-    # rehearse, rehearse_packets: the controller's, and a rehearsal changes nothing.
-    "profile": {"enis", "ipv6", "later_interfaces", "mode", "variables", "rehearse", "rehearse_packets"},
+    # name, options: what follows from them are options of modules. rehearse, rehearse_packets: the controller's, and a rehearsal
+    # changes nothing.
+    "profile": {"later_interfaces", "mode", "name", "options", "rehearse", "rehearse_packets"},
     # There is one bridge and one interface, which the module finds without the options.
     "azure_vnet_bridge": {"bridge", "interface"},
 }
@@ -273,6 +273,7 @@ CASES = (
             "interface": ({}, {"interface": "eth1"}),
             "priority": ({}, {"priority": -290}),
             "probes": ({}, {"probes": [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]}),
+            "comment": ({}, {"comment": "By the platform team"}),
             "path": ({}, {"path": "/etc/kubenode/other.nft"}),
             "path to another folder": ({}, {"path": "/etc/kubenode-other/probe-snat.nft"}),
             "boot_condition": ({}, {"boot_condition": "address"}),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import types
@@ -20,9 +21,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.kubenode.datapath.plugins.action.role_variables import OWN_ROLES, ActionModule
-from ansible_collections.kubenode.datapath.plugins.plugin_utils._role_checks import ROLES
+from ansible_collections.kubenode.datapath.plugins.action.role_variables import ActionModule
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles
 
+OWN_ROLES = Path(_profiles.__file__).resolve().parents[2] / "roles"
+ROLES = [*_profiles.PROFILES]
 Result = dict[str, t.Any]
 
 ENIS = [
@@ -44,15 +48,12 @@ def trusted(given: t.Any) -> t.Any:
     return trust_as_template(given) if isinstance(given, str) else given
 
 
-def act(
-    variables: Result, options: Result | None = None, role: str = "", path: Path | None = None, transport: str = "ssh"
-) -> Result:
-    """The action's result. role: the one that the task belongs to."""
+def act(variables: Result, role: str, transport: str = "ssh") -> Result:
+    """The action's result."""
     loader = DataLoader()
-    running = types.SimpleNamespace(_role_name=role, _role_path=str(path or OWN_ROLES / role)) if role else None
     task = types.SimpleNamespace(
-        args=options or {}, _role=running, async_val=0, check_mode=False, diff=False, action="role_variables",
-        environment=None, delegate_to=None, no_log=False,
+        args={"role": role}, async_val=0, check_mode=False, diff=False, action="role_variables", environment=None,
+        delegate_to=None, no_log=False,
     )  # fmt: skip
     connection = types.SimpleNamespace(transport=transport, _shell=types.SimpleNamespace(tmpdir=None))
     own = trusted(variables)
@@ -360,66 +361,100 @@ def test_variables_that_are_none_of_the_roles_are_ignored() -> None:
     assert [line.split()[0] for line in told] == ["aks_dual_stack_monitor_path", "aks_dual_stack_one"]
 
 
-def options_of(role: str) -> dict[str, t.Any]:
+def specs_of(role: str) -> dict[str, t.Any]:
     spec = yaml.safe_load((OWN_ROLES / f"{role}/meta/argument_specs.yml").read_text())
-    return t.cast("dict[str, t.Any]", spec["argument_specs"]["main"]["options"])
+    return t.cast("dict[str, t.Any]", spec["argument_specs"]["variables"]["options"])
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_nearest_name_is_suggested(role: str) -> None:
-    options = options_of(role)
+    options = specs_of(role)
     for name in options:
         for misspelt in {name[:-1], f"{name}s"} - {*options}:
-            told = act({misspelt: 1}, {"role": role})["msg"].splitlines()[0]
+            told = act({misspelt: 1}, role)["msg"].splitlines()[0]
             assert told == f"{misspelt} is not a variable of the role {role}. Did you mean {name}?"
 
 
+def as_spec(option: Option) -> dict[str, t.Any]:
+    """The option as an argument spec declares it."""
+    spec = {"type": option.type, "choices": [*option.choices] or None, "elements": option.elements or None}
+    return {name: value for name, value in {**spec, "default": option.default}.items() if value is not None}
+
+
 @pytest.mark.parametrize("role", ROLES)
-def test_every_check_is_of_a_variable_of_the_role(role: str) -> None:
-    options, known = options_of(role), ROLES[role]
-    assert {*known.specs, *known.words, *known.checks} <= {name[len(role) + 1 :] for name in options}
-    assert known.undo in options[f"{role}_state"]["choices"]
-    raw = {name[len(role) + 1 :] for name, option in options.items() if option["type"] == "raw"}
-    assert raw == {*known.specs}
+def test_the_argument_spec_declares_the_options_of_the_profile(role: str) -> None:
+    documented = {
+        name[len(role) + 1 :]: {key: value for key, value in spec.items() if key != "description"}
+        for name, spec in specs_of(role).items()
+    }
+    assert documented == {name: as_spec(option) for name, option in _profiles.options_of(role).items()}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_roles_defaults_are_those_of_the_profile(role: str) -> None:
+    """A default that is a template depends on the host, and the profile has none."""
+    defaults = yaml.safe_load((OWN_ROLES / f"{role}/defaults/main.yml").read_text())
+    fixed = {name[len(role) + 1 :]: value for name, value in defaults.items() if "{{" not in str(value)}
+    assert fixed == {name: one.default for name, one in _profiles.options_of(role).items() if one.default is not None}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_table_of_the_roles_readme_has_each_variable_with_its_default(role: str) -> None:
+    text = (OWN_ROLES / f"{role}/README.md").read_text()
+    rows = re.findall(rf"^\| (`{role}_.*?) \|(.*?)\| ", text, re.MULTILINE)
+    documented: dict[str, str] = {}
+    for names, default in rows:
+        first, *others = re.findall(r"`(\w+)`", names)
+        stem = first[len(role) + 1 :].rpartition("_")[0]
+        documented[first[len(role) + 1 :]] = default
+        for other in others:  # as in `role_bridge_name`, `_interface`, or `role_table`, `_priority`
+            documented |= {name: default for name in (f"{stem}{other}", other[1:]) if name in _profiles.options_of(role)}
+    assert {*documented} == {*_profiles.options_of(role)}
+    for name, default in documented.items():
+        if (found := re.fullmatch(r" `([^`]*)` ", default)) is not None:
+            assert yaml.safe_load(found[1]) == _profiles.options_of(role)[name].default, name
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_variable_is_permitted_to_a_configmap_or_refused_with_a_reason_that_is_documented(role: str) -> None:
-    """A new variable fails here until it is marked, and is refused by the agent until then."""
-    known, options = ROLES[role], {name[len(role) + 1 :]: one for name, one in options_of(role).items()}
-    assert sorted([*known.permitted, *known.refused]) == sorted(options)
+    """A new variable is refused by the agent until it is marked."""
+    options = _profiles.options_of(role)
     table = (OWN_ROLES.parent / "deploy/README.md").read_text()
-    for name, option in options.items():
-        description = [option["description"]] if isinstance(option["description"], str) else option["description"]
-        said = [f"Not accepted from a ConfigMap, because {known.refused[name]}."] if name in known.refused else []
+    assert Option("str").refused == "it is not marked as permitted"
+    for name, spec in specs_of(role).items():
+        why = options[name[len(role) + 1 :]].refused
+        description = [spec["description"]] if isinstance(spec["description"], str) else spec["description"]
+        said = [f"Not accepted from a ConfigMap, because {why}."] if why else []
         assert [one for one in description if "ConfigMap" in one] == said, name
-        assert (f"| `{role}_{name}` | {known.refused.get(name)} |" in table) is (name in known.refused), name
+        assert (f"| `{name}` | {why} |" in table) is bool(why), name
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_no_path_and_no_command_is_permitted_to_a_configmap(role: str) -> None:
-    types_of = {name: options_of(role)[f"{role}_{name}"]["type"] for name in ROLES[role].permitted}
+    types_of = {name: option.type for name, option in _profiles.options_of(role).items() if not option.refused}
     assert "path" not in types_of.values()
     assert not [name for name in types_of if re.search("command|kubectl|options|path|file|folder|backup|host", name)]
 
 
-def test_outside_a_role_the_role_must_be_given() -> None:
-    with pytest.raises(AnsibleActionFail, match="^role must be given outside a role, one of aks_dual_stack, "):
-        act({})
-    assert "msg" not in act({"eni_policy_routing_layout": "cilium"}, {"role": "eni_policy_routing"})
+def specs_of_module(module: str) -> dict[str, t.Any]:
+    part = importlib.import_module(f"ansible_collections.kubenode.datapath.plugins.module_utils._parts.{module}")
+    return t.cast("dict[str, t.Any]", part.OPTIONS)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_option_of_a_module_that_gets_a_value_exists_and_has_the_same_type(role: str) -> None:
+    for name, option in _profiles.options_of(role).items():
+        for module, target in (place.split(".") for place in option.targets):
+            spec = specs_of_module(module)[target.partition("[")[0]]
+            assert target.endswith("]") or spec["type"] == option.type, name
+            assert not option.choices or [*option.choices] == spec["choices"], name
+
+
+def test_the_role_must_be_one_of_the_collection() -> None:
     with pytest.raises(AnsibleActionFail, match="value of role must be one of: aks_dual_stack, "):
-        act({}, {"role": "eni"})
+        act({}, "eni")
 
 
-def test_a_role_of_another_name_is_checked_by_its_own_argument_spec(tmp_path: Path) -> None:
-    with pytest.raises(AnsibleActionFail, match="role other has no .*/meta/argument_specs.yml, which lists its variables"):
-        act({}, role="other", path=tmp_path)
-    (tmp_path / "meta").mkdir()
-    spec = {"argument_specs": {"main": {"options": {"other_count": {"type": "int", "default": 1}}}}}
-    (tmp_path / "meta/argument_specs.yml").write_text(yaml.safe_dump(spec))
-    assert "msg" not in act({"other_count": "3"}, role="other", path=tmp_path)
-    told = act({"other_count": "x", "other_counts": 1}, role="other", path=tmp_path)["msg"].splitlines()
-    assert told == [
-        "other_counts is not a variable of the role other. Did you mean other_count?",
-        "other_count must be an integer; 'x' was given",
-    ]
+def test_the_values_are_returned_with_their_types() -> None:
+    result = act({"cilium_migration_kubectl": '["kubectl", "-v"]', "cilium_migration_drain": "yes"}, "cilium_migration")
+    assert (result["options"]["kubectl"], result["options"]["drain"], result["options"]["grace"]) == (["kubectl", "-v"], True, 15)

@@ -25,7 +25,6 @@ LARGEST_NUMBER = 1 << 63
 LONGEST_TEXT = 1000  # characters of a value; the longest that a role takes is the name of a systemd unit
 LONGEST_LIST = 1000  # entries of a list or a dictionary; a node has some hundred pods and a few ENIs
 DEEPEST = 20  # lists and dictionaries inside one another
-ROLES = Path(_configmap.__file__).resolve().parents[2] / "roles"
 
 
 class _Loader(yaml.SafeLoader):
@@ -70,10 +69,9 @@ def parse(text: str, profile: str) -> dict[str, Any]:
 
 
 def accepted(given: dict[str, Any], profile: str) -> dict[str, Any]:
-    """The variables with the types of the role's argument spec. Raises Refused unless a ConfigMap may set all of them so."""
-    specs = yaml.safe_load((ROLES / profile / "meta/argument_specs.yml").read_text(encoding="utf-8"))
+    """The variables with their types. Raises Refused unless a ConfigMap may set all of them so."""
     try:
-        values, sentences = _configmap.accepted(profile, specs["argument_specs"]["main"]["options"], given)
+        values, sentences = _configmap.accepted(profile, given)
     except RecursionError as error:
         raise Refused(f"{FILE} of the ConfigMap must be nested at most {DEEPEST} deep") from error
     if sentences:

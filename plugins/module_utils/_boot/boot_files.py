@@ -34,14 +34,6 @@ def record(unit: str) -> str:
     return f"{units.path_of(unit)}.files"
 
 
-def option(given: str, is_present: bool) -> str:
-    """The value of the option ``path``. Raises Invalid.
-
-    is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
-    """
-    return names.own_path("path", given) if is_present else names.path("path", given)
-
-
 def loaded_path(backend: files.Files, unit: str) -> str:
     """The path that the unit on the node loads; empty if it loads none, or is not a unit of this collection.
 

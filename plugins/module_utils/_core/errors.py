@@ -40,6 +40,10 @@ class Invalid(DatapathError):
         return Invalid(option, self._given, self._allowed)
 
 
+class WrongVariables(DatapathError):
+    """Variables of a role have values that cannot be used. One line for each, which begins with the variable's name."""
+
+
 class Refusal(DatapathError):
     """Another owner manages this object, or this is the wrong node. Names the finding and the next step. Nothing was changed."""
 

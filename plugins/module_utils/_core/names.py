@@ -39,6 +39,8 @@ symhash synproxy synproxys table tables tag tcp th time timeout timestamp to tpr
 tsecr tsval ttl tunnel type typeof udp udplite undefine until update urgptr used value version vlan vm vmap vni
 vtag vxlan week wildcard window with wscale xml xor xt zone
 """
+# libnftnl keeps 128 bytes with the final NUL (NFTNL_UDATA_COMMENT_MAXLEN).
+COMMENT_LENGTH = 127
 # Where a folder of the collection may be. A boot keeps them, and has them before kubelet starts.
 PLACES = ("/etc", "/opt", "/srv", "/var/lib")
 # Names in PLACES from which programs of a node take settings or commands, and which a new folder could have. A folder that exists
@@ -100,6 +102,13 @@ def table(option: str, given: str, is_new: bool = True) -> str:
     return given
 
 
+def comment(option: str, given: str) -> str:
+    """A comment of a table, a text that nft takes in quotes. May be empty."""
+    if not re.fullmatch(r"[A-Za-z0-9 _.,:;/@+=()#-]{0,%d}" % COMMENT_LENGTH, given):
+        raise Invalid(option, given, f"at most {COMMENT_LENGTH} letters, digits, blanks and _.,:;/@+=()#-")
+    return given
+
+
 def own_folder(path: str) -> str:
     """The folder of the collection that a path is in, as /etc/kubenode or /opt/kubenode-NAME; empty if it is in none.
 
@@ -130,6 +139,15 @@ def own_path(option: str, given: str, beside: t.Collection[str] = ()) -> str:
         further = "".join(f"in {folder}, or " for folder in beside)
         raise Invalid(option, given, further + OWN)
     return given
+
+
+def boot_path(given: str, is_present: bool, beside: t.Collection[str] = ()) -> str:
+    """The value of the option ``path``, a file that the next boot loads. Raises Invalid.
+
+    is_present: False for a state that removes files: an earlier version may have written them where no file may be written now.
+    beside: folders that the file may be in besides those of the collection.
+    """
+    return own_path("path", given, beside) if is_present else path("path", given)
 
 
 def path(option: str, given: str) -> str:

@@ -50,7 +50,7 @@ class Effects(t.NamedTuple):
     """The effects of a module on the node that the other modules of the same transaction must know.
 
     brings_nft: nft is installed. units_gone: the units that are removed. rules: policy rules that are added.
-    loosens: strict reverse-path filtering is undone or replaced, before the module in question or after it.
+    loosens: strict reverse-path filtering is undone or replaced.
     """
 
     brings_nft: bool = False

@@ -46,7 +46,7 @@ class Changes(t.NamedTuple):
             "added": [str(one) for one in self.added],
             "removed": [str(one.address) for one in self.removed],
             "kept": len(self.kept),
-            "satisfied_by": [f"{found} dev {one.dev}" for one, found in self.satisfied],
+            "satisfied_by": [{"object": f"{found} dev {one.dev}", "owner": "another program"} for one, found in self.satisfied],
         }
 
 

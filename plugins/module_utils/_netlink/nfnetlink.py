@@ -28,7 +28,8 @@ NFTABLES = 10  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, DELETE_TABLE = NFTABLES << 8 | 1, NFTABLES << 8 | 2
 GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
-TABLE_NAME = 1  # NFTA_TABLE_NAME
+TABLE_NAME, TABLE_USERDATA = 1, 6  # NFTA_TABLE_NAME, NFTA_TABLE_USERDATA
+TABLE_COMMENT = 0  # libnftnl/udata.h: NFTNL_UDATA_TABLE_COMMENT, a type that a byte with the length and the text follow
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
 LIST_SETS = 6 << 8 | 7
 TRACE = NFTABLES << 8 | 17  # NFT_MSG_TRACE, which the kernel sends to the group NFNLGRP_NFTRACE
@@ -56,6 +57,19 @@ def has_table(family: str, name: str) -> bool:
     if code not in (0, *NOT_THERE):
         raise Failure(f"the kernel does not say whether there is a table {family} {name}: {os.strerror(code)}")
     return code == 0
+
+
+def table_comment(family: str, name: str) -> str:
+    """The comment of a table; empty if it has none or is not there. nft's JSON has it from nft 1.1 on."""
+    with wire.connected(_open) as netlink:
+        answer = next(wire.answers(netlink, message(GET_TABLE, 0, _of_table(family, name))))
+    stored = b"" if answer.kind == wire.ERROR else attributes(answer.body, 4).get(TABLE_USERDATA, b"")
+    while len(stored) > 2:
+        kind, length, rest = stored[0], stored[1], stored[2:]
+        if kind == TABLE_COMMENT:
+            return rest[:length].rstrip(b"\0").decode(errors="replace")
+        stored = rest[length:]
+    return ""
 
 
 def delete_table(family: str, name: str) -> None:

@@ -71,8 +71,10 @@ class Nft(UndoBackend):
         listing = self._list(["-j"], family, name)
         if not listing:
             return None
+        from .._netlink import nfnetlink  # a run that finds no table need not import it
+
         try:
-            return _table(family, name, listing)
+            return _table(family, name, listing)._replace(comment=nfnetlink.table_comment(family, name))
         except ValueError as error:
             # nft before 1.1 prints the flags of a flagged table from uninitialised memory, which may truncate the JSON.
             if re.match(rf"table {family} {re.escape(name)} {{.*\n\tflags ", self.text(family, name)):

@@ -7,7 +7,7 @@
 
 The parser knows only the statements that this collection's tables use. Everything else in a listing becomes ``Foreign``,
 which equals no desired statement, so a rule that was added or altered always shows as a difference. Counter values,
-handles, comments and the order of a set's elements do not affect packets and are not part of the value.
+handles, comments of rules and the order of a set's elements do not affect packets and are not part of the value.
 """
 
 from __future__ import annotations
@@ -128,17 +128,22 @@ class Chain(t.NamedTuple):
 
 
 class Table(t.NamedTuple):
-    """A whole table. ``others``: its flags and named objects (sets, maps, flow tables); a desired table has none."""
+    """A whole table. ``others``: its flags and named objects (sets, maps, flow tables); a desired table has none.
+
+    comment: shows who made the table in a listing. All nft from 0.9.8 on know it.
+    """
 
     family: str
     name: str
     chains: frozenset[Chain]
     others: frozenset[Foreign] = frozenset()
+    comment: str = ""
 
     def text(self) -> str:
         """The table in nft's syntax and layout, base chains in the order in which a packet traverses them."""
         chains = sorted(self.chains, key=lambda chain: (HOOK_ORDER.index(chain.hook or ""), chain.name))
-        return f"table {self.family} {self.name} {{\n" + "\n".join(chain.text() for chain in chains) + "}\n"
+        comment = f'\tcomment "{self.comment}"\n\n' if self.comment else ""
+        return f"table {self.family} {self.name} {{\n{comment}" + "\n".join(chain.text() for chain in chains) + "}\n"
 
 
 HOOK_ORDER = ("ingress", "prerouting", "input", "forward", "output", "postrouting", "egress", "")

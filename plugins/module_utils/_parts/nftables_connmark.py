@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from .._boot import boot_files
 from .._cni.layout_guards import MarkCollisions
 from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
@@ -61,7 +60,7 @@ OPTIONS = {
 
 def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
-    path = boot_files.option(request.params["path"], request.is_present)
+    path = names.boot_path(request.params["path"], request.is_present)
     before = kubelet_units.others(request.params["before"])
     desired = ReturnPath.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)

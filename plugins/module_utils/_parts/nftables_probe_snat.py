@@ -12,7 +12,6 @@ import typing as t
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from .._probe_snat import ipv6_program  # noqa: F401
 
-from .._boot import boot_files
 from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
@@ -42,6 +41,7 @@ OPTIONS = {
         "default": [{"source": AZURE_SOURCE, "translated": AZURE_TRANSLATED}],
         "options": {"source": {"type": "str", "required": True}, "translated": {"type": "str", "required": True}},
     },
+    "comment": {"type": "str", "default": ""},
     "path": {"type": "path", "default": "/etc/kubenode/probe-snat.nft"},
     "boot_condition": {"type": "str", "choices": ["imds", "address", "none"], "default": "none"},
     "agentbaker": {"type": "str", "choices": ["report", "take_over"], "default": "report"},
@@ -50,7 +50,7 @@ OPTIONS = {
 
 def parts(request: Request) -> Parts:
     table = names.table("table", request.params["table"], request.is_present)
-    path = boot_files.option(request.params["path"], request.is_present)
+    path = names.boot_path(request.params["path"], request.is_present)
     before = kubelet_units.others(request.params["before"])
     desired = ProbeSnat.from_options(request.params) if request.is_present else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
@@ -62,6 +62,8 @@ def parts(request: Request) -> Parts:
     replaced = ReplacedUnit(files, units, boot.unit, replaces, starts=request.params["immediate"])
     agentbaker = agentbaker_resource.state(files, units)
     owner = agentbaker_resource.UNIT if agentbaker == "enabled" and not replaces else None
+    if desired and owner:
+        desired = desired._replace(comment="")  # which AgentBaker's table does not have
 
     desired_table = (desired.table(not_probed=()) if owner else desired.table()) if desired else None
     ruleset = replacement(FAMILY, table, desired_table.text()) if desired_table else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._boot import boot_files
 from .._cloud.clouds import CHOICES
 from .._cni.layout_guards import CniLayouts
 from .._core import names
@@ -115,7 +114,7 @@ def parts(request: Request) -> Parts:
     )
     before = kubelet_units.others(request.params["before"])
     listed = _listed(request, tables)
-    path = boot_files.option(request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present)
+    path = names.boot_path(request.params["path"] or f"/etc/kubenode/policy-routes-{listed.protocol}.json", request.is_present)
 
     boot = BootPolicy(Files(), systemd, listed.protocol, path, tables, before)
     unmanaged = _unmanaged(listed, request)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core import names
-from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
+from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
 from .._files.files import Files
@@ -42,10 +42,13 @@ OPTIONS = {
 SYSCTL_FOLDERS = ("/etc/sysctl.d",)
 
 
+def announced(request: Request) -> Effects:
+    """The effects that the modules before this one must know, too."""
+    return Effects(loosens=not (request.is_present and request.params["mode"] == "strict"))
+
+
 def parts(request: Request) -> Parts:
-    path = names.path("path", request.params["path"])
-    if request.is_present:  # an earlier version may have written the file where no file may be written now
-        names.own_path("path", path, beside=SYSCTL_FOLDERS)
+    path = names.boot_path(request.params["path"], request.is_present, beside=SYSCTL_FOLDERS)
     desired = DesiredFilter.from_options(request.params) if request.is_present else None
     backend, files = Sysctl(), Files()
     # In another root, the kernel's links belong to the builder, not to the node.

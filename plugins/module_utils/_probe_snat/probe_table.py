@@ -58,6 +58,7 @@ class ProbeSnat(t.NamedTuple):
     interface: str = "eth0"
     priority: int = -300
     probes: tuple[Probe, ...] = (AZURE_PROBE,)
+    comment: str = ""
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any]) -> ProbeSnat:
@@ -70,6 +71,7 @@ class ProbeSnat(t.NamedTuple):
             names.network_interface("interface", options["interface"]),
             options["priority"],
             _probes(options["probes"]),
+            names.comment("comment", options["comment"]),
         )
 
     def table(self, not_probed: tuple[str, ...] = NOT_PROBED) -> Table:
@@ -95,7 +97,7 @@ class ProbeSnat(t.NamedTuple):
         )
         prerouting = Chain("prerouting", "filter", "prerouting", self.priority, (keep, *inward))
         postrouting = Chain("postrouting", "filter", "postrouting", self.priority, tuple(outward))
-        return Table("ip6", self.name, frozenset({prerouting, postrouting}))
+        return Table("ip6", self.name, frozenset({prerouting, postrouting}), comment=self.comment)
 
     def summary(self) -> str:
         """The desired table as a phrase for messages."""

@@ -57,7 +57,10 @@ class Changes(t.NamedTuple):
             "added": [str(item) for item in self.added],
             "removed": [str(item) for item in self.removed],
             "kept": self.kept,
-            "satisfied_by": [f"{item} ({rt_names.owner(protocols)})" for item, protocols in self.satisfied],
+            "satisfied_by": [
+                {"object": str(item), "owner": rt_names.owner(protocols), "protocol": rt_names.protocols(protocols)}
+                for item, protocols in self.satisfied
+            ],
         }
 
 

@@ -43,6 +43,10 @@ def protocol(number: int) -> str:
     return PROTOCOLS.get(number, str(number))
 
 
+def protocols(numbers: t.Iterable[int]) -> str:
+    return ", ".join(map(protocol, sorted(numbers)))
+
+
 def owner(protocols: t.Iterable[int]) -> str:
     """The owners of rules or routes with these protocols, for use in a sentence."""
     return ", ".join(f"protocol {protocol(number)}" for number in sorted(protocols))

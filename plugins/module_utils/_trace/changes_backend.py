@@ -36,6 +36,12 @@ if t.TYPE_CHECKING:  # so that Ansible copies them to the node, for apply()
         policy_routes,
         rp_filter,
     )
+    from .._parts.assembly import Model, Transaction
+    from .._profiles import (  # noqa: F401
+        aks_dual_stack_backend,
+        cilium_migration,
+        eni_policy_routing_backend,
+    )
 
 MODULES = (
     "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
@@ -62,6 +68,7 @@ COPIED = {
 }
 MOST_COPIED = 32 << 20  # bytes
 PROFILE = "profile"
+OBSERVING = {name: f"{name}_backend" for name in ("aks_dual_stack", "eni_policy_routing")}
 
 Checked = t.Callable[[t.Any, "dict[str, t.Any]"], "dict[str, t.Any]"]
 Change = tuple[str, dict[str, t.Any]]
@@ -122,8 +129,7 @@ def module_calls(given: t.Any) -> list[Change]:
 
 
 def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[Change]:
-    """The calls, with a profile replaced by the calls of its modules. Its references are resolved on this node. Raises
-    DatapathError.
+    """The calls, with a profile replaced by the calls of its modules on this node. Raises DatapathError.
 
     Modules that do not change the packet path of the running kernel are left out, and so are all modules of an image.
     """
@@ -131,14 +137,26 @@ def without_profiles(calls: t.Iterable[Change], request: Request) -> t.Iterator[
         if name != PROFILE:
             yield name, options
             continue
-        from .._parts import profile
+        transaction = _transaction(options, request)
+        if not transaction.verdict.is_image:
+            yield from (step for step in transaction.steps if step[0] in MODULES)
 
-        entries, known = profile.learned(requested(profile, dict(options), request))
-        yield from ((one.module, one.options) for one in entries if one.module in MODULES and not known["is_image"])
+
+def _transaction(options: t.Mapping[str, t.Any], request: Request) -> Transaction:
+    """Raises DatapathError."""
+    from .._parts import assembly, profile  # most traces have no profile
+
+    request = requested(profile, dict(options), request)
+    name = request.params["name"]
+    if not name:
+        return profile.transaction(request)
+    model, observing = (importlib.import_module(f".._profiles.{file}", __package__) for file in (name, OBSERVING.get(name, name)))
+    named = assembly.Profile(name, t.cast("Model", model), observing.observe)
+    return named.transaction(request, request.params["options"] or {})
 
 
 def refuse_profiles(calls: t.Iterable[Change]) -> None:
-    """Raises Invalid for a profile: its references would be resolved on this machine, which is not the node of the snapshot."""
+    """Raises Invalid for a profile: it would observe this machine, which is not the node of the snapshot."""
     for name, options in calls:
         if name == PROFILE:
             raise Invalid(f"changes.{PROFILE}", options, "left out if snapshot or dump is given: a profile reads the node itself")

@@ -106,7 +106,7 @@ def test_anothers_address_satisfies_and_stays(node: NamespaceNode, theirs: str) 
     before = node.snapshot()
     prefix = theirs.split()[0]
     steps = Steps(node, "link_addresses", {"addresses": one(prefix.partition("/")[0])})
-    assert steps.four()["addresses"]["satisfied_by"] == [f"{prefix} dev eth1"]
+    assert steps.four()["addresses"]["satisfied_by"] == [{"object": f"{prefix} dev eth1", "owner": "another program"}]
     assert node.snapshot()["addresses"] == before["addresses"]
     steps.four(state="absent")
     assert node.snapshot() == before
@@ -163,7 +163,8 @@ def test_an_address_that_was_removed_comes_again_and_a_foreign_one_in_its_place_
     node.ip(["address delete 10.0.1.10/32 dev eth1"])
     assert steps.run(addresses=one("10.0.1.10"))["addresses"]["added"] == ["10.0.1.10/32 dev eth1"]
     node.ip(["address delete 10.0.1.10/32 dev eth1", "address add 10.0.1.10/32 dev eth1"])
-    assert steps.run(addresses=one("10.0.1.10"))["addresses"]["satisfied_by"] == ["10.0.1.10/32 dev eth1"]
+    (satisfied,) = steps.run(addresses=one("10.0.1.10"))["addresses"]["satisfied_by"]
+    assert satisfied["object"] == "10.0.1.10/32 dev eth1"
     steps.run(state="absent")
     assert current(node) == ["10.0.1.10/32"]
     node.ip(["address delete 10.0.1.10/32 dev eth1"])

@@ -34,7 +34,11 @@ TABLES = [
         "nftables_probe_snat",
         "ip6 azureSLBProbe",
         {},
-        ({"priority": -290}, {"probes": [{"source": "fe80::10", "translated": "2001:db8::10"}]}),
+        (
+            {"priority": -290},
+            {"probes": [{"source": "fe80::10", "translated": "2001:db8::10"}]},
+            {"comment": "By the platform team (#42); see https://example.com/ipv6-probes@aks"},
+        ),
     ),
     Owned(
         "nftables_connmark",

@@ -520,7 +520,8 @@ def test_what_a_cni_holds_satisfies(node: NamespaceNode) -> None:
     before = node.snapshot()
     done = run(node, rules=RULES[:1], routes=ROUTES[:2], permanent=False)
     assert not done["changed"]
-    assert done["rules"]["satisfied_by"] == ["ip rule 700: from all to 10.0.1.5 lookup main (protocol kernel)"]
+    (rule,) = done["rules"]["satisfied_by"]
+    assert rule == {"object": "ip rule 700: from all to 10.0.1.5 lookup main", "owner": "protocol kernel", "protocol": "kernel"}
     assert len(done["routes"]["satisfied_by"]) == 2
     assert not run(node, state="absent", rules=RULES[:1], routes=ROUTES[:2], permanent=False)["changed"]
     assert node.snapshot() == before
@@ -538,9 +539,9 @@ def test_what_a_cni_holds_satisfies_whether_or_not_its_gateway_is_onlink(node: N
     routes = [{**default, "table": 1003, "onlink": True}, {**default, "table": 1004}]
     done = run(node, routes=routes, permanent=False)
     assert not done["changed"]
-    assert done["routes"]["satisfied_by"] == [
-        "ip route default via 10.0.1.1 dev eth1 onlink table 1003 (protocol boot)",
-        "ip route default via 10.0.1.1 dev eth1 table 1004 (protocol boot)",
+    assert [(one["object"], one["protocol"]) for one in done["routes"]["satisfied_by"]] == [
+        ("ip route default via 10.0.1.1 dev eth1 onlink table 1003", "boot"),
+        ("ip route default via 10.0.1.1 dev eth1 table 1004", "boot"),
     ]
     assert node.snapshot() == before
 
@@ -835,8 +836,8 @@ def test_any_desired_state_holds_on_any_current_state(
 def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: dict[str, Any]) -> bool:
     """True if the module's rules of each priority are in the given order; foreign rules are not ordered."""
     listed = policy.from_options(75, rules, [], rt_names.TABLES).rules or ()
-    satisfied = done["rules"]["satisfied_by"]
-    own = [rule for rule in listed if not any(one.startswith(f"{rule} (protocol ") for one in satisfied)]
+    satisfied = [one["object"] for one in done["rules"]["satisfied_by"]]
+    own = [rule for rule in listed if str(rule) not in satisfied]
     path = f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}"
     found = json.loads(node.run(["env", path, sys.executable, "-c", LIST]).stdout)
     for place in {rule.place for rule in own}:

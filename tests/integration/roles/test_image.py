@@ -39,6 +39,7 @@ VARIABLES = {
     "aks_dual_stack_table": "azureSLBProbe",
     "aks_dual_stack_interface": "eth0",
     "aks_dual_stack_priority": "-300",
+    "aks_dual_stack_comment": "by-the-image-builder",
     "aks_dual_stack_probes": '[{"source":"fe80::1234:5678:9abc","translated":"2603:1062:0:1:fe80:1234:5678:9abc"}]',
     "aks_dual_stack_path": "/etc/kubenode/probe-snat.nft",
     "aks_dual_stack_nftables_minimum_version": "0.9.8",
@@ -234,7 +235,7 @@ def started(log: str) -> Iterator[list[str]]:
 
 def test_every_variable_is_given_as_text() -> None:
     specs = [yaml.safe_load((collection.CHECKOUT / f"roles/{role}/meta/argument_specs.yml").read_text()) for role in ROLES]
-    names = {name for spec in specs for name in spec["argument_specs"]["main"]["options"]}
+    names = {name for spec in specs for name in spec["argument_specs"]["variables"]["options"]}
     assert set(VARIABLES) == names
 
 

@@ -16,6 +16,7 @@ import pytest
 from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._boot import boot_files
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import names
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.converge import converge
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plane, Resource
@@ -269,8 +270,8 @@ def test_absent_removes_ours_where_present_is_refused(
             (machine.root / folder).mkdir(parents=True)
         clean = tree(machine.root)
         with pytest.raises(Invalid, match="path must be in or below a folder that is named kubenode"):
-            boot_files.option(path, is_present=True)
-        assert boot_files.option(path, is_present=False) == path and not machine.hold(None, path)
+            names.boot_path(path, is_present=True)
+        assert names.boot_path(path, is_present=False) == path and not machine.hold(None, path)
         lived = Mortal(monkeypatch, last).lives(run, machine.resources(path))
         machine.hold(None, path if last % 2 else ONE)
         assert tree(machine.root) == clean, f"killed at call {last}"

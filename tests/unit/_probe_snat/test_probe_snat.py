@@ -20,6 +20,7 @@ OPTIONS: dict[str, t.Any] = {
     "table": "azureSLBProbe",
     "interface": "eth0",
     "priority": -300,
+    "comment": "",
     "probes": [{"source": "fe80::1234:5678:9abc", "translated": "2603:1062:0:1:fe80:1234:5678:9abc"}],
 }
 
@@ -225,6 +226,9 @@ INVALID: list[tuple[str, dict[str, t.Any]]] = [
     ("interface", {"interface": "lo"}),
     ("priority", {"priority": 2**31}),
     ("priority", {"priority": -(2**31) - 1}),
+    ("comment", {"comment": 'a "quote"'}),
+    ("comment", {"comment": "two\nlines"}),
+    ("comment", {"comment": "x" * 128}),
     ("probes", {"probes": []}),
     ("probes[0].source", {"probes": [probe(source="eth0")]}),
     ("probes[0].source", {"probes": [probe(source="")]}),
@@ -276,6 +280,12 @@ def test_a_refusal_says_what_would_have_been_right_and_what_was_given(change: di
     with pytest.raises(Invalid) as caught:
         ProbeSnat.from_options({**OPTIONS, **change})
     assert str(caught.value) == sentence
+
+
+def test_a_comment_is_a_part_of_the_table_and_comes_first_in_its_text() -> None:
+    commented = ProbeSnat.from_options({**OPTIONS, "comment": "x" * 127}).table()
+    assert commented != ProbeSnat().table() and commented._replace(comment="") == ProbeSnat().table()
+    assert commented.text().startswith(f'table ip6 azureSLBProbe {{\n\tcomment "{"x" * 127}"\n\n\tchain prerouting {{\n')
 
 
 @pytest.mark.parametrize("priority", [-(2**31), 2**31 - 1])

@@ -113,7 +113,9 @@ def test_the_report_of_check_mode_is_that_of_the_run() -> None:
             "added": [str(FROM_POD)],
             "removed": ["ip rule 9: from all lookup main"],
             "kept": 0,
-            "satisfied_by": ["ip rule 700: from all to 10.0.1.5 lookup main (protocol openr)"],
+            "satisfied_by": [
+                {"object": "ip rule 700: from all to 10.0.1.5 lookup main", "owner": "protocol openr", "protocol": "openr"}
+            ],
         },
         {"added": [str(DEFAULT)], "removed": [], "kept": 1, "satisfied_by": []},
     )
@@ -135,7 +137,7 @@ def test_a_route_with_and_one_without_onlink_send_packets_the_same_way(is_ours_o
     kernel = node((theirs, THEIRS))
     outcome, state = hold(kernel, policy.Policy(OURS, None, (ours,)))
     assert not outcome.changed
-    assert state.routes.report()["satisfied_by"] == [f"{ours} (protocol openr)"]
+    assert state.routes.report()["satisfied_by"] == [{"object": str(ours), "owner": "protocol openr", "protocol": "openr"}]
     kernel = node((theirs, OURS))
     assert hold(kernel, policy.Policy(OURS, None, (ours,)))[0].changed
     assert kernel.of(OURS) == {ours}
@@ -155,7 +157,7 @@ def test_a_foreign_rule_whose_table_leads_the_same_way_satisfies_ours() -> None:
     kernel = node((ELSEWHERE, THEIRS), (THERE, THEIRS))
     _outcome, report = hold(kernel, DESIRED)
     assert kernel.of(OURS) == {TO_POD, GATEWAY, DEFAULT}
-    assert report.rules.report()["satisfied_by"] == [f"{ELSEWHERE} (protocol openr)"]
+    assert report.rules.report()["satisfied_by"] == [{"object": str(ELSEWHERE), "owner": "protocol openr", "protocol": "openr"}]
     sent = kernel.messages
     assert not hold(kernel, DESIRED)[0].changed and kernel.messages == sent
     hold(kernel, of(), is_present=False)
@@ -207,7 +209,7 @@ def test_a_foreign_route_that_cannot_be_read_in_full_satisfies_if_it_leads_the_s
     kernel = node((other, THEIRS))
     _outcome, report = hold(kernel, DESIRED)
     assert kernel.of(OURS) == {TO_POD, FROM_POD, GATEWAY} and kernel.of(THEIRS) == {other}
-    assert report.routes.report()["satisfied_by"] == [f"{other} (protocol openr)"]
+    assert report.routes.report()["satisfied_by"] == [{"object": str(other), "owner": "protocol openr", "protocol": "openr"}]
     assert ", ".join(unread) in str(other) and not hold(kernel, DESIRED)[0].changed
 
 

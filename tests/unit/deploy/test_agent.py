@@ -31,7 +31,8 @@ from kubenode_agent.metrics import Metrics  # noqa: E402
 from kubenode_agent.playbook import Outcome  # noqa: E402
 from kubenode_agent.settings import Refused, Settings  # noqa: E402
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _configmap  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.plugin_utils import _profiles  # noqa: E402
 
 PROFILE = "aks_dual_stack"
 OVERLAYS = Path(__file__).resolve().parents[3] / "deploy/kustomize/overlays"
@@ -142,12 +143,15 @@ def test_a_configmap_sets_no_command_and_no_path(profile: str, given: dict[str, 
 
 
 def test_a_variable_that_is_not_marked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = _configmap.ROLES[PROFILE]
-    monkeypatch.setitem(_configmap.ROLES, PROFILE, known._replace(permitted=known.permitted - {"table"}))
+    options = _profiles.PROFILES[PROFILE].OPTIONS
+    monkeypatch.setitem(cast("dict[str, Option]", options), "table", Option("str"))
     with pytest.raises(
         Refused, match="aks_dual_stack_table is not accepted from a ConfigMap, because it is not marked as permitted"
     ):
         accepted("aks_dual_stack_table: a")
+
+
+NESTED = '{"a":' * 900 + "1" + "}" * 900
 
 
 @pytest.mark.parametrize(
@@ -164,8 +168,8 @@ def test_a_variable_that_is_not_marked_is_refused(monkeypatch: pytest.MonkeyPatc
         ("cilium_migration_addresses: '[\"\\u007b\\u007b 1 }}\"]'", "cilium_migration_addresses[0] must be an address"),
         ("eni_policy_routing_layout: cilium\neni_policy_routing_enis: '[{\"name\": \"eth0\", \"primary\": true, \"ipv4\":"
          " [\"10.0.0.1\"], \"own\": \"\\u007b\\u007b 1 }}\"}]'", "eni_policy_routing_enis[0].own must be left out"),
-        (f"cilium_migration_addresses: '{'[' * 900}{']' * 900}'", "nested at most 20 deep"),
-        (f"eni_policy_routing_layout: cilium\neni_policy_routing_enis: '{'[' * 900}{']' * 900}'", "nested at most 20 deep"),
+        (f"cilium_migration_addresses: '{'[' * 900}{']' * 900}'", "cilium_migration_addresses must be a list of words"),
+        (f"eni_policy_routing_state: absent\neni_policy_routing_priorities: '{NESTED}'", "nested at most 20 deep"),
         (f"cilium_migration_addresses: [{', '.join(['10.0.0.1'] * 1001)}]", "must have at most 1000 entries; 1001 were given"),
     ],
 )  # fmt: skip
@@ -200,13 +204,13 @@ HOSTILE = (
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\t", "0x80/0x80", "eth0", "10.0.0.0/8", "fe80::1",
     "present", "absent", "restored", "runtime", "a.service",
 )  # fmt: skip
-EVERY = [(role, name) for role, known in _configmap.ROLES.items() for name in sorted({*known.permitted, *known.refused})]
+EVERY = [(role, name) for role in _profiles.PROFILES for name in _profiles.options_of(role)]
 
 
 @strategies.composite
 def configmaps(draw: strategies.DrawFn) -> tuple[str, str]:
     """A role, and a text that has variables of its, with strange words in it."""
-    role = draw(strategies.sampled_from(sorted(_configmap.ROLES)))
+    role = draw(strategies.sampled_from(sorted(_profiles.PROFILES)))
     defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
     names = [f"{role}_{name}" for one, name in EVERY if one == role]
     chosen = draw(strategies.lists(strategies.sampled_from(names), max_size=4, unique=True))
@@ -260,7 +264,7 @@ JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats() | strategies.text(),
     lambda one: strategies.lists(one) | strategies.dictionaries(strategies.text(), one),
 )
-PERMITTED = [(role, name) for role, known in _configmap.ROLES.items() for name in sorted(known.permitted)]
+PERMITTED = [(role, name) for role in _profiles.PROFILES for name, one in _profiles.options_of(role).items() if not one.refused]
 
 
 @given(strategies.sampled_from(PERMITTED), JSON, strategies.booleans())

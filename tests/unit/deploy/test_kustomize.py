@@ -51,7 +51,8 @@ def test_an_overlay_has_a_role_and_variables_of_it(overlay: str) -> None:
     (container,) = patch["spec"]["template"]["spec"]["containers"]
     role = {one["name"]: one["value"] for one in container["env"]}["KUBENODE_PROFILE"]
     assert role == overlay.replace("-", "_")
-    known = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    known = specs["variables"]["options"]
     assert set(yaml.safe_load((KUSTOMIZE / "overlays" / overlay / "variables.yaml").read_text())) <= set(known)
 
 

@@ -29,7 +29,7 @@ MODULES: Modules = [
     {"policy_routes": {"rules": RULES, "routes": ROUTES}},
     {"link_addresses": {"addresses": [{"dev": "eth1", "address": "10.0.1.10"}]}},
     {"rp_filter": {"interfaces": ["eth0"], "mode": "loose"}},
-    {"network_daemons": {"restart": {"node": "is_running"}}},
+    {"network_daemons": {}},
 ]
 ORDER = [
     *("network_daemons", "rp_filter", "link_addresses"),
@@ -151,20 +151,33 @@ def test_an_interface_that_comes_later_is_asked_for(node: NamespaceNode, profile
     assert profile.run(modules=modules)["rp_filter"]["changed"]
 
 
-def test_an_error_begins_with_the_variable_that_the_option_comes_from(profile: Steps) -> None:
-    wrong: Modules = [{"policy_routes": {"rules": RULES, "protocol": 300}}]
-    said = profile.refused(modules=wrong, variables={"policy_routes.protocol": "my_protocol"})
-    assert said.startswith("my_protocol must be ")
-    said = profile.refused(
-        modules=[{"policy_routes": {"rules": [{"priority": -1}]}}], variables={"policy_routes.rules": "my_rules"}
-    )
-    assert said.startswith("my_rules[0]")
-    for interfaces, begins in (
-        (["eth9"], "my_interface must be "),
-        (["eth0", "eth9"], "profile: rp_filter.interfaces[1] must be "),
-    ):
-        filters: Modules = [{"rp_filter": {"interfaces": interfaces, "mode": "loose"}}]
-        assert profile.refused(modules=filters, variables={"rp_filter.interfaces[0]": "my_interface"}).startswith(begins)
+def test_the_plan_of_a_profile_may_be_given_as_modules(node: NamespaceNode) -> None:
+    """The plan is what a profile does: given as a list of modules, it finds nothing to change."""
+    node.ip(["address add 2001:db8::4/64 dev eth0 nodad"])
+    options = {"mode": "runtime", "ipv6": "address"}
+    done = Steps(node, "profile_aks_dual_stack", {"options": options}).run()
+    assert done["changed"] and done["node"]["has_ipv6"]
+    again = Steps(node, "profile", {"modules": done["plan"], "mode": "runtime"}).run()
+    assert (again["changed"], again["plan"]) == (False, done["plan"])
+    undone = Steps(node, "profile_aks_dual_stack", {"options": {**options, "state": "absent"}}).run()
+    assert [next(iter(one)) for one in undone["plan"]] == ["nftables_probe_snat", "nftables_package"]
+
+
+def test_an_error_on_the_node_begins_with_the_variable_of_the_role(node: NamespaceNode) -> None:
+    def refused(profile: str, **options: Any) -> str:
+        return Steps(node, f"profile_{profile}", {"options": {"mode": "runtime", **options}}).refused()
+
+    dual_stack = {"ipv6": "always"}
+    assert refused("aks_dual_stack", **dual_stack, interface="eth9").startswith("aks_dual_stack_interface must be an interface")
+    assert refused("aks_dual_stack", **dual_stack, table="accept").startswith("aks_dual_stack_table must be a word that")
+    assert refused("aks_dual_stack", **dual_stack, tabel="x").startswith("aks_dual_stack_tabel must be left out")
+    enis = [{"name": "eth0", "primary": True}]
+    custom = {"layout": "custom", "pod_interfaces": ["veth-*"], "enis": enis}
+    marks = [{"name": "eth9", "mark": "0x20"}]
+    said = refused("eni_policy_routing", **custom, interface_marks=marks)
+    assert said.startswith("eni_policy_routing_interface_marks[0].name must be an interface of this node (eth0, ")
+    said = refused("eni_policy_routing", **custom, remedy="strict", connmark="never")
+    assert said.startswith("eni_policy_routing_remedy is strict and eni_policy_routing_connmark is never")
 
 
 def test_a_step_that_fails_undoes_the_modules_before_it(node: NamespaceNode, profile: Steps) -> None:

@@ -1,0 +1,221 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Several modules as one transaction: their parts as one, and the transaction that a profile's options stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import types
+import typing as t
+
+from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
+from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
+from .._core.plan import Outcome, Resource
+from .._platform.node_mode import Verdict
+from .._platform.own_root import OwnRoot
+from .._platform.process import Runner
+from .._profiles import composition, mode_backend, option
+from .._profiles.composition import Step
+from .._profiles.option import Options, Values
+
+OPTIONS: dict[str, dict[str, t.Any]] = {"options": {"type": "dict", "required": True}}
+WITH_CHECKPOINT = {**OPTIONS, **CHECKPOINT}
+
+
+class Transaction(t.NamedTuple):
+    """steps: the modules in the order in which they are applied.
+
+    verdict: whether the host is a running node or an image. node: facts of the node, for the result. accepts_later: whether an
+    interface that the node does not have yet is accepted.
+    """
+
+    steps: t.Sequence[Step]
+    verdict: Verdict
+    node: t.Mapping[str, t.Any]
+    accepts_later: bool
+
+
+class Facts(t.Protocol):
+    """What the plan of a profile depends on, besides the options."""
+
+    def report(self) -> dict[str, t.Any]: ...
+
+    def warnings(self) -> list[str]: ...
+
+
+class Model(t.Protocol):
+    """A pure file of _profiles."""
+
+    OPTIONS: Options
+    UNDO: str
+
+    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]:
+        """A sentence for each requirement on several options that they do not meet. Raises Invalid."""
+
+    def facts(self, options: Values, observed: t.Any) -> t.Any:
+        """The Facts, from an observation of the node. Raises Invalid."""
+
+    def plan(self, options: Values, facts: t.Any) -> list[Step]:
+        """The modules with their options, in the order in which they are applied."""
+
+
+class Profile(t.NamedTuple):
+    """The profile of a role. observe: from its backend; takes the options, whether the host is an image, and a runner."""
+
+    name: str
+    model: Model
+    observe: t.Callable[[Values, bool, Runner], t.Any]
+
+    def transaction(self, request: Request, options: Values) -> Transaction:
+        """Raises WrongVariables before the node is observed, and DatapathError."""
+        values = self.checked(options)
+        verdict = mode_backend.verdict(values["mode"], request.run)
+        with self._own_names():
+            sentences = [*self.model.conflicts(values, verdict.is_image)]
+            if sentences:
+                raise WrongVariables("\n".join(sentences))
+            facts: Facts = self.model.facts(values, self.observe(values, verdict.is_image, request.run))
+        for sentence in facts.warnings():
+            request.warn(sentence)
+        steps = [_without_none(step) for step in self.model.plan(values, facts)]
+        return Transaction(steps, verdict, facts.report(), bool(values.get("later_interfaces")))
+
+    def checked(self, options: Values) -> dict[str, t.Any]:
+        """The values of the options with their types. Raises WrongVariables."""
+        values, errors = option.read(self.model.OPTIONS, options, self.model.UNDO)
+        unknown = [Invalid(name, value, "left out") for name, value in options.items() if name not in self.model.OPTIONS]
+        if errors or unknown:
+            raise WrongVariables("\n".join(f"{self.name}_{error}" for error in (*unknown, *errors)))
+        return values
+
+    def parts(self, request: Request) -> Parts:
+        return parts(request, self.transaction(request, request.params["options"]))
+
+    @contextlib.contextmanager
+    def naming(self) -> t.Iterator[None]:
+        """Turns an error of a module's option into one of the role's variable that the module got."""
+        try:
+            yield
+        except Invalid as error:
+            source = option.source(self.model.OPTIONS, error)
+            if source is None:
+                raise
+            raise WrongVariables(f"{self.name}_{source}") from None
+
+    @contextlib.contextmanager
+    def _own_names(self) -> t.Iterator[None]:
+        try:
+            yield
+        except Invalid as error:
+            raise WrongVariables(f"{self.name}_{error}") from None
+
+
+def _without_none(step: Step) -> Step:
+    module, options = step
+    return module, {name: value for name, value in options.items() if value is not None}
+
+
+def parts(request: Request, transaction: Transaction) -> Parts:
+    """The parts of all modules as one. Raises DatapathError."""
+    built = list(_built(request, transaction))
+    stages = list(_stages(built))
+    every = [resource for stage in stages for resource in stage]
+    guards = [guard for _module, _request, contribution in built for guard in contribution.guards]
+    verdict = transaction.verdict
+    if any(called.params.get("immediate") for _module, called, _own in built):
+        guards.insert(0, OwnRoot(verdict.reason.rstrip("."), "Set mode to image"))
+
+    def report(outcome: Outcome) -> dict[str, t.Any]:
+        results, lines = dict[str, t.Any](), list[str]()
+        for module, called, contribution in built:
+            done = outcome.of(contribution.resources)
+            results[module] = {"changed": done.changed, **contribution.report(done)}
+            lines.append(_line(module, called, done))
+        node = {"is_image": verdict.is_image, "is_running": not verdict.is_image, "reason": verdict.reason, **transaction.node}
+        plan = [{module: options} for module, options in transaction.steps]
+        return {"node": node, "plan": plan, "summary": lines, **results}
+
+    groundwork = [resource for _module, _request, contribution in built for resource in contribution.groundwork]
+    return Parts(every, guards, report, groundwork, stages)
+
+
+Built = tuple[str, Request, Parts]  # a module, its request, and its parts on the planes that it selects
+
+
+def _stages(built: t.Sequence[Built]) -> t.Iterator[list[Resource]]:
+    """The resources of each module, in order. Groundwork comes first; if it is removed, it comes last."""
+    ground = {
+        module: [resource for resource in contribution.resources if resource in contribution.groundwork]
+        for module, _request, contribution in built
+    }
+    undone = {module for module, called, _own in built if composition.undoes(module, called.params)}
+    yield from (ground[module] for module, _request, _own in built if module not in undone)
+    yield from (
+        [resource for resource in contribution.resources if resource not in contribution.groundwork]
+        for _module, _request, contribution in built
+    )
+    yield from (ground[module] for module, _request, _own in built if module in undone)
+
+
+def _built(request: Request, transaction: Transaction) -> t.Iterator[Built]:
+    """Raises Invalid for a wrong option of any module before another error of another one."""
+    calls = [(module, _requested(request, module, options, transaction)) for module, options in transaction.steps]
+    earlier, trouble = Effects(), list[DatapathError]()
+    for module, called in calls:
+        earlier = earlier.then(_announced(module, called))
+    for module, called in calls:
+        called.earlier = earlier
+        try:
+            planes, contribution = called.planes(), _part(module).parts(called)
+            if not (transaction.verdict.is_image or transaction.accepts_later or composition.undoes(module, called.params)):
+                mode_backend.check_links(composition.interfaces(module, called.params))
+        except Invalid as error:
+            raise error.inside(module) from None
+        except DatapathError as error:
+            trouble.append(error)
+            continue
+        contribution = contribution._replace(
+            resources=[resource for resource in contribution.resources if resource.plane in planes]
+        )
+        earlier = earlier.then(contribution.effects)
+        if not trouble:
+            yield module, called, contribution
+    if trouble:
+        raise trouble[0]
+
+
+def _requested(request: Request, module: str, options: t.Mapping[str, t.Any], transaction: Transaction) -> Request:
+    """The options by the module's argument spec. Raises Failure."""
+    part, arguments = _part(module), dict(options)
+    if "immediate" in part.OPTIONS:
+        arguments.setdefault("immediate", not transaction.verdict.is_image)
+    try:
+        return requested(part, arguments, request)
+    except Failure as failure:
+        raise Failure(f"{module}: {failure}") from None
+
+
+def _announced(module: str, called: Request) -> Effects:
+    """The effects that the modules before it must know, too."""
+    announced: t.Callable[[Request], Effects] = getattr(_part(module), "announced", lambda _called: Effects())
+    return announced(called)
+
+
+def _line(module: str, called: Request, done: Outcome) -> str:
+    """The line of the summary about a module's resources."""
+    changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
+    kept = [name for resource, plan in done.surveyed if not plan.steps for name in resource.name.split(", ")]
+    texts = [
+        f"{word} {', '.join(dict.fromkeys(names))}" for word, names in (("changed", changed), ("as desired:", kept)) if names
+    ]
+    return f"{module} ({called.params['state']}): {'; '.join(texts) or 'nothing to do'}"
+
+
+def _part(module: str) -> types.ModuleType:
+    """The file of the module's parts. Imported here, because a run needs few of them. What ships them is the module of a profile,
+    whose imports Ansible follows."""
+    return importlib.import_module(f".{module}", __package__)

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Observes what the profile eni_policy_routing depends on: the metadata service, and the marks in the node's rules."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._cni import marks, marks_backend
+from .._platform import process
+from . import eni_policy_routing, mode_backend
+from .eni_policy_routing import Observation
+from .option import Values
+
+
+def observe(options: Values, is_image: bool, run: process.Runner) -> Observation:
+    """Raises Invalid for an interface that the node does not have, NoMetadata, Failure."""
+    if is_image or not eni_policy_routing.needs_enis(options):
+        return Observation(is_image)
+    if not options["later_interfaces"]:
+        mode_backend.check_links(eni_policy_routing.links(options))
+    interfaces = _interfaces(options["cloud"]) if options["enis"] is None else None
+    read = marks_backend.read(run)
+    return Observation(is_image, interfaces, marks.find(read.tables), read.unread)
+
+
+def _interfaces(cloud: str) -> list[dict[str, t.Any]]:
+    """From the metadata service. Raises NoMetadata."""
+    from .._cloud import enis_backend  # only a run that queries the service should wait for the import
+
+    return enis_backend.read(cloud)[1]

@@ -1,0 +1,159 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This plugin util is private to the collection: it may change at any time.
+
+"""The profiles on the controller: collects the variables of a role and checks them, before anything is done on the node."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import node_mode
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles import (
+    aks_dual_stack,
+    cilium_migration,
+    eni_policy_routing,
+    option,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._profiles.option import Option, Options, Values, permitted
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet
+
+
+class Model(t.Protocol):
+    """A profile, as the controller needs it; see assembly.Model."""
+
+    OPTIONS: Options
+    UNDO: str
+
+    def checkpoint_of(self, options: Values) -> tuple[int, str]: ...
+
+    def conflicts(self, options: Values, is_image: bool | None) -> t.Iterable[str]: ...
+
+
+# Imported with this file, which Ansible imports before it forks. A worker would repeat a later import for each host, which takes
+# up to a tenth of a second.
+PROFILES: dict[str, Model] = {
+    "aks_dual_stack": aks_dual_stack,
+    "cilium_migration": cilium_migration,
+    "eni_policy_routing": eni_policy_routing,
+}
+# The options of each role that the controller alone needs: a node gets a rehearsal by the module datapath_rehearsal.
+REHEARSAL: Options = {
+    "rehearse": permitted("bool", False),
+    "rehearse_packets": permitted(
+        "list",
+        [],
+        elements="dict",
+        entries={name: Option(spec["type"], is_required=spec.get("required", False)) for name, spec in packet.OPTIONS.items()},
+        check=lambda value, _is_applied: packet.from_list("rehearse_packets", value),
+    ),
+}
+# Names of the play's roles, with and without their collection.
+ROLE_NAMES = ("ansible_play_role_names", "ansible_dependent_role_names", "ansible_role_names")
+
+
+def options_of(profile: str) -> Options:
+    return {**PROFILES[profile].OPTIONS, **REHEARSAL}
+
+
+class Checked(t.NamedTuple):
+    """values: of all options, with their types. errors: sentences, each of which begins with a variable's name."""
+
+    values: dict[str, t.Any]
+    errors: list[str]
+
+
+def check(
+    profile: str,
+    raw: Values,
+    is_image: t.Callable[[str], bool | None] = lambda mode: {"image": True, "runtime": False}.get(mode),
+    unread: t.Mapping[str, str] = {},
+) -> Checked:
+    """The values of a profile's options.
+
+    is_image: takes the option ``mode``; None if the node must be asked. unread: options without a value, each with its error.
+    """
+    options = {name: declared for name, declared in options_of(profile).items() if name not in unread}
+    values, errors = option.read(options, raw, PROFILES[profile].UNDO)
+    sentences = [*unread.values(), *(f"{profile}_{error}" for error in errors)]
+    if not sentences:
+        try:
+            sentences.extend(PROFILES[profile].conflicts(values, is_image(values["mode"])))
+        except Invalid as error:
+            sentences.append(f"{profile}_{error}")
+    return Checked(values, sentences)
+
+
+def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
+    """The values of a profile's options from the variables of its role. variables: of the task, not templated."""
+    named = {f"{profile}_{name}": name for name in options_of(profile)}
+    untemplated = {variable: variables[variable] for variable in named if variable in variables}
+    unread: dict[str, str] = {}
+    try:
+        templated = action._templar.template(untemplated)  # leaves out what the keyword omit stands for
+    except AnsibleError:
+        templated = {}
+        for variable, value in untemplated.items():
+            try:
+                templated.update(action._templar.template({variable: value}))
+            except AnsibleError as error:
+                unread[named[variable]] = _unreadable(variable, value, str(error))
+    raw = {named[variable]: value for variable, value in templated.items()}
+    others = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
+    checked = check(profile, raw, lambda mode: is_image(action, mode, variables), unread)
+    return checked._replace(errors=[*unknown(profile, variables, others), *checked.errors])
+
+
+def check_options(profile: str, raw: Values, action: ActionBase, variables: Values) -> Checked:
+    """The values of a profile's options as a task gives them."""
+    names = {f"{profile}_{name}": None for name in raw}
+    checked = check(profile, raw, lambda mode: is_image(action, mode, variables))
+    return checked._replace(errors=[*unknown(profile, names), *checked.errors])
+
+
+def is_image(action: ActionBase, mode: str, variables: Values) -> bool | None:
+    """Whether the node is an image, as node_mode decides; None if that must ask the node."""
+    verdict = node_mode.by_controller(mode, action._connection.transport, variables)
+    return verdict and verdict.is_image
+
+
+def unknown(profile: str, variables: Values, others: t.Iterable[str] = ()) -> list[str]:
+    """A sentence for each variable that has the role's prefix and is none of its variables.
+
+    others: names of other roles of the play, whose names may begin with this role's.
+    """
+    prefixes = tuple(f"{other}_" for other in others if other.startswith(f"{profile}_"))
+    beside = {variables.get(name) for name in ("ansible_loop_var", "ansible_index_var")}
+    known = options_of(profile)
+    return [
+        _unknown(profile, name, known)
+        for name, value in sorted(variables.items())
+        if name.startswith(f"{profile}_")
+        and name[len(profile) + 1 :] not in known
+        and name not in beside
+        and not (prefixes and name.startswith(prefixes))
+        and not _is_registered(value)
+    ]
+
+
+def _unknown(profile: str, name: str, known: t.Iterable[str]) -> str:
+    """Compares what follows the prefix, because the prefix alone would make all names alike."""
+    near = difflib.get_close_matches(name[len(profile) + 1 :], [*known], n=1)
+    hint = f"Did you mean {profile}_{near[0]}?" if near else f"Remove it; the variables are {', '.join(sorted(known))}."
+    return f"{name} is not a variable of the role {profile}. {hint}"
+
+
+def _is_registered(value: object) -> bool:
+    """True for the result of a task, which `register` may have put into a variable of any name."""
+    return isinstance(value, t.Mapping) and "changed" in value and not {"failed", "skipped", "unreachable"}.isdisjoint(value)
+
+
+def _unreadable(variable: str, value: object, message: str) -> str:
+    """A sentence for a variable whose template fails."""
+    return f"{variable} must have a value that can be computed; {value!r} was given: {' '.join(message.split())}"
