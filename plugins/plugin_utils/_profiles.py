@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import typing as t
+from types import MappingProxyType
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -72,8 +73,8 @@ class Checked(t.NamedTuple):
 def check(
     profile: str,
     raw: Values,
-    is_image: t.Callable[[str], bool | None] = lambda mode: {"image": True, "runtime": False}.get(mode),
-    unread: t.Mapping[str, str] = {},
+    is_image: t.Callable[[str], bool | None] = {"image": True, "runtime": False}.get,
+    unread: t.Mapping[str, str] = MappingProxyType({}),
 ) -> Checked:
     """The values of a profile's options.
 

@@ -54,7 +54,7 @@ OPTIONS: option.Options = {
         "path",
         "/etc/kubenode/probe-snat.nft",
         refused=PATH,
-        check=lambda value, is_applied: names.boot_path(value, is_applied),
+        check=names.boot_path,
         targets=("nftables_probe_snat.path",),
     ),
     "before": permitted(

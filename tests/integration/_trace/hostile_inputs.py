@@ -299,7 +299,7 @@ def fill(folder: Path, dump: dict[str, str], chance: random.Random) -> None:
         lambda path: path.symlink_to(FILE),
         lambda path: path.symlink_to("/dev/zero"),
         lambda path: path.symlink_to(path.name),
-        lambda path: os.mkfifo(path),
+        os.mkfifo,
         lambda path: path.mkdir(),
         lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40),
         lambda path: path.write_bytes(bytes(range(256)) * 100),

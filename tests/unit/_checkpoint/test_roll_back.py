@@ -100,7 +100,7 @@ def test_only_a_backend_that_has_the_operation_performs_it(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", journals.BACKENDS)
 def test_every_backend_works_without_ansible(kind: type[UndoBackend]) -> None:
-    assert type(kind.standalone(process.run, print)) is kind
+    assert isinstance(kind.standalone(process.run, print), kind)
 
 
 TABLE = "table ip x {\n\tchain y {\n\t\tcounter packets %d bytes 7\n\t}\n}\n"
