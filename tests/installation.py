@@ -35,6 +35,7 @@ HOSTS = KERNEL + NODES + SSH + VMS  # any node of the lab
 IMAGES = ["packer", "qemu-utils"]  # images that are built, and booted as VMs
 TESTS = ["rpm", "dnf", "createrepo-c", "strace"]  # a repository for an rpm node, and runs killed midway
 BENCH = ["curl", "jq"]  # a usual boot script
+DEMO = KERNEL + NODES  # a node that runs systemd, and a twin of it
 
 # ansible-core: the Python 3 minors that may control it, and the pip that its ansible-test bootstraps.
 CORES = {"2.19.14": (range(11, 14), "24.2"), "2.20.10": (range(12, 15), "25.2"), "2.21.5": (range(12, 15), "25.2")}
@@ -63,6 +64,9 @@ TOOLS = [
 
 # Requirements of tests of roles on each ansible-core.
 CONTROLLER = [pin for pin in TOOLS if pin.partition("==")[0] in ("hypothesis", "pyroute2", "pytest", "pytest-xdist")]
+
+# Requirements of `make demo`.
+CONTROL = [pin for pin in CONTROLLER if pin.startswith("pyroute2==")]
 
 # Requirements of `make docs`.
 SITE = sorted(

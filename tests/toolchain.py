@@ -377,12 +377,22 @@ PARTS = {
     part.__name__: part
     for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, quick, fuzz, mutants)
 }
+
+
+class Program(NamedTuple):
+    """packages: of Debian. tools: requirements of its virtual environment, besides ansible-core."""
+
+    command: list[str]
+    packages: list[str] = installation.HOSTS + installation.TESTS + installation.BENCH
+    tools: list[str] = installation.TOOLS
+
+
 PROGRAMS = {
-    "demo": ["python", "tests/demo.py"],
-    "bench": ["python", "-m", "bench"],
-    "userland": ["pytest", "-v", "tests/userland"],
-    "all_cluster": ["pytest", "-v", "tests/cluster"],
-    "all_faults": ["python", "-m", "faults"],
+    "demo": Program(["python", "tests/demo.py"], installation.DEMO, installation.CONTROL),
+    "bench": Program(["python", "-m", "bench"]),
+    "userland": Program(["pytest", "-v", "tests/userland"]),
+    "all_cluster": Program(["pytest", "-v", "tests/cluster"]),
+    "all_faults": Program(["python", "-m", "faults"]),
 }
 
 
@@ -423,8 +433,9 @@ def main(arguments: list[str]) -> int:
         prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
         run_program(rest, installation.main_venv() if name == "run" else oldest_venv())
     if name in PROGRAMS and not rest:
-        prepare(installation.PYTHON + installation.HOSTS + installation.TESTS + installation.BENCH)
-        run_program(PROGRAMS[name], installation.main_venv())
+        program = PROGRAMS[name]
+        prepare(installation.PYTHON + program.packages)
+        run_program(program.command, installation.main_venv(program.tools))
     if name == "check" and rest:
         checks = {check.name: check for check in lint()}
         if not set(rest) <= set(checks):
