@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # A busy machine is no defect, so no test fails because of the time that it takes. No test fails by chance: each run tries the
@@ -16,6 +17,8 @@ settings.register_profile("fuzz", settings.get_profile("kubenode"), derandomize=
 # Any failing example kills a mutant, so the first one suffices.
 settings.register_profile("mutants", settings.get_profile("kubenode"), max_examples=50, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("kubenode")
+
+pytest.register_assert_rewrite("lab.steps")  # so that a failure there shows what differs
 
 # A shell starts background programs with interrupts ignored, and children inherit that; tests interrupt some of them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's state as plain data that can be compared: its objects, and not the times at which they were made.
 
-Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, times of files,
-neighbours, numbers of links; ansible's temporary folder and the lab's own tools; sysctls that cannot be read; VOLATILE.
+Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, the detection of
+duplicate addresses, times of files, neighbours, numbers of links; ansible's temporary folder and the lab's own tools; sysctls
+that cannot be read; VOLATILE.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from lab.machine import Machine
 from lab.namespace import TOOLS
 
-_SECONDS = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)")
+_PASSING = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)| tentative")
 _LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
 _FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
@@ -132,7 +133,7 @@ def describe(path: Path) -> str:
 
 def _lines(text: str) -> list[str]:
     """One entry per line, in the given order, which matters for rules of one priority."""
-    return [_SECONDS.sub("", line).rstrip() for line in text.splitlines()]
+    return [_PASSING.sub("", line).rstrip() for line in text.splitlines()]
 
 
 def _unnumbered(text: str) -> list[str]:
