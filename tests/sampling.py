@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests that kill or fail a run at each of its points: `make test` runs a sample of them, `make faults` all."""
+"""Tests that kill or fail a run at each point, or play a long role once more: `make test` runs a sample, `make faults` all."""
 
 from __future__ import annotations
 

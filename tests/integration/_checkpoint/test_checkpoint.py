@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _lookout
 from lab import Lab, Node, adhoc, watched
@@ -189,7 +190,11 @@ SILENCING = {  # the node takes the controller's address for one of its own, and
 }
 
 
-@pytest.mark.parametrize("ssh_args", ["", "-o ControlMaster=no"], ids=["shared connection", "a connection each"])
+@pytest.mark.parametrize(
+    "ssh_args",
+    sampled(["", "-o ControlMaster=no"], lambda ssh_args: not ssh_args),
+    ids=["shared connection", "a connection each"],
+)
 @pytest.mark.parametrize("silencing", SILENCING.values(), ids=SILENCING.keys())
 def test_a_play_ends_soon_after_the_deadline_where_the_module_s_own_connection_died_without_a_word(
     controller: Controller, silencing: dict[str, Any], ssh_args: str
@@ -235,6 +240,7 @@ def test_a_command_that_fails_or_hangs_takes_the_change_back(tmp_path: Path) -> 
         assert [watchdogs(node) for node in controller.nodes] == [[], []]
 
 
+@pytest.mark.thorough
 def test_a_controller_that_is_killed_at_any_point_leaves_a_node_that_is_itself_or_confirmed(tmp_path: Path) -> None:
     """Before and while armed, during the command, which goes on and confirms, and before the module's second run."""
     points: list[tuple[str, Callable[[ClusterNode], bool]]] = [

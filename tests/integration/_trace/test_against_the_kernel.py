@@ -33,7 +33,7 @@ def out(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 @pytest.mark.parametrize("is_ipv6", [False, True])
 @hypothesis.given(seed=st.integers(0, 2**32))
-@hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 def test_node_and_twins_agree(is_ipv6: bool, seed: int) -> None:
     node = random_nodes.Node(seed, is_ipv6)
     real = random_nodes.through_the_node(node)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Eni, EniLab, playbook
 from lab.eni import BACKEND, LOAD_BALANCER, PRIMARY, EniNode, EniSystemdNode
@@ -150,6 +151,7 @@ def test_a_remedy_is_changed_for_another_and_nothing_is_left_of_the_former(aws: 
     assert aws.node.snapshot() == clean
 
 
+@pytest.mark.thorough
 def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) -> None:
     """The ENI has no address, the cloud checks sources and the node filters strictly: no other remedy helps a pod here."""
     node = bare.node
@@ -196,7 +198,7 @@ def has_table(node: EniNode) -> bool:
     return "kubenodeReturnPath" in node.run(["nft", "list", "tables"]).stdout
 
 
-@pytest.mark.parametrize("backend", ["nft", "legacy"])
+@pytest.mark.parametrize("backend", sampled(["nft", "legacy"], lambda backend: backend == "nft"))
 def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_suffice(aws: Site, backend: str) -> None:
     """The CNI uses a non-default mark; then Calico accepts packets before they reach the CNI's rules."""
     node, given = aws.node, AUTO
@@ -220,6 +222,7 @@ def test_the_marks_of_the_cni_are_read_and_the_roles_own_come_where_they_do_not_
     assert not has_table(node) and aws.is_node_port_answered()
 
 
+@pytest.mark.thorough
 def test_a_cni_that_does_not_mark_is_not_said_to(aws: Site) -> None:
     """As with AWS_VPC_CNI_NODE_PORT_SUPPORT=false, or before the CNI starts; the order of role and CNI does not matter."""
     given = AUTO
@@ -302,6 +305,7 @@ def test_what_the_cni_holds_already_satisfies(aws: Site) -> None:
     assert [after[key] for key in ("rules -4", "routes -4")] == [before[key] for key in ("rules -4", "routes -4")]
 
 
+@pytest.mark.thorough
 def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site) -> None:
     """The CNI's marks, table and filter are there, and its rule for the marks is lost."""
     node = aws.node
@@ -349,6 +353,7 @@ def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
     assert aws.node.snapshot() == clean
 
 
+@pytest.mark.thorough
 def test_the_daemons_alone_need_no_layout_and_no_metadata(aws: Site) -> None:
     """As with the AWS CNI on an image whose networkd would remove its rules."""
     clean = aws.node.snapshot()
@@ -358,6 +363,7 @@ def test_the_daemons_alone_need_no_layout_and_no_metadata(aws: Site) -> None:
     assert aws.node.snapshot() == clean
 
 
+@pytest.mark.thorough
 def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws: Site) -> None:
     """EKS on Amazon Linux 2023, an ENI that was attached at launch: nodeadm's number is 10001, and the CNI's is 2."""
     theirs = "from 10.0.1.10 lookup 10001"
@@ -380,6 +386,7 @@ def test_an_eni_that_networkd_serves_by_another_table_does_not_fail_the_node(aws
     assert aws.node.snapshot() == clean
 
 
+@pytest.mark.thorough
 def test_custom_does_without_a_cni_and_takes_text(bare: Site) -> None:
     clean = bare.node.snapshot()
     assert not bare.lab.fetch_from("pod1", BACKEND, POD_PORT)
