@@ -37,6 +37,7 @@ FIRST = (
 )
 _FAILED = re.compile(r"Command failed -:(\d+)")
 _BAD_LINE = re.compile(r"line:? (\d+)")
+_LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
 
 # The trace begins before all chains of the snapshot: at the lowest priority, at which the kernel calls the newest chain first.
@@ -296,7 +297,18 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> 
         said = next((line for line in told if not line.endswith(":")), str(done.rc))
         if bad is None:
             raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
-        notes.append(f"{program} refused a line, which is not in the twin: {lines.pop(bad)} ({said[:120]}).")
+        refused = lines.pop(bad)
+        extension = next((name for name in _LACKING.findall(done.stderr) if f" {name} " in f" {refused} "), "")
+        if not extension:
+            notes.append(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).")
+            continue
+        # A rule of each Service may have it.
+        kept = [line for line in lines if not re.search(rf" -[mj] {extension}( |$)", line)]
+        notes.append(
+            f"{program} refused {len(lines) - len(kept) + 1} lines, which are not in the twin: this kernel lacks {extension}. The"
+            f" first is: {refused}."
+        )
+        lines = kept
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
 
 

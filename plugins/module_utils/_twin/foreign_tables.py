@@ -25,6 +25,8 @@ KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
+# A match that counts in an object outside of the ruleset, and is always true: no quota is set by iptables (xt_nfacct.c).
+_COUNTING = re.compile(r' -m nfacct --nfacct-name (?:"[^"\n]*"|\S+)')
 _UNTRACED = "Statements `meta nftrace set` are not in the twin, which traces each packet itself."
 
 Entry = t.Mapping[str, t.Any]
@@ -48,7 +50,7 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
 def tables(saved: str, program: str, language: Language, notes: list[str]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(saved, language)
+    found = restore_text.read(_COUNTING.sub("", saved), language)
     notes += _notes(program, found.refused)
     return found.text
 

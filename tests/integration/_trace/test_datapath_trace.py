@@ -342,6 +342,24 @@ def test_a_line_that_a_program_refuses_is_named_and_the_rest_holds(node: Namespa
     assert all(any(rule in sentence for sentence in found["assumed"]) for rule in rules[:2])
 
 
+def test_what_counts_outside_of_the_ruleset_decides_nothing_and_what_the_kernel_lacks_is_said_once(node: NamespaceNode) -> None:
+    """kube-proxy has a line with nfacct for each node port. A kernel may lack the match ipvs."""
+    ports = [f"-A PREROUTING -d 192.0.2.4/32 -p tcp -m tcp --dport {30000 + number}" for number in range(60)]
+    lines = [f"{one} -m nfacct --nfacct-name localhost_nps_accepted_pkts -j DNAT --to-destination 10.1.0.5:80" for one in ports]
+    lines += [f"-A PREROUTING -d 192.0.2.4/32 -m ipvs --vport {number} -j ACCEPT" for number in range(60)]
+    dump = {
+        "iptables-save": "\n".join(["*nat", ":PREROUTING ACCEPT [0:0]", *lines, "COMMIT", ""]),
+        "ip route": "default via 192.0.2.1 dev eth0\n10.1.0.5 dev veth1 scope link",
+        "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.4/24 scope global eth0",
+    }
+    packet = {"source": "198.51.100.7", "destination": "192.0.2.4", "destination_port": 30059, "interface": "eth0"}
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["packet"]["destination"]) == ("delivered", "10.1.0.5")
+    assert not [note for note in found["assumed"] if "nfacct" in note]
+    refused = [note for note in found["assumed"] if "ipvs" in note]
+    assert len(refused) < 2 and all("refused 60 lines" in note and "this kernel lacks ipvs" in note for note in refused)
+
+
 def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:
     dump = {
         "ip addr": "2: eth0: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.4/24 scope global eth0\n"
