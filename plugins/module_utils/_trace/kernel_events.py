@@ -74,13 +74,18 @@ def of_packet(seen: Observation) -> list[Event]:
     """The events of the packet that was sent, without those of others, such as multicast reports. Each event has a packet's
     header."""
     sent = seen.sent
-    headers = ((one.number, *ends(one.network)) for one in seen.events if one.network)
-    # A packet without a source has the one that the node chooses. Its number changes when a bridge hands it to the node, because
-    # the number is made from the interface as well (nf_tables_trace.c, trace_fill_id).
-    own = {number for number, source, to in headers if to == sent.destination and sent.source in (b"", source)}
+    # The number of a packet changes when a bridge hands it to the node, because it is made from the interface as well
+    # (nf_tables_trace.c, trace_fill_id). By then its addresses may be translated.
+    numbers, pairs = set[int](), set[tuple[bytes, bytes]]()
     found, iif, oif, network = list[Event](), 0, 0, b""
     for one in seen.events:
-        if one.number in own:
+        pair = ends(one.network) if one.network else None
+        # A packet without a source has the one that the node chooses.
+        is_sent = pair is not None and pair[1] == sent.destination and sent.source in (b"", pair[0])
+        if pair is not None and (is_sent or pair in pairs or one.number in numbers):
+            numbers.add(one.number)
+            pairs.add(pair)
+        if one.number in numbers:
             if one.network:
                 iif, oif, network = one.iif, one.oif, one.network
             found.append(one._replace(iif=one.iif or iif, oif=one.oif or oif, network=one.network or network))

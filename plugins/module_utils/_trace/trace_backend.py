@@ -146,6 +146,7 @@ class _Exchange:
         self._around.learn(self._packet)
         self._world = World(isolated.packets, self._drawn.names, self._around.neighbour)
         self._is_by_chance, self._probability = False, 1.0  # of the last packet
+        self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
         for one in blueprint.entries(asked.snapshot, "bpf"):
@@ -181,7 +182,7 @@ class _Exchange:
         """The packet and its reply, as the module returns them."""
         packet = self._packet
         macs = self._around.macs(packet) if packet.interface else ()
-        self._world.forget()
+        self._forget()
         seen, finding = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
         events = of_packet(seen)
         self._is_by_chance = self._quotes.is_by_chance(events)
@@ -198,8 +199,21 @@ class _Exchange:
                 found["reason"] = f"{found['reason']} Its reply leaves by {answer_found.interface}. {answer_found.caveat}"
         return found
 
-    def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:
+    def _forget(self) -> None:
+        """Lets the next packet be the first one."""
+        self._world.forget()
+        if self._has_filled:
+            build_backend.refill(self._run, self._filled_sets)
+            self._has_filled = False
+
+    def _send(self, packet: Packet, *macs: bytes) -> Observation:
         seen = self._world.send(packet, *macs)
+        texts = (self._quotes.text(one) for one in seen.events if self._filled_sets and one.handle)
+        self._has_filled |= any(map(blueprint.FILLING.search, texts))
+        return seen
+
+    def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:
+        seen = self._send(packet, *macs)
         return seen, verdict.judge(seen, self._scene)
 
     def _stopped_before_ipvs(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding] | None:
@@ -212,7 +226,7 @@ class _Exchange:
         is_stopped = finding.verdict in (DROPPED, REJECTED) and finding.culprit is not None and finding.culprit.kind == "rule"
         self._reaches_ipvs = not is_stopped
         if not is_stopped:
-            self._world.forget()
+            self._forget()
         return (seen, finding) if is_stopped else None
 
     def _branches(self, first: dict[str, t.Any]) -> list[tuple[float, dict[str, t.Any]]]:
@@ -241,6 +255,8 @@ class _Exchange:
         backend = Netlink()
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
+        self._filled_sets = build_backend.filled_sets(self._run) if self._drawn.has_filled_sets or self._asked.lines else {}
+        self._has_filled = False
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
         self._scene = Scene(
             self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden, self._quotes.element
@@ -257,7 +273,7 @@ class _Exchange:
         packet = left.replied(link)
         _source, destination = self._around.macs(packet)
         source = finding.frame.destination_mac if link == finding.interface else self._around.world_mac(link)
-        reply = verdict.judge(self._world.send(packet, source, destination), self._scene)
+        reply = verdict.judge(self._send(packet, source, destination), self._scene)
         expected = seen.sent.replied("")
         if reply.frame and reply.frame.packet.flow != expected.flow:
             reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."

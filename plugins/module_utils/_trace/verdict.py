@@ -214,7 +214,9 @@ def _stopped(
     answer = f" The node answers with {rejected}." if rejected else ""
     drop = next((one for one in events if one.verdict in DROPS), None)
     if drop:
-        reason, culprit = _by_rule(drop, "rejects" if rejected else "drops", seen.sent, events, scene)
+        if not seen.sent.interface and _REJECTING.search(quoted(drop, scene)):
+            verdict = REJECTED  # the kernel tells the program that sends, and no frame shows it
+        reason, culprit = _by_rule(drop, "rejects" if verdict == REJECTED else "drops", seen.sent, events, scene)
         return verdict, f"{reason}{answer}", culprit
     diverted = _diverted(events, scene)
     if diverted:
@@ -267,6 +269,7 @@ def _unseen(events: t.Sequence[Event], scene: Scene) -> str:
 
 _ONLY_MARKED = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-m mark --mark (0x[\da-f]+)(?:/(0x[\da-f]+))? .*")
 _DROPPING = re.compile(r"(?:counter )?(?:drop|reject(?: with [\w -]+)?)(?: comment .*)?")
+_REJECTING = re.compile(r"-j REJECT\b|(?<![-\w])reject(?![-\w])")
 _MARKING = re.compile(r"-A \S+ (?:-m comment --comment (?:\"[^\"]*\"|\S+) )?-j MARK .*")
 
 
@@ -314,7 +317,8 @@ def _element(one: Event, packet: Packet, scene: Scene) -> str:
         values.update({f"ip {name}": value, f"ip6 {name}": value})
     for name, port in (("sport", packet.source_port), ("dport", packet.destination_port)):
         values.update((f"{header} {name}", str(port)) for header in ("th", "tcp", "udp", "sctp"))
-    keys = [values.get(part, "") for part in found[1].split(" . ")]
+    # What stands before the key is another match: ip daddr @nodeport-ips meta l4proto . th dport vmap @...
+    keys = [values.get(" ".join(part.split()[-2:]), "") for part in found[1].split(" . ")]
     return scene.element(one, found[2], " . ".join(keys)) if all(keys) else ""
 
 

@@ -41,6 +41,7 @@ LOCAL_RULE = "priority 0 from all lookup local"
 KERNELS_RULES = {"ipv4": (32766, 32767), "ipv6": (32766,)}  # of a new network namespace, besides LOCAL_RULE
 TO_MANY = ("broadcast", "anycast", "multicast")  # types of routes that are not built: a packet to one host takes none
 KERNELS = "kernel"  # the protocol of routes that the kernel adds with an address
+FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by which packets fill a set
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 UNSOLVED = ("FAILED", "INCOMPLETE")
 VETH_KINDS = ("", "veth")
@@ -79,6 +80,12 @@ class Blueprint(t.NamedTuple):
     servers: dict[str, list[str]]
     sizes: bounds.Sets
     notes: list[str]
+
+    @property
+    def has_filled_sets(self) -> bool:
+        """Whether rules may fill sets."""
+        statements = (statement for one in self.ruleset for statement in one.get("rule", {}).get("expr", ()))
+        return bool(FILLING.search(self.ruleset_text)) or any({"set", "map"} & {*one} for one in statements)
 
 
 def draw(snapshot: Entry) -> Blueprint:

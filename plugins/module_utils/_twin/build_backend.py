@@ -36,6 +36,7 @@ FIRST = (
     ("net/ipv6/icmp/ratelimit", 0),
 )
 _FAILED = re.compile(r"Command failed -:(\d+)")
+_ELEMENTS = re.compile(r"elements = (\{.*?\})", re.DOTALL)
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
@@ -132,6 +133,32 @@ def dormant(run: process.Runner, family: str, table: str) -> t.Iterator[None]:
         yield
     finally:
         _nft(run, f"add table {family} {table}\n")
+
+
+def filled_sets(run: process.Runner) -> dict[Place, str]:
+    """The sets that packets fill, with their elements as nft reads them. Raises Failure."""
+    places, family, table, name = list[Place](), "", "", ""
+    for line in _nft(run, "list sets", "-t").splitlines():  # the JSON of nft 1.0.6 lacks the flag
+        words = line.split()
+        if words[:1] == ["table"]:
+            family, table = words[1:3]
+        elif words[:1] == ["set"]:
+            name = words[1]
+        elif words[:1] == ["flags"] and "dynamic" in words[1].split(","):
+            places.append((family, table, name))
+    return {place: _elements(_nft(run, f"list set {' '.join(place)}")) for place in places}
+
+
+def _elements(listed: str) -> str:
+    found = _ELEMENTS.search(listed)
+    return found[1] if found else ""
+
+
+def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
+    """Give sets that packets have filled the elements that they had before. Raises Failure."""
+    lines = [f"flush set {' '.join(place)}" for place in sets]
+    lines += [f"add element {' '.join(place)} {elements}" for place, elements in sets.items() if elements]
+    _nft(run, "\n".join([*lines, ""]))
 
 
 def _bypass_forward(run: process.Runner, servers: t.Mapping[str, list[str]]) -> dict[Place, int]:

@@ -27,6 +27,10 @@ NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
 # A match that counts in an object outside of the ruleset, and is always true: no quota is set by iptables (xt_nfacct.c).
 _COUNTING = re.compile(r' -m nfacct --nfacct-name (?:"[^"\n]*"|\S+)')
+_RECENT = re.compile(
+    r" -m recent(?:(?: !)? --(?:set|rcheck|update|remove|rttl|reap|rsource|rdest)| --(?:seconds|hitcount|name|mask) \S+)+"
+)
+_NO_RECORDS = "The records of the match recent are in no snapshot. They are assumed to be empty."
 _UNTRACED = "Statements `meta nftrace set` are not in the twin, which traces each packet itself."
 
 Entry = t.Mapping[str, t.Any]
@@ -50,9 +54,22 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
 def tables(saved: str, program: str, language: Language, notes: list[str]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(_COUNTING.sub("", saved), language)
+    found = restore_text.read(_without_records(_COUNTING.sub("", saved), notes), language)
     notes += _notes(program, found.refused)
     return found.text
+
+
+def _without_records(saved: str, notes: list[str]) -> str:
+    """The tables with what the match recent answers while it has no records, so that no packet depends on the one before."""
+    if not _RECENT.search(saved):
+        return saved
+    notes += [] if _NO_RECORDS in notes else [_NO_RECORDS]
+    kept = []
+    for line in saved.splitlines():
+        found = _RECENT.search(line)
+        is_met = not found or ("--set" in found[0].split()) != (" ! " in found[0])
+        kept += [_RECENT.sub("", line)] if is_met else []
+    return "\n".join([*kept, ""])
 
 
 def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[str]) -> str:

@@ -360,6 +360,113 @@ def test_what_counts_outside_of_the_ruleset_decides_nothing_and_what_the_kernel_
     assert len(refused) < 2 and all("refused 60 lines" in note and "this kernel lacks ipvs" in note for note in refused)
 
 
+POD_OF_BRIDGE = {
+    "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.4/24 scope global eth0\n"
+    "3: cni0: <UP,LOWER_UP> mtu 1500\n    inet 10.244.2.1/24 scope global cni0\n"
+    "4: veth1@if2: <UP,LOWER_UP> mtu 1500 master cni0\n5: veth2@if2: <UP,LOWER_UP> mtu 1500 master cni0\n",
+    "ip route": "default via 192.0.2.1 dev eth0\n10.244.2.0/24 dev cni0 scope link\n10.244.3.0/24 via 192.0.2.3 dev eth0\n",
+    "sysctl -a": "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n",
+}
+
+
+@pytest.mark.parametrize("endpoint", ["10.244.2.9", "10.244.3.9"], ids=["behind the bridge", "on another node"])
+def test_a_packet_that_is_translated_on_a_bridge_is_followed_to_the_rule_that_drops_it(
+    node: NamespaceNode, endpoint: str
+) -> None:
+    """The kernel gives the packet another number when the bridge hands it up, and it has another destination by then."""
+    lines = [
+        *("*nat", ":PREROUTING ACCEPT", f"-A PREROUTING -d 10.96.0.9/32 -j DNAT --to-destination {endpoint}", "COMMIT"),
+        *("*filter", ":FORWARD DROP", "-A FORWARD -d 192.0.2.99/32 -j ACCEPT", "COMMIT", ""),
+    ]
+    packet = {"source": "10.244.2.5", "destination": "10.96.0.9", "destination_port": 80, "interface": "veth1"}
+    found = trace(node, packet, dump={**POD_OF_BRIDGE, "iptables-save": "\n".join(lines)})
+    assert (found["verdict"], found["culprit"]) == ("dropped", {"kind": "rule", "text": "ip filter: -P FORWARD DROP"})
+    places = [(step["where"], step["verdict"].split()[0]) for step in found["steps"] if step["kind"] in ("rule", "policy")]
+    assert places.index(("ip nat PREROUTING", "accept")) < places.index(("ip filter FORWARD", "policy"))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"iptables-save": "*filter\n:OUTPUT ACCEPT\n-A OUTPUT -d 192.0.2.9/32 -j REJECT\nCOMMIT\n"},
+        {
+            "nft list ruleset": "table ip x {\n chain y {\n  type filter hook output priority 0; policy accept;\n"
+            "  ip daddr 192.0.2.9 reject\n }\n}\n"
+        },
+    ],
+    ids=["iptables", "nft"],
+)
+def test_what_the_node_itself_sends_is_rejected_where_the_program_is_told(node: NamespaceNode, rules: dict[str, str]) -> None:
+    found = trace(node, {"destination": "192.0.2.9", "destination_port": 80}, dump={**POD_OF_BRIDGE, **rules})
+    assert found["verdict"] == "rejected" and found["culprit"]["kind"] == "rule", found
+
+
+AFFINITY = """table ip kube-proxy {
+ set affinity-a { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
+ set affinity-b { type ipv4_addr; flags dynamic,timeout; timeout 3h; ELEMENTS }
+ chain a { update @affinity-a { ip saddr } ; meta l4proto tcp dnat to 10.244.2.9:80 }
+ chain b { update @affinity-b { ip saddr } ; meta l4proto tcp dnat to 10.244.3.9:80 }
+ chain service {
+  ip saddr @affinity-a goto a
+  ip saddr @affinity-b goto b
+  numgen random mod 2 vmap { 0 : goto a, 1 : goto b }
+ }
+ chain prerouting { type nat hook prerouting priority -100; policy accept; ip daddr 10.96.0.9 tcp dport 80 goto service }
+}
+"""
+RECENT = """*nat
+:PREROUTING ACCEPT
+:SVC -
+:SEP-A -
+:SEP-B -
+-A PREROUTING -d 10.96.0.9/32 -p tcp -m tcp --dport 80 -j SVC
+-A SVC -m recent --rcheck --seconds 10800 --reap --name SEP-A --mask 255.255.255.255 --rsource -j SEP-A
+-A SVC -m recent --rcheck --seconds 10800 --reap --name SEP-B --mask 255.255.255.255 --rsource -j SEP-B
+-A SVC -m statistic --mode random --probability 0.50000000000 -j SEP-A
+-A SVC -j SEP-B
+-A SEP-A -p tcp -m recent --set --name SEP-A --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.244.2.9:80
+-A SEP-B -p tcp -m recent --set --name SEP-B --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.244.3.9:80
+COMMIT
+"""
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"nft list ruleset": AFFINITY.replace("ELEMENTS", "elements = { 192.0.2.77 timeout 3h expires 1h }")},
+        {"iptables-save": RECENT},
+    ],
+    ids=["nft", "iptables"],
+)
+def test_each_packet_is_the_first_of_its_source(node: NamespaceNode, rules: dict[str, str]) -> None:
+    """Session affinity: without that, all packets of a trace would go where the first one went."""
+    packet = {"source": "192.0.2.50", "destination": "10.96.0.9", "destination_port": 80, "interface": "eth0"}
+    found = trace(node, packet, dump={**POD_OF_BRIDGE, **rules})
+    shares = {one["packet"]["destination"]: one["share"] for one in found["branches"]}
+    assert shares.keys() == {"10.244.2.9", "10.244.3.9"} and shares["10.244.2.9"] == pytest.approx(0.5, abs=0.3)
+    if "nft list ruleset" in rules:
+        found = trace(node, {**packet, "source": "192.0.2.77"}, dump={**POD_OF_BRIDGE, **rules})
+        assert (found["branches"], found["packet"]["destination"]) == ([], "10.244.3.9")
+    else:
+        assert "The records of the match recent are in no snapshot. They are assumed to be empty." in found["assumed"]
+
+
+@pytest.mark.parametrize("port", ["30080", "30081"])
+def test_a_node_port_without_endpoints_is_named_by_its_service(node: NamespaceNode, port: str) -> None:
+    ruleset = """table ip kube-proxy {
+ set nodeport-ips { type ipv4_addr; elements = { 192.0.2.4 } }
+ map no-endpoint-nodeports { type inet_proto . inet_service : verdict
+  elements = { tcp . 30080 comment "ns1/svc1:p80" : goto reject-chain, tcp . 30081 comment "ns2/svc2:p80" : goto reject-chain } }
+ chain reject-chain { reject }
+ chain check { ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports }
+ chain input { type filter hook input priority -110; policy accept; ct state new jump check }
+}
+"""
+    packet = {"source": "192.0.2.50", "destination": "192.0.2.4", "destination_port": port, "interface": "eth0"}
+    found = trace(node, packet, dump={**POD_OF_BRIDGE, "nft list ruleset": ruleset})
+    assert found["verdict"] == "rejected" and f"ns{int(port) - 30079}/svc" in found["reason"], found["reason"]
+
+
 def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:
     dump = {
         "ip addr": "2: eth0: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.4/24 scope global eth0\n"
