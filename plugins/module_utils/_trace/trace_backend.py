@@ -278,7 +278,7 @@ class _Exchange:
         if reply.frame and reply.frame.packet.flow != expected.flow:
             reason = f"The reply arrives as {reply.frame.packet}, and {expected} is expected: its translation is not undone."
             reply = reply._replace(verdict=DROPPED, reason=reason)
-        return link, reply
+        return link, verdict.at_its_pod(reply, seen.sent.interface, self._scene)
 
     def _own_reply(self, seen: Observation) -> Finding:
         """What became of the node's own answer to a packet that arrived at the node, although no program listens in a twin."""
@@ -288,7 +288,8 @@ class _Exchange:
         for link, frame in seen.frames:
             if frame.packet.destination == sent.source:
                 kind = DELIVERED if self._around.is_pod(link) else FORWARDED
-                return Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
+                found = Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
+                return verdict.at_its_pod(found, sent.interface, self._scene)
         drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
             text = verdict.quoted(drop, self._scene)

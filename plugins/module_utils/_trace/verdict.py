@@ -136,6 +136,14 @@ def _left(
     return Finding(verdict, link, left, f"{reason} {caveat}".strip(), None, tuple(steps), caveat)
 
 
+def at_its_pod(reply: Finding, link: str, scene: Scene) -> Finding:
+    """The reply, which is lost if it leaves the node although the packet has come from a pod on it. link: where that came in."""
+    if reply.verdict != FORWARDED or reply.frame is None or not scene.surroundings.is_pod(link):
+        return reply
+    reason = f"The packet is from the pod at {link}, and its reply leaves the node by {reply.interface}."
+    return reply._replace(verdict=DROPPED, reason=reason, culprit=_misled(reply.interface, reply.frame, scene))
+
+
 def _misled(link: str, left: Frame, scene: Scene) -> Culprit:
     """The object that sent a frame to an address whose owner does not take it: a neighbour, or the route."""
     destination = left.packet.destination

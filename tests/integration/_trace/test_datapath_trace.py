@@ -467,6 +467,21 @@ def test_a_node_port_without_endpoints_is_named_by_its_service(node: NamespaceNo
     assert found["verdict"] == "rejected" and f"ns{int(port) - 30079}/svc" in found["reason"], found["reason"]
 
 
+def test_an_answer_to_a_pod_that_leaves_the_node_is_lost(node: NamespaceNode) -> None:
+    dump = {
+        "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.4/24 scope global eth0\n"
+        "3: eth1: <UP,LOWER_UP> mtu 1500\n4: veth1@if2: <UP,LOWER_UP> mtu 1500\n",
+        "ip route show table all": "default via 192.0.2.1 dev eth0\n10.1.0.5 dev veth1 scope link\n"
+        "default via 10.9.0.1 dev eth1 table 7 onlink\n",
+        "ip rule": "0:\tfrom all lookup local\n100:\tfrom 192.0.2.4 lookup 7\n32766:\tfrom all lookup main\n",
+    }
+    packet = {"source": "10.1.0.5", "destination": "192.0.2.4", "destination_port": 22, "interface": "veth1"}
+    found = trace(node, packet, dump=dump)
+    assert (found["verdict"], found["reply"]["verdict"]) == ("delivered", "dropped")
+    assert "The packet is from the pod at veth1, and its reply leaves the node by eth1." in found["reason"]
+    assert found["culprit"]["kind"] == "route" and "table 7" in found["culprit"]["text"]
+
+
 def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:
     dump = {
         "ip addr": "2: eth0: <UP,LOWER_UP> mtu 9001\n inet 10.0.0.4/24 scope global eth0\n"

@@ -51,12 +51,14 @@ def test_there_is_none_if_no_link_is_known() -> None:
     )
 
 
-def found(verdict: str, reply: str, by: str = "eth0") -> dict[str, Any]:
+def found(verdict: str, reply: str, by: str = "eth0", at: str = "") -> dict[str, Any]:
     reason = f"{verdict}, {reply}."
-    return {"verdict": verdict, "reason": reason, "reply": {"verdict": reply, "reason": reason, "interface": by}}
+    answer = {"verdict": reply, "reason": reason, "interface": by}
+    return {"verdict": verdict, "reason": reason, "interface": at, "reply": answer, "branches": []}
 
 
 WELL = found("delivered", "forwarded")
+BY_CHANCE = {**found("forwarded", "forwarded", at="eth1"), "branches": [{"share": 0.5}, {"share": 0.5}]}
 
 
 @pytest.mark.parametrize(
@@ -66,11 +68,18 @@ WELL = found("delivered", "forwarded")
         (WELL, found("delivered", "dropped"), True, ""),
         (WELL, found("rejected", ""), True, ""),
         (WELL, found("delivered", "forwarded", "eth1"), True, ""),
+        (WELL, found("forwarded", "forwarded", at="eth1"), True, ""),
+        (WELL, found("delivered", "forwarded", at="veth1"), True, ""),
+        (found("forwarded", "delivered", "veth1"), found("forwarded", "forwarded", "eth1"), True, ""),
+        (WELL, BY_CHANCE, False, ""),
         (WELL, found("delivered", "unknown"), False, "cannot be rehearsed: delivered, unknown."),
         (found("dropped", ""), WELL, False, "does not arrive: dropped, . It arrives with them."),
         (found("dropped", ""), found("delivered", "dropped"), False, "dropped, . With them, too: delivered, dropped."),
     ],
-    ids=["well", "reply", "packet", "other link", "unknown", "mended", "lost in both"],
+    ids=[
+        *("well", "reply", "packet", "other link", "leaves the node", "other pod", "reply leaves the node", "by chance"),
+        *("unknown", "mended", "lost in both"),
+    ],
 )
 def test_only_what_arrives_before_can_be_lost(before: dict[str, Any], after: dict[str, Any], is_lost: bool, told: str) -> None:
     trial = rehearsal_backend.of_connection(SshConnection("203.0.113.9", 1, "10.0.1.4", 22), SNAPSHOT)
