@@ -95,7 +95,6 @@ def phases(cluster: Cluster) -> list[str]:
     return [pod["status"]["phase"] for pod in cluster.api.items("/api/v1/namespaces/default/pods")]
 
 
-@pytest.mark.sample
 def test_nodes_are_held_bad_variables_change_nothing_and_a_deletion_leaves_them(cluster: Cluster, delivery: Delivery) -> None:
     nodes: list[Any] = cluster.workers
     first = nodes[0]
