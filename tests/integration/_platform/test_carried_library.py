@@ -21,7 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._platform import
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route, routing_backend, rule
 library.FOLDER = sys.argv[1]
 assert not library._own_version("pyroute2")
-library.load(library.PYROUTE2, *routing_backend.MODULES)
+library.load(library.PYROUTE2)
 print("loaded", flush=True)
 input()
 items = [
