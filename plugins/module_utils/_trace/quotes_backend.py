@@ -13,13 +13,12 @@ import typing as t
 from .._netlink import nfnetlink
 from .._platform import process
 from .._twin.blueprint import OWN_TABLE, RESTORES
-from .._twin.build_backend import Place
+from .._twin.build_backend import ELEMENTS, Place
 from .kernel_events import Event
 
 _TABLE, _RULE = re.compile(r"^\*(\S+)$"), re.compile(r"^(?:\[\d+:\d+\] )?-([AI]) (\S+) ?(.*)$")
 _CHAIN = re.compile(r"^\s*chain (\S+) \{")
 _HOOK = re.compile(r"^\s*(type \S+ hook .*?)\s*$")
-_ELEMENT = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
 RANDOM = re.compile(r"--mode random|\bnumgen random\b")
 _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (< )?(\d+)\b")
@@ -49,7 +48,7 @@ class Quotes:
         """The element of a map in the event's table; empty if it has none."""
         words = ["get", "element", event.family, event.table, name, f"{{ {key} }}"]
         done = self._run([process.find("nft") or "nft", *words], None)
-        found = _ELEMENT.search(done.stdout) if not done.rc else None
+        found = ELEMENTS.search(done.stdout) if not done.rc else None
         return found[1] if found else ""
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:

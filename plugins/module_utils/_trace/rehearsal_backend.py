@@ -106,18 +106,18 @@ def _loss(trial: Trial, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.A
         return ""
     if not trace_backend.is_well(after):
         return str(after["reason"])
-    for name, one, other in (("The packet", before, after), ("Its reply", before["reply"], after["reply"])):
-        is_elsewhere = (one["verdict"], one["interface"]) != (other["verdict"], other["interface"])
-        if one["verdict"] == DELIVERED and is_elsewhere and not after["branches"]:  # by chance it may be delivered elsewhere
-            return f"{name} is delivered {_place(one)} without them. With them: {other['reason']}"
+    for name, old, new in (("The packet", before, after), ("Its reply", before["reply"], after["reply"])):
+        is_elsewhere = (old["verdict"], old["interface"]) != (new["verdict"], new["interface"])
+        if old["verdict"] == DELIVERED and is_elsewhere and not after["branches"]:  # by chance it may be delivered elsewhere
+            return f"{name} is delivered {_place(old)} without them. With them: {new['reason']}"
     links = [one["reply"]["interface"] for one in (before, after)]
     if trial.keeps_link and links[0] != links[1]:
         return f"The node's answer leaves by {links[1]} instead of {links[0]}"
     return ""
 
 
-def _place(found: t.Mapping[str, t.Any]) -> str:
-    return f"at {found['interface']}" if found["interface"] else "to the node itself"
+def _place(delivery: t.Mapping[str, t.Any]) -> str:
+    return f"at {delivery['interface']}" if delivery["interface"] else "to the node itself"
 
 
 def untold(rehearsed: t.Iterable[Rehearsed]) -> t.Iterator[str]:

@@ -161,6 +161,7 @@ class _Exchange:
         before = None
         if self._asked.calls or self._asked.lines:
             before = self._sent()
+            self._forget()
             changes_backend.apply(self._asked.calls, self._asked.lines, self._run, self._checked, self._assumed.append)
             self._look()
         first = self._sent()
@@ -207,10 +208,11 @@ class _Exchange:
             self._has_filled = False
 
     def _send(self, packet: Packet, *macs: bytes) -> Observation:
-        seen = self._world.send(packet, *macs)
-        texts = (self._quotes.text(one) for one in seen.events if self._filled_sets and one.handle)
-        self._has_filled |= any(map(blueprint.FILLING.search, texts))
-        return seen
+        observation = self._world.send(packet, *macs)
+        if self._filled_sets:
+            rules = (self._quotes.text(event) for event in observation.events if event.handle)
+            self._has_filled |= any(map(blueprint.FILLING.search, rules))
+        return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Finding]:
         seen = self._send(packet, *macs)
@@ -256,7 +258,6 @@ class _Exchange:
         tables = Tables((rule for rule, _protocol in backend.rules()), (route for route, _protocol in backend.routes()))
         self._quotes = Quotes(self._twin.texts, self._run, self._twin.bypassed)
         self._filled_sets = build_backend.filled_sets(self._run) if self._drawn.has_filled_sets or self._asked.lines else {}
-        self._has_filled = False
         hidden = {(*place, handle) for place, handle in self._twin.bypassed.items()}
         self._scene = Scene(
             self._around, tables, kernel.setting, self._quotes.text, self._programs, self._lacking, hidden, self._quotes.element
@@ -288,8 +289,8 @@ class _Exchange:
         for link, frame in seen.frames:
             if frame.packet.destination == sent.source:
                 kind = DELIVERED if self._around.is_pod(link) else FORWARDED
-                found = Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
-                return verdict.at_its_pod(found, sent.interface, self._scene)
+                reply = Finding(kind, link, frame, f"The node's answer leaves by {link}.", None, ())
+                return verdict.at_its_pod(reply, sent.interface, self._scene)
         drop = next((one for one in reversed(seen.events) if one.verdict in DROPS), None)
         if drop:
             text = verdict.quoted(drop, self._scene)

@@ -84,8 +84,8 @@ class Blueprint(t.NamedTuple):
     @property
     def has_filled_sets(self) -> bool:
         """Whether rules may fill sets."""
-        statements = (statement for one in self.ruleset for statement in one.get("rule", {}).get("expr", ()))
-        return bool(FILLING.search(self.ruleset_text)) or any({"set", "map"} & {*one} for one in statements)
+        statements = (statement for entry in self.ruleset for statement in entry.get("rule", {}).get("expr", ()))
+        return bool(FILLING.search(self.ruleset_text)) or any({"set", "map"} & {*statement} for statement in statements)
 
 
 def draw(snapshot: Entry) -> Blueprint:

@@ -15,6 +15,7 @@ import typing as t
 
 from .._core.errors import Failure, Refusal
 from .._files import files
+from .._netfilter import rule_words
 from .._netlink import nfnetlink, wire
 from .._platform import kernel, process
 from .._routing.route import HOST, LINK, Route
@@ -36,7 +37,11 @@ FIRST = (
     ("net/ipv6/icmp/ratelimit", 0),
 )
 _FAILED = re.compile(r"Command failed -:(\d+)")
-_ELEMENTS = re.compile(r"elements = (\{.*?\})", re.DOTALL)
+# In a listing of nft.
+_TABLE = re.compile(r"^table (\S+) (\S+) \{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
+_SET = re.compile(r"^\tset (\S+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_DYNAMIC = re.compile(r"^\t\tflags \S*\bdynamic\b", re.MULTILINE)
+ELEMENTS = re.compile(r"elements = \{ (.*?) \}\s*\n", re.DOTALL)
 _BAD_LINE = re.compile(r"line:? (\d+)")
 _LACKING = re.compile(r"Extension (\w+) revision \d+ not supported")  # by the kernel: a warning before the error
 MOST_BAD_LINES = 40
@@ -137,21 +142,14 @@ def dormant(run: process.Runner, family: str, table: str) -> t.Iterator[None]:
 
 def filled_sets(run: process.Runner) -> dict[Place, str]:
     """The sets that packets fill, with their elements as nft reads them. Raises Failure."""
-    places, family, table, name = list[Place](), "", "", ""
-    for line in _nft(run, "list sets", "-t").splitlines():  # the JSON of nft 1.0.6 lacks the flag
-        words = line.split()
-        if words[:1] == ["table"]:
-            family, table = words[1:3]
-        elif words[:1] == ["set"]:
-            name = words[1]
-        elif words[:1] == ["flags"] and "dynamic" in words[1].split(","):
-            places.append((family, table, name))
-    return {place: _elements(_nft(run, f"list set {' '.join(place)}")) for place in places}
-
-
-def _elements(listed: str) -> str:
-    found = _ELEMENTS.search(listed)
-    return found[1] if found else ""
+    filled = {}
+    # The JSON of nft 1.0.6 lacks the flag.
+    for family, table, sets in _TABLE.findall(_nft(run, "list sets")):
+        for name, body in _SET.findall(sets):
+            if _DYNAMIC.search(body):
+                elements = ELEMENTS.search(body)
+                filled[family, table, name] = f"{{ {elements[1]} }}" if elements else ""
+    return filled
 
 
 def refill(run: process.Runner, sets: t.Mapping[Place, str]) -> None:
@@ -325,18 +323,24 @@ def _restore(run: process.Runner, program: str, text: str, notes: list[str]) -> 
         if bad is None:
             raise Failure(f"{program} does not load the rules: {said[:300]}. Leave out what it names")
         refused = lines.pop(bad)
-        extension = next((name for name in _LACKING.findall(done.stderr) if f" {name} " in f" {refused} "), "")
+        extension = next((name for name in _LACKING.findall(done.stderr) if _has(refused, name)), "")
         if not extension:
             notes.append(f"{program} refused a line, which is not in the twin: {refused} ({said[:120]}).")
             continue
         # A rule of each Service may have it.
-        kept = [line for line in lines if not re.search(rf" -[mj] {extension}( |$)", line)]
+        kept = [line for line in lines if not _has(line, extension)]
         notes.append(
             f"{program} refused {len(lines) - len(kept) + 1} lines, which are not in the twin: this kernel lacks {extension}. The"
             f" first is: {refused}."
         )
         lines = kept
     raise Failure(f"{program} refused more than {MOST_BAD_LINES} lines. Is the text complete?")
+
+
+def _has(line: str, extension: str) -> bool:
+    """Whether a rule has a match or a target, and not only a text with its name."""
+    words = rule_words.split(line) if extension in line else []
+    return any(option in ("-m", "-j") and name == extension for option, name in zip(words, words[1:]))
 
 
 def _closed(program: str, lines: t.Sequence[str]) -> str:

@@ -15,8 +15,9 @@ import re
 import typing as t
 
 from .._core.errors import Invalid
-from .._netfilter import ipset_text, restore_text
-from .._netfilter.rule_words import Language
+from .._core.fields import Unfit
+from .._netfilter import ipset_text, restore_text, rule_words
+from .._netfilter.rule_words import IPTABLES, Language
 from .._nftables import nft_listing
 from . import bounds
 
@@ -25,11 +26,7 @@ KINDS = ("table", "element", "rule", *nft_listing.BLOCKS)
 MOST_NOTES = 40  # about one text
 NFTRACE = "nftrace"  # the field of a packet that makes the kernel report it
 _TRACING = re.compile(rf"\bmeta\s+{NFTRACE}\s+set\s+[\w$]+")
-# A match that counts in an object outside of the ruleset, and is always true: no quota is set by iptables (xt_nfacct.c).
-_COUNTING = re.compile(r' -m nfacct --nfacct-name (?:"[^"\n]*"|\S+)')
-_RECENT = re.compile(
-    r" -m recent(?:(?: !)? --(?:set|rcheck|update|remove|rttl|reap|rsource|rdest)| --(?:seconds|hitcount|name|mask) \S+)+"
-)
+_STATEFUL = re.compile(r" (?:nfacct|recent) ")
 _NO_RECORDS = "The records of the match recent are in no snapshot. They are assumed to be empty."
 _UNTRACED = "Statements `meta nftrace set` are not in the twin, which traces each packet itself."
 
@@ -54,22 +51,51 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
 def tables(saved: str, program: str, language: Language, notes: list[str]) -> str:
     """The tables of an output of iptables-save, for a program that restores them."""
-    found = restore_text.read(_without_records(_COUNTING.sub("", saved), notes), language)
+    found = restore_text.read(_stateless(saved, notes), language)
     notes += _notes(program, found.refused)
     return found.text
 
 
-def _without_records(saved: str, notes: list[str]) -> str:
-    """The tables with what the match recent answers while it has no records, so that no packet depends on the one before."""
-    if not _RECENT.search(saved):
+def _stateless(saved: str, notes: list[str]) -> str:
+    """The tables with the answers of two matches in their place, whose state is outside of the ruleset.
+
+    nfacct counts, and is true where there is no quota (xt_nfacct.c), which iptables does not set. recent has no records, so that
+    no packet depends on the one before.
+    """
+    if not _STATEFUL.search(saved):
         return saved
-    notes += [] if _NO_RECORDS in notes else [_NO_RECORDS]
     kept = []
     for line in saved.splitlines():
-        found = _RECENT.search(line)
-        is_met = not found or ("--set" in found[0].split()) != (" ! " in found[0])
-        kept += [_RECENT.sub("", line)] if is_met else []
+        try:
+            words = rule_words.split(line) if _STATEFUL.search(line) else []
+        except Unfit:  # named when the line is read
+            words = []
+        words, counting = _without(words, "nfacct")
+        words, records = _without(words, "recent")
+        if records and _NO_RECORDS not in notes:
+            notes.append(_NO_RECORDS)
+        if all(("--set" in match) != ("!" in match) for match in records):
+            kept.append(" ".join(map(rule_words.quote, words)) if counting or records else line)
     return "\n".join([*kept, ""])
+
+
+def _without(words: t.Sequence[str], name: str) -> tuple[list[str], list[list[str]]]:
+    """The words of a rule without a match, and the words behind its name, each time that the rule has it."""
+    options = IPTABLES.matches[name]
+    others, matches, place = list[str](), list[list[str]](), 0
+    while place < len(words):
+        if words[place] != "-m" or words[place + 1 : place + 2] != [name]:
+            others.append(words[place])
+            place += 1
+            continue
+        start = place = place + 2
+        while True:
+            option = place + (words[place : place + 1] == ["!"])
+            if option >= len(words) or words[option] not in options:
+                break
+            place = option + 1 + options[words[option]]
+        matches.append([*words[start:place]])
+    return others, matches
 
 
 def sets(saved: t.Iterable[str], sizes: bounds.Sets, notes: list[str]) -> str:

@@ -345,7 +345,10 @@ def test_a_line_that_a_program_refuses_is_named_and_the_rest_holds(node: Namespa
 def test_what_counts_outside_of_the_ruleset_decides_nothing_and_what_the_kernel_lacks_is_said_once(node: NamespaceNode) -> None:
     """kube-proxy has a line with nfacct for each node port. A kernel may lack the match ipvs."""
     ports = [f"-A PREROUTING -d 192.0.2.4/32 -p tcp -m tcp --dport {30000 + number}" for number in range(60)]
-    lines = [f"{one} -m nfacct --nfacct-name localhost_nps_accepted_pkts -j DNAT --to-destination 10.1.0.5:80" for one in ports]
+    lines = [f"{port} -m nfacct --nfacct-name localhost_nps_accepted_pkts -j DNAT --to-destination 10.1.0.5:80" for port in ports]
+    lines.insert(
+        0, '-A PREROUTING -d 192.0.2.4/32 -m comment --comment "as -m ipvs and -m recent --rcheck --name x" -j MARK --set-mark 1'
+    )
     lines += [f"-A PREROUTING -d 192.0.2.4/32 -m ipvs --vport {number} -j ACCEPT" for number in range(60)]
     dump = {
         "iptables-save": "\n".join(["*nat", ":PREROUTING ACCEPT [0:0]", *lines, "COMMIT", ""]),
@@ -353,10 +356,11 @@ def test_what_counts_outside_of_the_ruleset_decides_nothing_and_what_the_kernel_
         "ip addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.4/24 scope global eth0",
     }
     packet = {"source": "198.51.100.7", "destination": "192.0.2.4", "destination_port": 30059, "interface": "eth0"}
-    found = trace(node, packet, dump=dump)
-    assert (found["verdict"], found["packet"]["destination"]) == ("delivered", "10.1.0.5")
-    assert not [note for note in found["assumed"] if "nfacct" in note]
-    refused = [note for note in found["assumed"] if "ipvs" in note]
+    result = trace(node, packet, dump=dump)
+    assert (result["verdict"], result["packet"]["destination"]) == ("delivered", "10.1.0.5")
+    assert not [note for note in result["assumed"] if "nfacct" in note]
+    assert any("-j MARK" in step["text"] for step in result["steps"])  # the names stand in a comment
+    refused = [note for note in result["assumed"] if "ipvs" in note]
     assert len(refused) < 2 and all("refused 60 lines" in note and "this kernel lacks ipvs" in note for note in refused)
 
 
@@ -379,9 +383,9 @@ def test_a_packet_that_is_translated_on_a_bridge_is_followed_to_the_rule_that_dr
         *("*filter", ":FORWARD DROP", "-A FORWARD -d 192.0.2.99/32 -j ACCEPT", "COMMIT", ""),
     ]
     packet = {"source": "10.244.2.5", "destination": "10.96.0.9", "destination_port": 80, "interface": "veth1"}
-    found = trace(node, packet, dump={**POD_OF_BRIDGE, "iptables-save": "\n".join(lines)})
-    assert (found["verdict"], found["culprit"]) == ("dropped", {"kind": "rule", "text": "ip filter: -P FORWARD DROP"})
-    places = [(step["where"], step["verdict"].split()[0]) for step in found["steps"] if step["kind"] in ("rule", "policy")]
+    result = trace(node, packet, dump={**POD_OF_BRIDGE, "iptables-save": "\n".join(lines)})
+    assert (result["verdict"], result["culprit"]) == ("dropped", {"kind": "rule", "text": "ip filter: -P FORWARD DROP"})
+    places = [(step["where"], step["verdict"].split()[0]) for step in result["steps"] if step["kind"] in ("rule", "policy")]
     assert places.index(("ip nat PREROUTING", "accept")) < places.index(("ip filter FORWARD", "policy"))
 
 
@@ -397,8 +401,8 @@ def test_a_packet_that_is_translated_on_a_bridge_is_followed_to_the_rule_that_dr
     ids=["iptables", "nft"],
 )
 def test_what_the_node_itself_sends_is_rejected_where_the_program_is_told(node: NamespaceNode, rules: dict[str, str]) -> None:
-    found = trace(node, {"destination": "192.0.2.9", "destination_port": 80}, dump={**POD_OF_BRIDGE, **rules})
-    assert found["verdict"] == "rejected" and found["culprit"]["kind"] == "rule", found
+    result = trace(node, {"destination": "192.0.2.9", "destination_port": 80}, dump={**POD_OF_BRIDGE, **rules})
+    assert result["verdict"] == "rejected" and result["culprit"]["kind"] == "rule", result
 
 
 AFFINITY = """table ip kube-proxy {
@@ -441,14 +445,16 @@ COMMIT
 def test_each_packet_is_the_first_of_its_source(node: NamespaceNode, rules: dict[str, str]) -> None:
     """Session affinity: without that, all packets of a trace would go where the first one went."""
     packet = {"source": "192.0.2.50", "destination": "10.96.0.9", "destination_port": 80, "interface": "eth0"}
-    found = trace(node, packet, dump={**POD_OF_BRIDGE, **rules})
-    shares = {one["packet"]["destination"]: one["share"] for one in found["branches"]}
+    result = trace(node, packet, dump={**POD_OF_BRIDGE, **rules})
+    shares = {branch["packet"]["destination"]: branch["share"] for branch in result["branches"]}
     assert shares.keys() == {"10.244.2.9", "10.244.3.9"} and shares["10.244.2.9"] == pytest.approx(0.5, abs=0.3)
+    changed = trace(node, packet, dump={**POD_OF_BRIDGE, **rules}, commands=["ip route add 203.0.113.0/24 dev eth0"])
+    assert {branch["packet"]["destination"] for branch in changed["branches"]} == shares.keys()
     if "nft list ruleset" in rules:
-        found = trace(node, {**packet, "source": "192.0.2.77"}, dump={**POD_OF_BRIDGE, **rules})
-        assert (found["branches"], found["packet"]["destination"]) == ([], "10.244.3.9")
+        result = trace(node, {**packet, "source": "192.0.2.77"}, dump={**POD_OF_BRIDGE, **rules})
+        assert (result["branches"], result["packet"]["destination"]) == ([], "10.244.3.9")
     else:
-        assert "The records of the match recent are in no snapshot. They are assumed to be empty." in found["assumed"]
+        assert "The records of the match recent are in no snapshot. They are assumed to be empty." in result["assumed"]
 
 
 @pytest.mark.parametrize("port", ["30080", "30081"])
@@ -463,8 +469,8 @@ def test_a_node_port_without_endpoints_is_named_by_its_service(node: NamespaceNo
 }
 """
     packet = {"source": "192.0.2.50", "destination": "192.0.2.4", "destination_port": port, "interface": "eth0"}
-    found = trace(node, packet, dump={**POD_OF_BRIDGE, "nft list ruleset": ruleset})
-    assert found["verdict"] == "rejected" and f"ns{int(port) - 30079}/svc" in found["reason"], found["reason"]
+    result = trace(node, packet, dump={**POD_OF_BRIDGE, "nft list ruleset": ruleset})
+    assert result["verdict"] == "rejected" and f"ns{int(port) - 30079}/svc" in result["reason"], result["reason"]
 
 
 def test_an_answer_to_a_pod_that_leaves_the_node_is_lost(node: NamespaceNode) -> None:
@@ -476,10 +482,10 @@ def test_an_answer_to_a_pod_that_leaves_the_node_is_lost(node: NamespaceNode) ->
         "ip rule": "0:\tfrom all lookup local\n100:\tfrom 192.0.2.4 lookup 7\n32766:\tfrom all lookup main\n",
     }
     packet = {"source": "10.1.0.5", "destination": "192.0.2.4", "destination_port": 22, "interface": "veth1"}
-    found = trace(node, packet, dump=dump)
-    assert (found["verdict"], found["reply"]["verdict"]) == ("delivered", "dropped")
-    assert "The packet is from the pod at veth1, and its reply leaves the node by eth1." in found["reason"]
-    assert found["culprit"]["kind"] == "route" and "table 7" in found["culprit"]["text"]
+    result = trace(node, packet, dump=dump)
+    assert (result["verdict"], result["reply"]["verdict"]) == ("delivered", "dropped")
+    assert "The packet is from the pod at veth1, and its reply leaves the node by eth1." in result["reason"]
+    assert result["culprit"]["kind"] == "route" and "table 7" in result["culprit"]["text"]
 
 
 def test_a_reply_with_the_source_of_another_interface_is_named(node: NamespaceNode) -> None:
