@@ -15,9 +15,13 @@ Case = TypeVar("Case")
 
 def sampled(cases: Iterable[Case], is_in_sample: Callable[[Case], bool]) -> list[Any]:
     """The cases of a `pytest.mark.parametrize`. Those outside of the sample have the mark `thorough`."""
-    return [case if is_in_sample(case) else _thorough(case) for case in cases]
+    return marked(cases, lambda case: not is_in_sample(case), pytest.mark.thorough)
 
 
-def _thorough(case: Any) -> Any:
-    values = case if isinstance(case, tuple) else (case,)
-    return pytest.param(*values, marks=pytest.mark.thorough)
+def marked(cases: Iterable[Case], is_marked: Callable[[Case], bool], mark: pytest.MarkDecorator) -> list[Any]:
+    """The cases of a `pytest.mark.parametrize`, some of them with a mark."""
+    return [pytest.param(*_values(case), marks=mark) if is_marked(case) else case for case in cases]
+
+
+def _values(case: Any) -> tuple[Any, ...]:
+    return case if isinstance(case, tuple) else (case,)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
+from sampling import marked
 
 from lab import place
 from lab.container import SystemdNode
@@ -34,7 +35,7 @@ SLICES = "/apis/discovery.k8s.io/v1beta1/namespaces/default/endpointslices"
 
 def sampled(*cases: Any, sample: Any) -> list[Any]:
     """The cases, of which one is in the sample."""
-    return [pytest.param(case, marks=pytest.mark.sample) if case == sample else case for case in cases]
+    return marked(cases, lambda case: case == sample, pytest.mark.sample)
 
 
 class Met(NamedTuple):
