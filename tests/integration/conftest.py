@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lab import Lab, Node
+from lab import Lab, Node, snapshot
 from lab.podman import Podman
 
 _begun: dict[Path, float] = {}  # when the first test of a file began
@@ -29,6 +30,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     share, now = item.config.getoption("share"), time.monotonic()
     if share is not None and now - _begun.setdefault(item.path, now) > share:
         pytest.skip("make test runs it: the file has had its share of the time")
+
+
+def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
+    """The summary of a run shows a failure's first line, which says here in what two snapshots differ."""
+    if op == "==" and all(isinstance(side, dict) and "nft" in side and "links" in side for side in (left, right)):
+        return ["the snapshots differ: " + "; ".join(snapshot.differences(left, right))]
+    return None
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,12 @@ from lab.namespace import FOLDERS, Namespace
 from lab.place import Place
 from lab.server import Server, Servers
 from lab.service import IPTABLES_JUMPS, IPV6, Backend, Family, Policy, Service, iptables_rules, nft_ruleset
+from lab.waiting import eventually
 
 POD_PORT = 8080
 """Where each pod serves HTTP and echoes UDP."""
+LOCK = "/run/kubenode.lock"
+"""What a run, or a load of a boot program, holds while it changes the node. It is removed when it is released."""
 
 # ansible-core's arguments for every module, besides its options (ansible/module_utils/common/parameters.py, PASS_VARS).
 _INTERNAL_ARGUMENTS = {
@@ -251,7 +254,11 @@ class NamespaceNode(ClusterNode):
         return _result(done)
 
     def snapshot(self) -> dict[str, Any]:
-        """A snapshot as of every node; its files by their differences from the host's."""
+        """A snapshot as of every node; its files by their differences from the host's.
+
+        A program that works beside the test may hold the lock of runs for a moment, which is waited for.
+        """
+        eventually(lambda: not Path(f"{self._layers}{LOCK}").exists(), limit=3)
         return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
 
 

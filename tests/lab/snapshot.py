@@ -4,8 +4,9 @@
 """A node's state as plain data that can be compared: its objects, and not the times at which they were made.
 
 Left out on purpose, because they change by themselves: counters, handles, expiry and lifetime seconds, the detection of
-duplicate addresses, times of files, neighbours, numbers of links; ansible's temporary folder and the lab's own tools; sysctls
-that cannot be read; VOLATILE.
+duplicate addresses and the local route that the kernel adds at its end (a second after the address, addrconf.c:
+addrconf_dad_completed), times of files, neighbours, numbers of links; ansible's temporary folder and the lab's own tools;
+sysctls that cannot be read; VOLATILE.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lab.machine import Machine
 from lab.namespace import TOOLS
 
 _PASSING = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)| tentative")
+_DETECTED = re.compile(r"^2 \S+:\S* dev \S+ table 255 proto 2 ")  # local, the kernel's, and of IPv6
 _LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
 _FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
@@ -59,11 +61,32 @@ def network(machine: Machine) -> dict[str, Any]:
     state: dict[str, Any] = {"nft": read["nft"]}
     for family in _FAMILIES:
         state[f"rules {family}"] = _lines(read[f"rules {family}"])
-        state[f"routes {family}"] = sorted(_lines(read[f"routes {family}"]))
+        routes = _lines(read[f"routes {family}"])
+        state[f"routes {family}"] = sorted(route for route in routes if not _DETECTED.match(route))
     state["links"] = _unnumbered(read["links"])
     state["addresses"] = _unnumbered(read["addresses"])
     state["sysctls"] = sorted(_lines(read["sysctls"]))
     return state
+
+
+def differences(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
+    """What two snapshots do not share, one line for each object or line."""
+    lines = []
+    for part in sorted({*left, *right}):
+        old, new = (_objects(state.get(part)) for state in (left, right))
+        lines += [f"left alone, {part}: {entry}" for entry in old if entry not in new]
+        lines += [f"right alone, {part}: {entry}" for entry in new if entry not in old]
+        if old != new and {*old} == {*new}:
+            lines.append(f"another order, {part}: {new}")
+    return lines
+
+
+def _objects(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return value.splitlines()
+    if isinstance(value, dict):
+        return [f"{key} {entry}" for key, entry in value.items()]
+    return [str(entry) for entry in value or ()]
 
 
 def files(layers: Path, folders: tuple[str, ...]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from lab import Lab, Node, entering, steps
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.waiting import until
 
 PATH = "/etc/kubenode/policy-routes-75.json"
@@ -140,11 +140,9 @@ def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: Namespac
     run(node, **DESIRED)
     before = ours(node)
     node.ip([f"rule delete priority {DESIRED['rules'][0]['priority']}"])
-    current = subprocess.Popen(
-        entering.command(node.pid, node.namespaces, ["flock", "--no-fork", "/run/kubenode.lock", "sleep", "60"])
-    )
+    current = subprocess.Popen(entering.command(node.pid, node.namespaces, ["flock", "--no-fork", LOCK, "sleep", "60"]))
     try:
-        until("the run holds the lock", lambda: node.exists("/run/kubenode.lock"))
+        until("the run holds the lock", lambda: node.exists(LOCK))
         with listening(node, tmp_path) as listener:
             assert "READY=1" in listener.said and ours(node) != before
             assert "a run holds the lock" in listener.log

@@ -17,7 +17,7 @@ import pytest
 from sampling import sampled
 
 from lab import Lab
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.steps import Steps, warnings
 from lab.surroundings import BOOTED_NOW
 
@@ -28,7 +28,6 @@ LINK = f"/etc/systemd/system/multi-user.target.wants/kubenode-nft-inet-{TABLE}.s
 DROP_IN = f"/etc/systemd/system/nftables.service.d/kubenode-nft-inet-{TABLE}.conf"
 SYSCTL = f"/etc/sysctl.d/90-kubenode-nft-inet-{TABLE}.conf"
 RECORD = "/run/kubenode/src-valid-mark.jsonl"
-LOCK = "/run/kubenode.lock"
 SETTING = "net.ipv4.conf.eth0.src_valid_mark"
 
 

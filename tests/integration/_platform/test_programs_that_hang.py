@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from lab import Lab, short_deadline
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.steps import warnings
 from lab.waiting import eventually, until
 
-LOCK, CHECKPOINT = "/run/kubenode.lock", "/run/kubenode-checkpoint"
+CHECKPOINT = "/run/kubenode-checkpoint"
 NFT = "/usr/sbin/nft"
 SHORT = [sys.executable, str(Path(short_deadline.__file__))]
 PROBE, RETURN_PATH = "nftables_probe_snat", "nftables_connmark"

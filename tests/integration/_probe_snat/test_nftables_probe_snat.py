@@ -16,7 +16,7 @@ import pytest
 from sampling import sampled
 
 from lab import Lab, agentbaker, bpf, playbook, steps
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.surroundings import ANOTHER_ROOT
 
 PATH = "/etc/kubenode/probe-snat.nft"
@@ -24,7 +24,6 @@ UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
 DROP_IN = "/etc/systemd/system/nftables.service.d/kubenode-nft-ip6-azureSLBProbe.conf"
 RECORD = f"{UNIT}.files"  # exists while a run moves the unit's files
-LOCK = "/run/kubenode.lock"
 
 
 @pytest.fixture

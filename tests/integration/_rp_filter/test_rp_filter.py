@@ -16,14 +16,13 @@ import pytest
 from sampling import sampled
 
 from lab import Lab, steps
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.steps import Steps, warnings
 from lab.surroundings import ANOTHER_ROOT, BOOTED_NOW
 
 PATH = "/etc/sysctl.d/90-kubenode-rp-filter.conf"
 OTHER_PATH = "/etc/sysctl.d/91-other.conf"
 RECORD = "/run/kubenode/rp-filter.jsonl"
-LOCK = "/run/kubenode.lock"
 SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 VLAN = "eth0.100"  # by name; the kernel treats the name in the same way for every kind of link
 

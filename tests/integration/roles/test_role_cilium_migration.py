@@ -18,7 +18,7 @@ from sampling import sampled
 from lab import Lab, Node, azure_vnet, playbook
 from lab.azure_bridge import served
 from lab.azure_vnet import AzurePod
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.playbook import Played
 from lab.server import Server
 
@@ -395,8 +395,8 @@ def test_where_cilium_does_not_serve_nothing_is_changed(pool: Pool) -> None:
 @pytest.mark.thorough
 def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
     rule = f"ebtables-nft {DEAD[0].rules[0]}"
-    lock = "/run/kubenode.lock"  # held until the run is confirmed, or rolled back
-    gone = f"! test -e {lock} && ! ebtables-nft-save | grep -q {DEAD[0].mac}"
+    # The lock is held until the run is confirmed, or rolled back.
+    gone = f"! test -e {LOCK} && ! ebtables-nft-save | grep -q {DEAD[0].mac}"
     restore = f"until {gone}; do sleep 0.1; done; {rule}"
     pool.node.run(["sh", "-c", f"({restore}) > /dev/null 2>&1 &"])
     failed = pool.play(grace=8)
