@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 import typing as t
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from .._core.errors import Failure, Uncertain
 from .._core.plan import UndoBackend
 from .._files import files
-from .._platform import process, processes
+from .._platform import kernel, process, processes
 from . import networkd
 
 UNIT = "systemd-networkd.service"
@@ -81,13 +82,18 @@ class Networkd(UndoBackend):
             yield File(file.read(), os.fstat(file.fileno()).st_ctime)
 
     def started(self) -> float | None:
-        """The start time of this network namespace's networkd, in seconds since 1970; None if none runs."""
+        """The start time of this network namespace's networkd, in seconds since 1970; None if none runs.
+
+        Files that are older, by the clock of today and by that of the start, have been read.
+        """
         own = processes.network_namespace()
         found = (pid for pid in processes.named((_PROCESS,)) if any(own) and processes.network_namespace(pid) == own)
         ticks = next(filter(None, (processes.find(int(pid))[1] for pid in found)), None)
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         # The ticks are rounded down.
-        return None if ticks is None else booted + (ticks + 1) / os.sysconf("SC_CLK_TCK")
+        if ticks is None:
+            return None
+        return kernel.by_either_clock(booted + (ticks + 1) / os.sysconf("SC_CLK_TCK"), UNIT)
 
     def managing(self, ifindex: int) -> str:
         """The path of the file by which networkd manages a link; empty if it does not manage the link."""
@@ -102,12 +108,21 @@ class Networkd(UndoBackend):
         the kernel removes the link's routes, and no program restores foreign ones. Any version removes foreign addresses.
         """
         verb = "restart" if isinstance(operation, Restart) else "start"
+        self._renew()
         with contextlib.ExitStack() as ending:
             for network in sorted(self._networks()):
                 ending.enter_context(self._keeping(network))
             done = self._run([process.find("systemctl") or "systemctl", verb, UNIT], None)
         if done.rc != 0:
             raise Uncertain(f"systemctl {verb} {UNIT}: {done.stderr.strip() or done.rc}")
+
+    def _renew(self) -> None:
+        """Gives the drop-in a change time of today's clock: after the clock was set back, it would be younger than any start."""
+        path = self._root / networkd.PATH[1:]
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            if status.st_ctime > time.time():
+                path.chmod(stat.S_IMODE(status.st_mode))
 
     def verify(self, _operation: Operation) -> list[str]:
         """Either fails or is complete: systemd waits until networkd has read its configuration."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from .._core.parts import Parts, Request
@@ -24,7 +25,7 @@ from .._network_daemons.daemon_guards import (
     NetworkDaemons,
 )
 from .._network_daemons.known_daemons import Daemon
-from .._network_daemons.networkd_backend import Networkd
+from .._network_daemons.networkd_backend import File, Networkd
 from .._network_daemons.networkd_resource import (
     NetworkdSettings,
     has_read,
@@ -46,7 +47,7 @@ def parts(request: Request) -> Parts:
     texts = {path: file.text for path, file in configuration.items()}
     version = backend.version()
     keys = networkd.known(version) if backend.is_installed() else ()
-    text = networkd.drop_in(version) if request.is_present and keys and _is_needed(texts, keys) else None
+    text = networkd.drop_in(version) if request.is_present and keys and _is_needed(configuration, keys) else None
     settings = _settings(texts, text, keys)
 
     daemons = known_daemons.of_agents(daemons_backend.read(units))
@@ -60,13 +61,16 @@ def parts(request: Request) -> Parts:
     return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource])
 
 
-def _is_needed(texts: dict[str, str], keys: t.Sequence[str]) -> bool:
+def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bool:
     """True if the drop-in exists, or if the permanent files do not set all keys to no.
 
-    An existing drop-in stays, because another file that has the settings may be removed later.
+    An existing drop-in stays, because another file that has the settings may be removed later. A file that was changed in the
+    future, before the clock was set back, does not show whether networkd has read it.
     """
-    lasting = {path: text for path, text in texts.items() if not path.startswith(networkd.PASSING)}
-    return networkd.PATH in texts or any(networkd.setting(lasting, key).value for key in keys)
+    now = time.time()
+    lasting = {path: file for path, file in configuration.items() if not path.startswith(networkd.PASSING)}
+    texts = {path: file.text for path, file in lasting.items() if file.changed <= now}
+    return networkd.PATH in configuration or any(networkd.setting(texts, key).value for key in keys)
 
 
 def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) -> dict[str, networkd.Setting]:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import os
 import time
@@ -48,11 +47,28 @@ def setting(key: str) -> int | None:
     return int(lines[0]) if lines else None
 
 
-@functools.cache
-def booted_at() -> float:
-    """When process 1 started, in seconds since the epoch. In a container it is younger than the kernel, as are the links."""
+def uptime() -> float:
+    """Seconds since process 1 started. In a container it is younger than the kernel, as are the links."""
     ticks = int(_text("/proc/1/stat").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def booted_at() -> float:
+    """When process 1 started, in seconds since the epoch, and by the clock of today; see by_either_clock()."""
+    return time.time() - uptime()
+
+
+def by_either_clock(today: float, unit: str) -> float:
+    """When systemd started a unit at the latest, for a comparison with times of files.
+
+    today: the time by the clock of today. The clock may have been set since then, and files have the times of the clock as it
+    was, as has the link that systemd makes when it starts a unit (src/core/unit.c, unit_export_invocation_id). The earlier of
+    both is returned, so that a file that is younger by either clock counts as younger.
+    """
+    try:
+        return min(today, os.lstat(f"/run/systemd/units/invocation:{unit}").st_mtime)
+    except OSError:
+        return today
 
 
 def set_up_at(ifindex: int) -> float | None:

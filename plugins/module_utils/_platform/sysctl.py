@@ -63,7 +63,8 @@ class Sysctl(UndoBackend):
             changed = os.stat(path).st_ctime
         except OSError:
             return False
-        return changed < max(kernel.booted_at(), kernel.set_up_at(ifindex) or 0)
+        booted = kernel.by_either_clock(kernel.booted_at(), "systemd-sysctl.service")
+        return changed < max(booted, kernel.set_up_at(ifindex) or 0)
 
     def perform(self, operation: Operation) -> None:
         """Writes once. If the setting is gone, its link is gone, and nothing is written.

@@ -34,7 +34,7 @@ PAUSE = 0.1  # seconds between two reads of the interface's addresses
 
 def main(arguments: t.Sequence[str] = ()) -> int:
     *verb, condition, interface, seconds = arguments or sys.argv[1:]
-    patience = float(seconds) if time.time() - kernel.booted_at() < BOOT else min(float(seconds), LATER)
+    patience = float(seconds) if kernel.uptime() < BOOT else min(float(seconds), LATER)
     ask, deadline = CONDITIONS[condition], time.monotonic() + patience
     if verb == [REHEARSE]:
         from .._boot import rehearsal_program  # no boot needs it

@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel has once for all its namespaces, in a VM: version 2 of control groups, and a clock that is set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import memory_group
+from lab import Lab, Node
+from lab.vm import VmNode
+
+LIMIT = 300  # seconds for a module in an emulated machine; an idle one takes a few
+HOUR = 3600
+NETWORKD = "systemd-networkd.service"
+FOREIGN = "/etc/systemd/networkd.conf.d/10-foreign.conf"
+DROP_IN = "/etc/systemd/networkd.conf.d/90-kubenode.conf"
+SETTINGS = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+
+CONFINED = """
+import json, subprocess, sys
+sys.path.insert(0, "/root")
+import memory_group
+groups = []
+for size in (8, 256):
+    program = f"input(); text = b'x' * ({size} << 20)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True) as child:
+        group = memory_group.confine(child.pid, 64 << 20)
+        child.communicate("go on")
+    groups.append([group.files.bound, group.is_exceeded(), group.peak(), child.returncode, group.folder])
+    group.remove()
+print(json.dumps(groups))
+"""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[VmNode]:
+    with Lab("kernel", nodes=[Node("node1", system="bookworm", vm=True)]) as lab:
+        yield lab.node("node1")
+
+
+@pytest.fixture
+def clock(node: VmNode) -> Iterator[VmNode]:
+    """The node, whose networkd runs. Its clock is set back at the end."""
+    node.run(["systemctl", "start", NETWORKD])
+    yield node
+    node.run(["sh", "-c", f"rm -f {FOREIGN} {DROP_IN}; systemctl stop {NETWORKD}; hwclock --hctosys"])
+
+
+def test_a_group_of_version_2_bounds_the_memory_and_goes(node: VmNode) -> None:
+    """Beside the group of the session, as version 2 admits no bounds within a group that has processes."""
+    node.write("/root/memory_group.py", Path(memory_group.__file__).read_text())
+    small, large = json.loads(node.run(["python3", "-c", CONFINED]).stdout)
+    assert (small[0], large[0]) == ("memory.max", "memory.max")
+    assert (small[1], small[3]) == (False, 0) and (large[1], large[3]) == (True, -9)
+    assert all(peak is None or peak <= 64 << 20 for peak in (small[2], large[2]))  # Linux counts it since 5.19
+    assert not node.exists(small[4]) and not node.exists(large[4])
+
+
+def is_changed(node: VmNode, **options: Any) -> bool:
+    result = node.module("network_daemons", options, timeout=LIMIT)
+    assert not result["failed"], result
+    return bool(result["changed"])
+
+
+def advance(node: VmNode, seconds: int) -> None:
+    node.run(["date", "--set", f"{seconds} seconds"])
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_clock_that_is_set_after_a_run_restarts_networkd_at_most_once(clock: VmNode, jump: int) -> None:
+    assert is_changed(clock)
+    advance(clock, jump)
+    is_changed(clock)
+    assert not is_changed(clock)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, HOUR), (-HOUR, 0), (0, -HOUR)])
+def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, before: int, after: int) -> None:
+    """before, after: how far the clock is set before and after the file is written."""
+    advance(clock, before)
+    clock.run(["mkdir", "-p", FOREIGN.rpartition("/")[0]])
+    clock.write(FOREIGN, SETTINGS)
+    advance(clock, after)
+    assert is_changed(clock)
