@@ -79,7 +79,12 @@ class Surroundings:
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""
-        return self.kind(link) in POD_KINDS and link not in self._uplinks
+        return self.kind(link) in POD_KINDS and link not in self._uplinks and not self._has_network(link)
+
+    def _has_network(self, link: str) -> bool:
+        """True if a link has an address in a network, as the cards of a node that runs in a container. A pod's has a host's."""
+        addresses = (str(one.get("address")) for one in self.links.get(link, {}).get("addresses") or () if not one.get("peer"))
+        return any(_is_in_network(address) for address in addresses)
 
     def bridge(self, link: str) -> str:
         """The bridge that a link is a port of; empty for none."""
@@ -197,6 +202,14 @@ class Surroundings:
     def _assume(self, sentence: str) -> None:
         if sentence not in self._assumed:
             self._assumed.append(sentence)
+
+
+def _is_in_network(address: str) -> bool:
+    try:
+        found = ipaddress.ip_interface(address)
+    except ValueError:
+        return False
+    return found.network.num_addresses > 1 and not found.ip.is_link_local
 
 
 def _is_link_local(address: bytes) -> bool:

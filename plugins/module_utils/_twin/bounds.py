@@ -59,13 +59,20 @@ def _check_texts(snapshot: Entry) -> None:
         if option != "snapshot.ipsets":
             at_most(option, text.count("\n"), MOST_LINES, "lines")
     at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
-    elements = sum(
-        len(body.get("elem") or ())
-        for one in snapshot.get("nftables") or ()
-        for body in one.values()
-        if isinstance(body, dict) and isinstance(body.get("elem") or (), (list, tuple))
-    )
+    bodies = [body for one in snapshot.get("nftables") or () for body in one.values() if isinstance(body, dict)]
+    elements = sum(len(body["elem"]) for body in bodies if isinstance(body.get("elem"), (list, tuple)))
+    elements += sum(_anonymous(body.get("expr")) for body in bodies)
     at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
+
+
+def _anonymous(value: object) -> int:
+    """The elements of the anonymous sets in a part of a rule."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(_anonymous, value))
+    if not isinstance(value, dict):
+        return 0
+    own = value.get("set")
+    return (len(own) if isinstance(own, (list, tuple)) else 0) + sum(map(_anonymous, value.values()))
 
 
 class Sets:
