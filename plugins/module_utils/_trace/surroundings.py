@@ -83,8 +83,7 @@ class Surroundings:
 
     def _has_network(self, link: str) -> bool:
         """True if a link has an address in a network, as the cards of a node that runs in a container. A pod's has a host's."""
-        addresses = (str(one.get("address")) for one in self.links.get(link, {}).get("addresses") or () if not one.get("peer"))
-        return any(_is_in_network(address) for address in addresses)
+        return any(map(_network, self.links.get(link, {}).get("addresses") or ()))
 
     def bridge(self, link: str) -> str:
         """The bridge that a link is a port of; empty for none."""
@@ -154,10 +153,17 @@ class Surroundings:
         known = (self.known_macs.get((name, packet.source)) for name in (link, bridge))
         source = self._peer_mac(link) or next(filter(None, known), b"") or self.world_mac(link)
         to_pod = self._far.get(packet.destination, "")
-        if bridge in self._macs and to_pod and self.links[to_pod].get("master") == bridge:
+        is_port = bridge in self._macs and bool(to_pod) and self.links[to_pod].get("master") == bridge
+        if is_port and self._is_on_link(bridge, packet.destination):
             return source, self._peer_mac(to_pod) or self.world_mac(to_pod)
         owner = bridge if bridge in self._macs and self.is_pod(link) else link
         return source, self._macs[owner]
+
+    def _is_on_link(self, bridge: str, address: bytes) -> bool:
+        """Whether a pod at a bridge reaches an address without the node, which is its gateway to other networks."""
+        given = self.links[bridge].get("addresses") or ()
+        networks = [network for one in given if (network := _network(one))]
+        return not networks or any(ipaddress.ip_address(address) in network for network in networks)
 
     def trouble(self, link: str, frame: Frame) -> str:
         """Why the other end of a link does not take a frame; empty if it does."""
@@ -204,12 +210,14 @@ class Surroundings:
             self._assumed.append(sentence)
 
 
-def _is_in_network(address: str) -> bool:
+def _network(given: Entry) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """The network of a link's address; None for the address of a host alone, such as that of a link to one pod."""
     try:
-        found = ipaddress.ip_interface(address)
+        found = ipaddress.ip_interface(str(given.get("address")))
     except ValueError:
-        return False
-    return found.network.num_addresses > 1 and not found.ip.is_link_local
+        return None
+    is_alone = bool(given.get("peer")) or found.network.num_addresses == 1 or found.ip.is_link_local
+    return None if is_alone else found.network
 
 
 def _is_link_local(address: bytes) -> bool:
