@@ -198,26 +198,22 @@ neighbors:
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import (
     cilium,
     cilium_backend,
+    cilium_health_backend,
     cni_backend,
     marks_backend,
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni as model
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks as cni_marks
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium as former
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import leftovers_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._migration import (
-    azure_cns_backend,
-    azure_pods,
-    cilium_health_backend,
-)
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_pods, facts_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as former
 from ansible_collections.kubenode.datapath.plugins.module_utils._module import Module
 
 
 def main() -> None:
     module = Module({})
     with module.reporting() as result:
-        seen = leftovers_backend.see(module.run)
+        seen = facts_backend.see(module.run)
         links, chains, bridge = seen.links, seen.chains, seen.bridge
         names = [link.name for link in links]
         found = seen.configurations
@@ -229,13 +225,13 @@ def main() -> None:
         of_kube_proxy = {} if cni_backend.is_kube_proxy_running() else model.kube_proxy_chains(chains)
         if of_kube_proxy:
             module.warn(f"{module.name}: {model.kube_proxy_warning(of_kube_proxy)}")
-        leftovers = leftovers_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), seen)
+        leftovers = facts_backend.read(module.run, lambda sentence: module.warn(f"{module.name}: {sentence}"), seen)
         mangle = marks_backend.read(module.run)
         if mangle.unread:
             module.warn(f"{module.name}: {mangle.unread}")
         pods = model.pods_by_owner(names)
         interfaces = interfaces_backend.read().found if pods[model.AZURE] else ()  # a node has hundreds of namespaces
-        cns = azure_cns_backend.find()
+        cns = facts_backend.azure_cns()
         agent = cilium_backend.find()
         result.update(
             changed=False,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._checkpoint.checkpoint import Entry, vocabulary
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import UndoBackend
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables.ebtables_backend import Ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import Files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.resolved_backend import Resolved
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables_backend import Iptables
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.networkd_backend import Networkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_backend import Nft

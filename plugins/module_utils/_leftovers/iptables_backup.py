@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import backup
-from .._azure_vnet.backup import Backup, Damaged, keys
 from .._cni import cni
 from .._core.codec import exactly
 from .._netfilter import iptables
 from .._netfilter.chain import Removed, Rule
 from .._netfilter.iptables import Table, Taken
-from . import azure
+from . import azure_leftovers, backup
+from .backup import Backup, Damaged, keys
 
 VERSION = 1
 MADE_BY = "kubenode.datapath.ebtables_cleanup, iptables"
@@ -74,6 +73,8 @@ def _removed(table: Table, one: dict[str, t.Any]) -> Removed:
     if not gone <= set(range(len(rules))):
         raise Damaged("a chain names a removed rule at a position that it does not have")
     for number in gone:  # the text goes into a script of one rule a line
-        if not rules[number].text.isprintable() or not azure.is_own(iptables.Rule(table, one["chain"], rules[number].text)):
+        if not rules[number].text.isprintable() or not azure_leftovers.is_own(
+            iptables.Rule(table, one["chain"], rules[number].text)
+        ):
             raise Damaged(f"{rules[number].text!r} in {table.place(one['chain'])} is no rule of azure-vnet")
     return Removed(table.at(exactly(str, one["chain"])), rules, gone)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import backup_resource
-from .._azure_vnet.backup_resource import BackupFile
 from .._cni import cni
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
@@ -20,8 +18,8 @@ from .._netfilter.chain import Place, Removed
 from .._netfilter.iptables import Table, Taken
 from .._netfilter.iptables_backend import Iptables, PutBack, Take
 from .._platform import kernel, process
-from . import azure
-from .backups_resource import Backups, Look
+from . import azure_leftovers
+from .backup_resource import BackupFile, Backups, Look, ObservedBackup
 from .iptables_backup import Run
 from .leftover import CHAIN, RULE, findings
 
@@ -30,7 +28,7 @@ NAME = "azure-vnet's iptables rules"
 
 class ObservedIptables(t.NamedTuple):
     node: Look
-    backup: backup_resource.ObservedBackup
+    backup: ObservedBackup
     boot: str
 
 
@@ -53,7 +51,11 @@ class IptablesLeftovers:
     def plan(self, observed: ObservedIptables) -> Plan:
         facts = observed.node.facts
         places = tuple(f"({backend})" for backend in self._desired)
-        found = [one for one in (azure.find(facts) if facts else ()) if one.kind in (RULE, CHAIN) and one.place.endswith(places)]
+        found = [
+            one
+            for one in (azure_leftovers.find(facts) if facts else ())
+            if one.kind in (RULE, CHAIN) and one.place.endswith(places)
+        ]
         told = findings(found, observed.node.troubles)
         if not facts or not told.removed:
             return Plan(report=told)
@@ -74,7 +76,7 @@ class ObservedIptablesRestoration(t.NamedTuple):
 
     now: t.Mapping[Table, iptables.Chains]
     addresses: frozenset[str]
-    backup: backup_resource.ObservedBackup
+    backup: ObservedBackup
     boot: str
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import backup, bridge
-from .._azure_vnet.backup import Backup, Damaged, keys, mac, number
 from .._core import fields, names
 from .._core.codec import exactly
-from . import azure
-from .links import End, Gateway, Removed
+from . import azure_leftovers, backup, bridge
+from .backup import Backup, Damaged, keys, mac, number
+from .removed_link import End, Gateway, Removed
 
 VERSION = 1
 MADE_BY = "kubenode.datapath.ebtables_cleanup, links"
 # Each backup file begins with this text. A file that begins otherwise is foreign.
 SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
-PAIR = (azure.NAT_LINKS, azure.NAT_LINKS[::-1])
+PAIR = (azure_leftovers.NAT_LINKS, azure_leftovers.NAT_LINKS[::-1])
 SMALLEST_MTU, LARGEST_MTU = 68, 65535  # RFC 791; the kernel's limit for a veth and a bridge (ETH_MAX_MTU)
 LARGEST_INDEX = 2**31 - 1
 
@@ -57,7 +56,7 @@ def _run(run: dict[str, t.Any]) -> Run:
 def _removed(one: dict[str, t.Any]) -> Removed:
     keys(one, *Removed._fields)
     ends = tuple(map(_end, exactly(list, one["ends"])))
-    if tuple(end.name for end in ends) not in ((azure.NAT_BRIDGE,), *PAIR):
+    if tuple(end.name for end in ends) not in ((azure_leftovers.NAT_BRIDGE,), *PAIR):
         raise Damaged(f"{', '.join(end.name for end in ends)} is not a link of azure-vnet")
     return Removed(
         ends,
@@ -78,7 +77,7 @@ def _end(one: dict[str, t.Any]) -> End:
 def _gateway(one: dict[str, t.Any]) -> Gateway:
     keys(one, *Gateway._fields)
     address, flags = _address(one["address"], one["flags"])
-    if not azure.may_be_gateway(address):
+    if not azure_leftovers.may_be_gateway(address):
         raise Damaged(f"{address} is not the gateway of an IPv6 subnet")
     return Gateway(_name(one["link"]), address, flags)
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from .._azure_vnet import backup_resource, bridge
-from .._azure_vnet.backup_resource import BackupFile
 from .._core.plan import Backend, Plan, Plane, Step
 from .._files import files
 from .._interfaces.link_backend import Apply, LinkMessages, Restore
 from .._interfaces.link_message import Message, Scene
 from .._platform import kernel, process
 from .._platform.sysctl import Sysctl, Write
-from . import azure, links
-from .backups_resource import Backups, Look
+from . import azure_leftovers, bridge, removed_link
+from .backup_resource import BackupFile, Backups, Look, ObservedBackup
 from .leftover import ADDRESS, CHAIN, LINK, RULE, Leftover, findings
-from .links import Gateway, Removed
 from .links_backup import Run
+from .removed_link import Gateway, Removed
 
 NAME = "azure-vnet's links and addresses"
 
@@ -33,7 +31,7 @@ class ObservedLinks(t.NamedTuple):
     node: Look
     scene: Scene
     settings: tuple[tuple[str, int], ...]
-    backup: backup_resource.ObservedBackup
+    backup: ObservedBackup
     boot: str
 
 
@@ -53,12 +51,12 @@ class LinkLeftovers:
     def observe(self) -> ObservedLinks:
         node = self._backups.look(self._run)
         scene = self._links.scene() if node.facts else Scene()
-        settings = self._sysctl.existing(bridge.settings_of(azure.NAT_BRIDGE))
+        settings = self._sysctl.existing(bridge.settings_of(azure_leftovers.NAT_BRIDGE))
         return ObservedLinks(node, scene, settings, self._backups.links.observe(), kernel.boot_identity())
 
     def plan(self, observed: ObservedLinks) -> Plan:
         facts = observed.node.facts
-        found = [one for one in (azure.find(facts) if facts else ()) if one.kind not in (RULE, CHAIN)]
+        found = [one for one in (azure_leftovers.find(facts) if facts else ()) if one.kind not in (RULE, CHAIN)]
         told = findings(found, observed.node.troubles)
         run = _run(observed, told.removed)
         if not (run.links or run.gateways):
@@ -67,10 +65,14 @@ class LinkLeftovers:
         steps = [
             *self._backups.links.steps(observed.backup, (*observed.backup.runs, run)),
             *(Step(f"set {key}", None, Write(key, value)) for one in run.links for key, value in one.settings),
-            *(_ending(one, links.addition(one, numbers)) for one in run.gateways),
+            *(_ending(one, removed_link.addition(one, numbers)) for one in run.gateways),
             # A veth pair before the bridge that it is in: an undo creates the bridge first.
             *(
-                Step(f"remove {one.name}", Apply((links.deletion(one, numbers),)), Restore(links.creation(one, numbers)))
+                Step(
+                    f"remove {one.name}",
+                    Apply((removed_link.deletion(one, numbers),)),
+                    Restore(removed_link.creation(one, numbers)),
+                )
                 for one in run.links[::-1]
             ),
         ]
@@ -80,10 +82,12 @@ class LinkLeftovers:
 def _run(observed: ObservedLinks, certain: t.Collection[Leftover]) -> Run:
     going = [one.text for one in certain if one.kind == LINK]
     scene = observed.scene
-    near, far = azure.NAT_LINKS
-    kinds = (azure.NAT_BRIDGE, "", observed.settings), (near, far, ())
-    removed = [links.removed(scene, name, peer, {*going, far}, settings) for name, peer, settings in kinds if name in going]
-    gateways = [links.gateway(scene, one.place.partition(" ")[2], one.text) for one in certain if one.kind == ADDRESS]
+    near, far = azure_leftovers.NAT_LINKS
+    kinds = (azure_leftovers.NAT_BRIDGE, "", observed.settings), (near, far, ())
+    removed = [
+        removed_link.removed(scene, name, peer, {*going, far}, settings) for name, peer, settings in kinds if name in going
+    ]
+    gateways = [removed_link.gateway(scene, one.place.partition(" ")[2], one.text) for one in certain if one.kind == ADDRESS]
     return Run(tuple(removed), tuple(gateways), observed.boot)
 
 
@@ -92,7 +96,7 @@ class ObservedLinksRestoration(t.NamedTuple):
 
     scene: Scene
     settings: t.Mapping[str, int | None]
-    backup: backup_resource.ObservedBackup
+    backup: ObservedBackup
     boot: str
 
 
@@ -133,9 +137,13 @@ class RestoredLinks:
         back = _back(observed)
         numbers = _numbers(observed.scene, back.links)
         steps = [
-            *(_creation(one.name, messages) for one in back.links if (messages := links.creation(one, numbers, observed.scene))),
+            *(
+                _creation(one.name, messages)
+                for one in back.links
+                if (messages := removed_link.creation(one, numbers, observed.scene))
+            ),
             *(Step(f"set {key}", Write(key, value)) for one in back.links for key, value in one.settings),
-            *(_creation(f"{one.address} on {one.link}", links.addition(one, numbers)) for one in back.gateways),
+            *(_creation(f"{one.address} on {one.link}", removed_link.addition(one, numbers)) for one in back.gateways),
             *self._backup.steps(observed.backup, back.left),
         ]
         return Plan(tuple(steps), after=_shown(back.links, back.gateways), report=back)
@@ -160,10 +168,10 @@ def _back(observed: ObservedLinksRestoration) -> Back:
             held = [address for address in own if holders.get(address, link.name) != link.name]
             if any(one.name == link.name for one in back):
                 continue  # the oldest run has its former state
-            if all(end.name in existing and links.is_of(link, existing[end.name]) for end in link.ends):
+            if all(end.name in existing and removed_link.is_of(link, existing[end.name]) for end in link.ends):
                 # A killed run has not removed it, or not restored all of it.
                 is_whole = all(observed.settings[key] == value for key, value in link.settings)
-                is_whole = is_whole and not links.creation(link, numbers, observed.scene)
+                is_whole = is_whole and not removed_link.creation(link, numbers, observed.scene)
                 back += [] if is_whole or held else [link]
             elif there & {end.name for end in link.ends}:
                 differences.append(f"link {link.name} exists already")

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet.bridge_guards import BridgeUsers
-from .._azure_vnet.bridge_resource import DissolvedBridge
-from .._azure_vnet.resolved_backend import Resolved
 from .._core import names
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard
 from .._files.files import Files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Link, Scene
-from .._leftovers import leftovers_backend
+from .._leftovers import facts_backend
+from .._leftovers.bridge_guards import BridgeUsers
+from .._leftovers.bridge_resource import DissolvedBridge
+from .._leftovers.resolved_backend import Resolved
 from .._platform.own_root import OwnRoot
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink
@@ -38,7 +38,7 @@ def parts(request: Request) -> Parts:
     )
 
     def gateways(link: Link, scene: Scene) -> t.Collection[str]:
-        return leftovers_backend.gateways(request.run, request.warn, link, scene)
+        return facts_backend.gateways(request.run, request.warn, link, scene)
 
     dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface, gateways)
     guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import typing as t
 
-from .._azure_vnet import cleanup_options
-from .._azure_vnet.leftover_backends import LeftoverBackends
-from .._azure_vnet.leftover_guards import AnotherCni, NoMonitor
-from .._azure_vnet.leftovers_resource import (
-    AzureVnetLeftovers,
-    Selection,
-)
-from .._azure_vnet.restored_resource import RestoredLeftovers
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
 from .._files.folder_guards import RootsFolders
-from .._leftovers import backups_resource, iptables_resource, links_resource
-from .._leftovers.backups_resource import Backups
+from .._leftovers import backup_resource, cleanup_options, iptables_resource, links_resource
+from .._leftovers.backup_resource import Backups
+from .._leftovers.cni_guards import AnotherCni, NoMonitor
+from .._leftovers.ebtables_resource import AzureVnetLeftovers, LeftoverBackends, RestoredLeftovers, Selection
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
 from .._leftovers.leftover import Findings
 from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
@@ -54,7 +48,7 @@ def parts(request: Request) -> Parts:
     options, files = request.params, Files()
     path = f"{cleanup_options.backup(options['backup'], options['state'] == 'absent')}/{options['owner']}"
     backends = LeftoverBackends(Ebtables(request.run, request.warn), Netlink(), files, request.run)
-    kept = backups_resource.backups(files, path)
+    kept = backup_resource.backups(files, path)
     return (_restored if options["state"] == "restored" else _cleaned_up)(request, backends, kept)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._azure_vnet import cleanup_options
 from .._checkpoint import checkpoint
 from .._core import names
 from .._core.errors import Invalid
+from .._leftovers import cleanup_options
 from . import option
 from .option import ARGUMENTS, COMMAND, HOST, KUBECTL, PATH, Option, Values, applied, permitted, within
 

@@ -12,17 +12,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._cloud import metadata
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_address
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import backup, ebtables_backup
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import nft_table
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy
 from unit import journals
-from unit._azure_vnet.test_backup import KEPT
+from unit._leftovers.test_ebtables_backup import KEPT
 from unit._probe_snat.test_probe_snat import listing
 
 NESTED = "[" * 100_000
@@ -30,7 +30,7 @@ OTHERS: list[t.Any] = [None, True, 1, -1.5, "x", "", [], [1], {}, {"x": 1}]
 
 
 def read_backup(text: str) -> object:
-    return backup.to_text(backup.from_text(text))
+    return ebtables_backup.to_text(ebtables_backup.from_text(text))
 
 
 def read_policy(text: str) -> object:
@@ -62,7 +62,7 @@ ENTRY = json.loads(journals.entry("x", files.Remove("/x")))
 
 # The reader, a correct text as a value, and the exceptions that it may raise.
 READERS: dict[str, tuple[t.Callable[[str], object], t.Any, tuple[type[Exception], ...]]] = {
-    "backup": (read_backup, json.loads(backup.to_text(KEPT)), (backup.Damaged,)),
+    "backup": (read_backup, json.loads(ebtables_backup.to_text(KEPT)), (backup.Damaged,)),
     "policy": (read_policy, {"protocol": 75, "rules": RULES, "routes": ROUTES}, (Invalid,)),
     "link addresses": (read_record, [[7, "eth1", "10.0.1.5/24"]], ()),
     "journal": (lambda text: codec.decode(text, journals.KNOWN), ENTRY, (codec.Unreadable,)),

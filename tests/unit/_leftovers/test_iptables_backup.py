@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import Backup, Damaged, Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import iptables_backup
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.backup import Backup, Damaged, Node
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.iptables_backup import Run
 from unit.swift import taken
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure, cilium
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure import Bridge, Facts
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_leftovers as azure
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import cilium_leftovers as cilium
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure_leftovers import Bridge, Facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.leftover import Leftover
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.iptables import Rule, Table
 
@@ -184,7 +185,11 @@ def test_ciliums_rules_are_those_in_its_chains_and_the_jumps_to_them() -> None:
     [
         (Facts(links=frozenset(azure.NAT_LINKS)), True, "connects azSnatbr"),
         (Facts(links=frozenset(azure.NAT_LINKS[:1])), False, "azSnatveth1 is in another network namespace"),
-        (Facts(links=frozenset(azure.NAT_LINKS), switched=frozenset(azure.NAT_LINKS)), False, "azSnatveth1 is still a port"),
+        (
+            Facts(links=frozenset(azure.NAT_LINKS), switched=frozenset(azure.NAT_LINKS)),
+            False,
+            "azSnatveth1 is still a port",
+        ),
     ],
 )
 def test_a_pair_goes_only_if_a_backup_can_restore_both_ends(facts: Facts, is_certain: bool, evidence: str) -> None:

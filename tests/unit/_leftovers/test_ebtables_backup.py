@@ -13,21 +13,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import backup, backup_resource, leftovers_resource
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup import Backup, File, Node, Run
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.backup_resource import BackupFile
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import Evidence
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.restored_resource import (
-    Back,
-    ObservedRestoration,
-    RestoredLeftovers,
-)
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.plan import Plan
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import files, managed_files
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import (
+    backup,
+    backup_resource,
+    ebtables_backup,
+    ebtables_resource,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.backup import Backup, Node
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.backup_resource import BackupFile
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.ebtables_backup import File, Run
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.ebtables_resource import (
+    Back,
+    ObservedRestoration,
+    RestoredLeftovers,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.judge import Evidence
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Place, Removed, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import IPV6_METRIC, LINK, Hop, Route
@@ -59,15 +65,15 @@ KEPT = Backup(NODE, RUNS)
 
 
 def test_what_is_written_is_read() -> None:
-    text = backup.to_text(KEPT)
-    assert backup.from_text(text) == KEPT and text.startswith(backup.SIGNATURE)
+    text = ebtables_backup.to_text(KEPT)
+    assert ebtables_backup.from_text(text) == KEPT and text.startswith(ebtables_backup.SIGNATURE)
 
 
 @settings(deadline=None)
-@given(st.integers(0, len(backup.to_text(KEPT)) - 2))
+@given(st.integers(0, len(ebtables_backup.to_text(KEPT)) - 2))
 def test_half_a_backup_is_damaged(length: int) -> None:
     with pytest.raises(backup.Damaged):
-        backup.from_text(backup.to_text(KEPT)[:length])
+        ebtables_backup.from_text(ebtables_backup.to_text(KEPT)[:length])
 
 
 DAMAGED = [
@@ -86,7 +92,7 @@ DAMAGED = [
 @pytest.mark.parametrize("text", DAMAGED)
 def test_what_is_no_backup_is_damaged(text: str) -> None:
     with pytest.raises(backup.Damaged):
-        backup.from_text(text)
+        ebtables_backup.from_text(text)
 
 
 EDITS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
@@ -123,26 +129,26 @@ EDITS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
 
 @pytest.mark.parametrize(("told", "edit"), EDITS, ids=[told for told, _edit in EDITS])
 def test_an_edited_backup_is_damaged(told: str, edit: Callable[[dict[str, Any]], None]) -> None:
-    content = json.loads(backup.to_text(KEPT))
+    content = json.loads(ebtables_backup.to_text(KEPT))
     edit(content["runs"][0])
     with pytest.raises(backup.Damaged) as error:
-        backup.from_text(json.dumps(content))
+        ebtables_backup.from_text(json.dumps(content))
     assert told in str(error.value)
 
 
 def test_a_chain_of_which_every_rule_was_removed_is_read() -> None:
     kept = Backup(NODE, (Run((Removed(PREROUTING, RULES[1:], frozenset({0, 1})),)),))
-    assert backup.from_text(backup.to_text(kept)) == kept
+    assert ebtables_backup.from_text(ebtables_backup.to_text(kept)) == kept
 
 
 def test_a_rule_that_the_chain_does_not_have_was_not_removed_from_it() -> None:
     with pytest.raises(backup.Damaged, match="a chain names a removed rule at a position that it does not have"):
-        backup.from_text(backup.to_text(KEPT).replace('"2": [', '"9": ['))
+        ebtables_backup.from_text(ebtables_backup.to_text(KEPT).replace('"2": [', '"9": ['))
 
 
 def test_a_backup_of_another_version_is_named() -> None:
     with pytest.raises(backup.Damaged, match="its version is 1, and only version 2 is supported"):
-        backup.from_text('{"version": 1, "runs": []}')
+        ebtables_backup.from_text('{"version": 1, "runs": []}')
 
 
 NODES = {
@@ -173,15 +179,15 @@ PATH = "/var/lib/kubenode/backup/azure_vnet.json"
 def restored(*interfaces: Interface, runs: tuple[Run, ...] = RUNS, boot: str = "a boot", **given: Any) -> tuple[Plan, Back]:
     """The plan on a node with these interfaces, and its report. given: Evidence, and files by path."""
     there, former = given.pop("files", {}), frozenset({(POD, MAC)})
-    text = files.Content(backup.to_text(Backup(NODE, runs)), 0o600)
+    text = files.Content(ebtables_backup.to_text(Backup(NODE, runs)), 0o600)
     kept = backup_resource.ObservedBackup(
         NODE, NODE, runs, managed_files.ObservedFiles({PATH: text}, "ours", False, (), ()), True
     )
     evidence = Evidence(interfaces=(BRIDGE, *interfaces), former=former, bridges=frozenset({"azure0"}), **given)
     chains = {PREROUTING: RULES[:1]}
-    node = leftovers_resource.ObservedLeftovers(chains, evidence, {}, (), (), kept, boot, ())
+    node = ebtables_resource.ObservedLeftovers(chains, evidence, {}, (), (), kept, boot, ())
     found = {one.path: there.get(one.path) for run in runs for one in run.files}
-    resource = RestoredLeftovers(cast(Any, None), BackupFile(files.Files(), PATH))
+    resource = RestoredLeftovers(cast(Any, None), BackupFile(files.Files(), PATH, ebtables_backup))
     plan = resource.plan(ObservedRestoration(node, found, frozenset({"azure0"}), kept))
     return plan, cast(Back, plan.report)
 

@@ -13,23 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import leftovers
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet.leftovers import (
-    DOUBTFUL,
-    KEEP,
-    REMOVE,
-    Endpoint,
-    Evidence,
-    Judge,
-    Nic,
-    Shape,
-    State,
-)
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni.cni import AzureVnet
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._ebtables import ebtables
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import judge, state_file
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.judge import (
+    DOUBTFUL,
+    KEEP,
+    REMOVE,
+    Evidence,
+    Judge,
+    Shape,
+)
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.state_file import Endpoint, Nic, State
 from ansible_collections.kubenode.datapath.plugins.module_utils._netfilter.chain import Chains, Place, Rule
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import FAILED, Neighbour
 from lab.azure_vnet import AzurePod, state_text
@@ -66,10 +64,10 @@ SHAPES = [
 
 @pytest.mark.parametrize(("place", "text", "shape"), SHAPES, ids=[text for _place, text, _shape in SHAPES])
 def test_a_rule_of_azure_vnet_is_known_by_its_shape_in_its_chain(place: Place, text: str, shape: Shape) -> None:
-    assert leftovers.shape_of(place, Rule(text)) == shape
-    assert leftovers.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
+    assert judge.shape_of(place, Rule(text)) == shape
+    assert judge.shape_of(place._replace(backend="legacy"), Rule(text)) == shape
     for other in (PREROUTING, POSTROUTING, FORWARD, BROUTING):
-        assert other == place or leftovers.shape_of(other, Rule(text)) is None
+        assert other == place or judge.shape_of(other, Rule(text)) is None
 
 
 NO_SHAPES = [
@@ -89,7 +87,7 @@ NO_SHAPES = [
 
 @pytest.mark.parametrize("text", NO_SHAPES)
 def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
-    assert leftovers.shape_of(PREROUTING, Rule(text)) is None
+    assert judge.shape_of(PREROUTING, Rule(text)) is None
 
 
 # State files
@@ -97,7 +95,7 @@ def test_a_rule_that_says_more_or_less_is_not_azure_vnets(text: str) -> None:
 
 def test_a_state_file_is_understood() -> None:
     pods = [AzurePod(1), AzurePod(2)]
-    state = leftovers.state_from(state_text(NODE_MAC, pods))
+    state = state_file.state_from(state_text(NODE_MAC, pods))
     assert state.endpoints == tuple(Endpoint(pod.address, pod.mac, pod.host_link, f"default/pod-{pod.number}") for pod in pods)
     assert (state.nics, state.bridges, state.trouble) == ((Nic("eth0", NODE_MAC),), frozenset({"azure0"}), "")
 
@@ -117,7 +115,7 @@ SUBNET_LISTS: list[tuple[Any, set[str]]] = [
 @pytest.mark.parametrize(("listed", "subnets"), SUBNET_LISTS)
 def test_subnets_of_a_state_file_are_read(listed: Any, subnets: set[str]) -> None:
     links = {"eth0": {"Networks": {"azure": {"Subnets": listed}}}}
-    state = leftovers.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
+    state = state_file.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
     assert state == State((), (Nic("eth0"),), frozenset(), frozenset(subnets))
 
 
@@ -125,7 +123,7 @@ def test_a_network_interface_is_named_by_its_name_or_by_its_key() -> None:
     own = [{"IP": "10.240.0.4", "Mask": "//8AAA=="}, {"IP": "10.240.0.100"}]
     mac = packed(b"\0\x0d\x3a\1\2\3")
     links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": mac, "IPAddresses": own}, "eth2": {}}
-    state = leftovers.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
+    state = state_file.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
     assert state == State((), (Nic("eth1", NODE_MAC, NODE), Nic("eth2")), frozenset({"azure7"}))
 
 
@@ -140,7 +138,7 @@ PODS_NAMED = [
 @pytest.mark.parametrize(("names", "pod"), PODS_NAMED)
 def test_a_pod_is_named_by_what_the_state_file_has(names: dict[str, str], pod: str) -> None:
     empty = dict.fromkeys(("PODNameSpace", "PODName", "ContainerID"), "")
-    (found,) = leftovers.state_from(endpoint(**{**empty, **names})).endpoints
+    (found,) = state_file.state_from(endpoint(**{**empty, **names})).endpoints
     assert found.pod == pod
 
 
@@ -174,14 +172,14 @@ DAMAGED = {
 
 @pytest.mark.parametrize(("text", "trouble"), DAMAGED.items(), ids=[f"{text[:40]}..." for text in DAMAGED])
 def test_a_damaged_state_file_says_nothing_and_says_why(text: str, trouble: str) -> None:
-    state = leftovers.state_from(text)
+    state = state_file.state_from(text)
     assert state.endpoints == () and trouble in state.trouble
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.text(max_size=3))
 def test_whatever_happened_to_a_state_file_it_is_no_exception(start: int, end: int, between: str) -> None:
-    leftovers.state_from(WHOLE[:start] + between + WHOLE[end:])
+    state_file.state_from(WHOLE[:start] + between + WHOLE[end:])
     cni.azure_vnet_in(WHOLE[:start] + between + WHOLE[end:])
 
 
@@ -203,7 +201,7 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(JSON)
 def test_any_json_is_no_exception(content: Any) -> None:
-    leftovers.state_from(json.dumps(content))
+    state_file.state_from(json.dumps(content))
     cni.azure_vnet_in(json.dumps(content))
 
 
@@ -359,7 +357,7 @@ def test_a_namespace_that_could_not_be_read_is_named(unread: tuple[str, ...]) ->
 
 
 def test_in_tunnel_mode_a_pods_arp_reply_goes_with_its_other_rule() -> None:
-    virtual = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
+    virtual = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
     for found, verb in ((evidence(LIVES), KEEP), (evidence(states=(WRITTEN,)), REMOVE), (evidence(), DOUBTFUL)):
         verdict = Judge(found, {PREROUTING: (virtual, DNAT)}).rule(PREROUTING, virtual)
         assert verdict is not None and verdict.verb == verb, verdict
@@ -423,7 +421,7 @@ def test_rules_for_the_whole_node_go_with_the_last_pod(found: Evidence, expected
 
 def test_rules_for_the_whole_node_wait_while_a_pod_may_be_azure_vnets() -> None:
     """In tunnel mode a pod's ARP reply does not contain the pod's MAC."""
-    virtual = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
+    virtual = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
     unsure = evidence(LIVES, states=(SUBNETS._replace(endpoints=()),), configurations=(CONFIGURED,))
     assert verbs(unsure, {**NODE_RULES, PREROUTING: (*NODE_RULES[PREROUTING], virtual)}) == {DOUBTFUL}
 
@@ -441,7 +439,7 @@ def reason(found: Evidence, place: Place, rule: Rule) -> str:
 
 
 NO_PODS = {"states": (SUBNETS._replace(endpoints=()),), "configurations": (CONFIGURED,)}
-VIRTUAL = Rule(ARP.text.replace(MAC, leftovers.VIRTUAL_MAC))
+VIRTUAL = Rule(ARP.text.replace(MAC, judge.VIRTUAL_MAC))
 REASONS = {
     "remove: no pod of azure-vnet is left": evidence(**NO_PODS),
     f"keep: serves all pods of azure-vnet, of which {POD} is in use": evidence(LIVES, states=(WRITTEN,)),

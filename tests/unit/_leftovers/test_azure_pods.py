@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
-from ansible_collections.kubenode.datapath.plugins.module_utils._migration import azure_pods
-from ansible_collections.kubenode.datapath.plugins.module_utils._migration.azure_pods import LivePod
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import azure_pods
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers.azure_pods import LivePod
 
 MAC = "02:00:00:00:00:01"
 

@@ -19,9 +19,9 @@ import typing as t
 from .._core.errors import Invalid, Refusal
 from .._core.fields import IPV6, Prefix
 from .._interfaces.link_message import APPEND, NODAD, NUD_PERMANENT, NUD_STALE, Address, Link, Message, Route, Scene
-from . import leftovers
+from . import judge
 
-POD = re.compile(rf"{leftovers.HOST_LINK.pattern}|veth.*")
+POD = re.compile(rf"{judge.HOST_LINK.pattern}|veth.*")
 
 
 def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collection[str] = ()) -> Link | None:
@@ -31,7 +31,7 @@ def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collectio
         is not a bridge, or if azure-vnet has several bridges.
     """
     if name is None:
-        named = [link for link in links if leftovers.BRIDGE.fullmatch(link.name) or link.name in configured]
+        named = [link for link in links if judge.BRIDGE.fullmatch(link.name) or link.name in configured]
         found = [link for link in named if link.kind == "bridge"]
     else:
         found = [link for link in links if link.name == name]

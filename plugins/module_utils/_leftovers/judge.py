@@ -11,10 +11,7 @@ network/bridge_endpointclient_linux.go, network/manager.go, platform/os_linux.go
 
 from __future__ import annotations
 
-import base64
-import binascii
 import functools
-import json
 import re
 import typing as t
 
@@ -27,12 +24,11 @@ from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface
 from .._netfilter.chain import Chains, Place, Rule
 from .._routing.neighbour import Neighbour
+from .state_file import Endpoint, Nic, State
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
-STATE_FILE = "/run/azure-vnet.json"
-STATE_FILES = (STATE_FILE, "/run/azure-vnet-ipam.json")
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")
 HOST_LINK = re.compile(r"azv[0-9a-f]{7}([0-9a-f]{4})?")  # v1.0.0 uses the shorter form
@@ -55,114 +51,6 @@ class Verdict(t.NamedTuple):
 
     def __str__(self) -> str:
         return f"doubtful: {self.reason}" if self.verb == DOUBTFUL else self.reason
-
-
-# azure-vnet's state file
-
-
-class Endpoint(t.NamedTuple):
-    """A pod's interface in the state file. host_link: the node's end of the pod's link."""
-
-    address: str
-    mac: str
-    host_link: str = ""
-    pod: str = ""
-
-
-class Nic(t.NamedTuple):
-    """A network interface of the node that azure-vnet uses as its external interface. address: its first, if it is known."""
-
-    name: str
-    mac: str = ""
-    address: str = ""
-
-
-class State(t.NamedTuple):
-    """The readable part of a state file. trouble: why the rest could not be read, as the end of the sentence "the file ..."."""
-
-    endpoints: tuple[Endpoint, ...] = ()
-    nics: tuple[Nic, ...] = ()
-    bridges: frozenset[str] = frozenset()
-    subnets: frozenset[str] = frozenset()
-    trouble: str = ""
-
-
-def state_from(text: str) -> State:
-    """Parses a state file; raises nothing. An endpoint counts if its address and its MAC are readable."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return State(trouble=f"is not JSON ({error})")
-    links = _dict(_dict(_dict(found).get("Network")).get("ExternalInterfaces"))
-    if not links:
-        return State(trouble="has no Network.ExternalInterfaces")
-    endpoints: list[Endpoint] = []
-    nics: list[Nic] = []
-    bridges: set[str] = set()
-    subnets: set[str] = set()
-    unread = 0
-    for name, link in links.items():
-        own = [*_addresses(_dict(link).get("IPAddresses")), ""]
-        nics.append(Nic(_text(_dict(link).get("Name")) or name, _mac(_dict(link).get("MacAddress")), own[0]))
-        bridges.add(_text(_dict(link).get("BridgeName")))
-        for network in _dict(_dict(link).get("Networks")).values():
-            subnets.update(_subnets(_dict(network).get("Subnets")))
-            for entry in _dict(_dict(network).get("Endpoints")).values():
-                known = _endpoints(_dict(entry))
-                endpoints += known
-                unread += not known
-    trouble = f"has {unread} endpoints without a readable address or MAC" if unread else ""
-    return State(tuple(endpoints), tuple(nics), frozenset(bridges - {""}), frozenset(subnets), trouble)
-
-
-def _endpoints(entry: dict[str, t.Any]) -> list[Endpoint]:
-    mac = _mac(entry.get("MacAddress"))
-    names = [_text(entry.get(key)) for key in ("PODNameSpace", "PODName")]
-    pod = "/".join(filter(None, names)) or _text(entry.get("ContainerID"))[:12] or "a pod"
-    addresses = _addresses(entry.get("IPAddresses"))
-    return [Endpoint(one, mac, _text(entry.get("HostIfName")), pod) for one in addresses if mac]
-
-
-def _addresses(listed: object) -> list[str]:
-    found = [_address(_dict(one).get("IP")) for one in (listed if isinstance(listed, list) else [])]
-    return [one for one in found if one]
-
-
-def _subnets(listed: object) -> t.Iterator[str]:
-    for subnet in listed if isinstance(listed, list) else []:
-        prefix = _dict(_dict(subnet).get("Prefix"))
-        address, mask = _address(prefix.get("IP")), _decoded(prefix.get("Mask"))
-        if address and mask:
-            length = bin(int.from_bytes(mask, "big")).count("1")
-            yield ebtables.normal_prefix(f"{address}/{length}")
-
-
-def _dict(value: object) -> dict[str, t.Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _decoded(value: object) -> bytes:
-    try:
-        return base64.b64decode(_text(value), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _mac(value: object) -> str:
-    """A MAC address from base64, the form in which Go writes bytes; empty if it is not one."""
-    packed = _decoded(value)
-    return packed.hex(":") if len(packed) == 6 and any(packed) else ""
-
-
-def _address(value: object) -> str:
-    try:
-        return fields.show(fields.address(_text(value))[1])
-    except Unfit:
-        return ""
 
 
 # Shapes of azure-vnet's rules

@@ -3,18 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The content of a backup file: the objects that each run removed from the node, as JSON."""
+"""The content of a backup file: the ebtables rules, neighbours, routes and files that each run removed from the node, as JSON."""
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
 from .._cni import cni
 from .._core import fields, names
 from .._core.codec import exactly
-from .._core.errors import Invalid
 from .._ebtables.ebtables import BACKENDS, TABLES
 from .._netfilter.chain import Place, Removed, Rule
 from .._routing import neighbour as neighbours
@@ -22,7 +20,10 @@ from .._routing import route as routes
 from .._routing.neighbour import Neighbour
 from .._routing.route import Route
 from .._routing.rt_names import MAIN
-from . import leftovers
+from . import backup
+from .backup import Backup, Damaged, keys, mac, number
+from .judge import shape_of
+from .state_file import STATE_FILES
 
 VERSION = 2
 MADE_BY = "kubenode.datapath.ebtables_cleanup"
@@ -32,20 +33,6 @@ SIGNATURE = f'{{\n "made_by": "{MADE_BY}",\n'
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 HIGHEST_ID = 2**32 - 2  # include/linux/uidgid.h: the highest number means no change
 HIGHEST_COUNTER = 2**64 - 1
-
-
-class Node(t.NamedTuple):
-    """The node that a backup belongs to. machine: its machine-id. macs: those of its network interfaces."""
-
-    machine: str = ""
-    macs: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"machine-id {self.machine or 'none'}, MACs {', '.join(self.macs) or 'none'}"
-
-    def is_same(self, other: Node) -> bool:
-        """Whether the two are the same node, which may have gained and lost network interfaces meanwhile."""
-        return self.machine == other.machine and bool(set(self.macs) & set(other.macs))
 
 
 class File(t.NamedTuple):
@@ -58,7 +45,7 @@ class File(t.NamedTuple):
 
     @property
     def outlives_boots(self) -> bool:
-        return self.path not in leftovers.STATE_FILES
+        return self.path not in STATE_FILES
 
 
 class Run(t.NamedTuple):
@@ -75,67 +62,14 @@ class Run(t.NamedTuple):
         return not (self.removed or self.files or self.neighbours or self.routes)
 
 
-Runs = tuple[t.Any, ...]  # of Run, or of another kind of backup's Run
-
-
-class Backup(t.NamedTuple):
-    """runs: oldest first."""
-
-    node: Node
-    runs: Runs
-
-
-class Codec(t.Protocol):
-    """A kind of backup: this file is one. SIGNATURE: how its text begins."""
-
-    @property
-    def SIGNATURE(self) -> str:
-        """A constant of the file."""
-
-    def to_text(self, kept: Backup) -> str:
-        """The text of a backup file."""
-
-    def from_text(self, text: str) -> Backup:
-        """Raises Damaged."""
-
-
-class Damaged(ValueError):
-    """The text is not a valid backup; ``str()`` says why."""
-
-
 def to_text(kept: Backup) -> str:
     """The text of a backup file."""
-    return written(MADE_BY, VERSION, kept, _packed)
-
-
-def written(made_by: str, version: int, kept: Backup, packed: t.Callable[[t.Any], dict[str, t.Any]]) -> str:
-    """The text of a kind of backup. packed: a run as plain data."""
-    runs = [packed(run) for run in kept.runs]
-    return json.dumps({"made_by": made_by, "version": version, "node": kept.node._asdict(), "runs": runs}, indent=1) + "\n"
+    return backup.written(MADE_BY, VERSION, kept, _packed)
 
 
 def from_text(text: str) -> Backup:
     """Parses the text of a backup file, and accepts only what a run may have removed. Raises Damaged."""
-    return parsed(text, VERSION, _unpacked)
-
-
-def parsed(text: str, version: int, unpacked: t.Callable[[t.Any], t.Any]) -> Backup:
-    """Parses the text of a kind of backup. unpacked: makes a run of plain data, or raises. Raises Damaged."""
-    try:
-        found = exactly(dict, json.loads(text))
-        if found["version"] != version:
-            raise Damaged(f"its version is {found['version']!r}, and only version {version} is supported")
-        keys(found, "made_by", "version", "node", "runs")
-        return Backup(_node(found["node"]), tuple(map(unpacked, exactly(list, found["runs"]))))
-    except Damaged:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError, Invalid) as error:
-        raise Damaged(f"{type(error).__name__}: {error}") from error
-
-
-def _node(found: dict[str, t.Any]) -> Node:
-    keys(found, *Node._fields)
-    return Node(exactly(str, found["machine"]), tuple(mac(one) for one in exactly(list, found["macs"])))
+    return backup.parsed(text, VERSION, _unpacked)
 
 
 def _packed(run: Run) -> dict[str, t.Any]:
@@ -167,29 +101,11 @@ def _unpacked(run: dict[str, t.Any]) -> Run:
     )
 
 
-def keys(found: object, *names: str) -> None:
-    """Raises Damaged if a dictionary has other keys than these."""
-    if set(exactly(dict, found)) != set(names):
-        raise Damaged(f"the keys {', '.join(names)} are expected, and {', '.join(map(str, found))} were found")  # type: ignore[call-overload]
-
-
-def number(value: object, maximum: int, minimum: int = 0) -> int:
-    """A number. Raises Unfit, or Unreadable."""
-    return fields.number(exactly(int, value), minimum, maximum)
-
-
-def mac(value: object) -> str:
-    """A MAC. Raises Damaged."""
-    if not leftovers.MAC.fullmatch(exactly(str, value)):
-        raise Damaged(f"{value!r} is not a MAC")
-    return str(value)
-
-
 def _file(one: dict[str, t.Any]) -> File:
     keys(one, *File._fields)
     owner, group = exactly(list, one["owner"])
     folder, name = exactly(str, one["path"]).rsplit("/", 1)
-    if one["path"] not in leftovers.STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
+    if one["path"] not in STATE_FILES and not (folder == cni.FOLDER and FILE_NAME.fullmatch(name)):
         raise Damaged(f"{one['path']!r} is neither a state file of azure-vnet nor a file in {cni.FOLDER}")
     owners = number(owner, HIGHEST_ID), number(group, HIGHEST_ID)
     return File(one["path"], exactly(str, one["text"]), number(one["mode"], 0o7777), owners)
@@ -214,9 +130,9 @@ def _removed(chain: dict[str, t.Any]) -> Removed:
     if chain["backend"] not in BACKENDS or chain["table"] not in TABLES:
         raise Damaged(f"{chain['backend']!r} {chain['table']!r} is not a table of an ebtables backend")
     found = Removed(Place(chain["backend"], chain["table"], exactly(str, chain["chain"])), rules, frozenset(counters))
-    for number in found.gone:  # the text goes into a script of one rule a line
-        if not rules[number].text.isprintable() or leftovers.shape_of(found.place, rules[number]) is None:
-            raise Damaged(f"{rules[number].text!r} in {found.place} is no rule of azure-vnet")
+    for position in found.gone:  # the text goes into a script of one rule a line
+        if not rules[position].text.isprintable() or shape_of(found.place, rules[position]) is None:
+            raise Damaged(f"{rules[position].text!r} in {found.place} is no rule of azure-vnet")
     return found
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._azure_vnet import bridge as bridges
-from .._azure_vnet import leftovers
 from .._cni import cilium as agent
 from .._cni import cni, cni_backend
 from .._core.errors import Failure
@@ -26,12 +24,13 @@ from .._netlink import bpf
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
-from . import azure, cilium
-from .azure import Bridge, Facts
+from . import azure_leftovers, cilium_leftovers, judge, state_file
+from . import bridge as bridges
+from .azure_leftovers import Bridge, Facts
+from .azure_pods import CNS, Cns, configuration_of, manages_state
 from .leftover import Leftover
 
 NAMESPACES = "/run/netns"
-AZURE_CNS = "azure-cns"
 OPEN_VSWITCH = "openvswitch"
 
 
@@ -84,7 +83,7 @@ def see(run: process.Runner) -> Seen:
 def read(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
     """The leftovers of azure-vnet, azure-cns and Cilium. run: starts programs. warn: takes sentences for the operator."""
     facts = of_azure(run, warn, seen)
-    return [*(azure.find(facts) if facts else ()), *_of_cilium(run, warn, seen)]
+    return [*(azure_leftovers.find(facts) if facts else ()), *_of_cilium(run, warn, seen)]
 
 
 def of_azure(
@@ -94,57 +93,57 @@ def of_azure(
 
     is_strict: whether a table that cannot be read raises Failure.
     """
-    states = [*_states(), *map(leftovers.state_from, former.states)]
+    states = [*_states(), *map(state_file.state_from, former.states)]
     by_name = {link.name: link for link in seen.links}
-    served = [name for name in sorted(by_name) if leftovers.HOST_LINK.fullmatch(name)]
+    served = [name for name in sorted(by_name) if judge.HOST_LINK.fullmatch(name)]
     named = _named(seen.chains, cni.AZURE_CHAIN.fullmatch)
-    namespaces = tuple(name for name in _namespaces() if azure.SECOND_NAMESPACE.fullmatch(name))
+    namespaces = tuple(name for name in _namespaces() if azure_leftovers.SECOND_NAMESPACE.fullmatch(name))
     has_trace = (
         bool(served or named or namespaces or seen.bridge or states or former.is_there)
-        or bool({azure.NAT_BRIDGE, *azure.NAT_LINKS} & by_name.keys())
+        or bool({azure_leftovers.NAT_BRIDGE, *azure_leftovers.NAT_LINKS} & by_name.keys())
         or cni_backend.has_azure_vnet()
         or any(one.content.is_there for one in seen.configurations.values())
     )
     if not has_trace:
         return None
-    found = iptables_backend.read(run, azure.TABLES, seen.chains, is_strict)
+    found = iptables_backend.read(run, azure_leftovers.TABLES, seen.chains, is_strict)
     for sentence in found.unread.values():
         warn(sentence)
     addresses = LinkMessages().addresses()
     switches = {link.number for link in seen.links if link.kind == OPEN_VSWITCH}
-    proxies = [name for name in (azure.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
+    proxies = [name for name in (azure_leftovers.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
     return Facts(
         found.rules,
         tuple(named),
         {*found.unread},
         frozenset(str(one).partition("/")[0] for one in addresses),
         _subnets(states),
-        _nat_bridge(by_name.get(azure.NAT_BRIDGE), seen.links, addresses),
+        _nat_bridge(by_name.get(azure_leftovers.NAT_BRIDGE), seen.links, addresses),
         _bridge(seen.bridge, seen.links, addresses),
-        tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and leftovers.BRIDGE.fullmatch(link.name)),
+        tuple(link.name for link in seen.links if link.kind == OPEN_VSWITCH and judge.BRIDGE.fullmatch(link.name)),
         frozenset(by_name),
         frozenset(link.name for link in seen.links if link.master in switches),
-        tuple((one.address, str(one)) for one in seen.neighbours if one.is_permanent and one.link == azure.NAT_BRIDGE),
+        tuple((one.address, str(one)) for one in seen.neighbours if one.is_permanent and one.link == azure_leftovers.NAT_BRIDGE),
         tuple(proxies),
         namespaces,
         served[0] if served else "",
         bool(seen.plugins) and "azure-vnet" in seen.plugins[0],
-        bool(processes.in_this_network([AZURE_CNS])),
+        bool(processes.in_this_network([CNS])),
         former.rules,
     )
 
 
 def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], seen: Seen) -> list[Leftover]:
     is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in seen.plugins)
-    if is_configured or processes.in_this_network([cilium.AGENT]):
+    if is_configured or processes.in_this_network([cilium_leftovers.AGENT]):
         return []
-    named = _named(seen.chains, cilium.CHAINS.fullmatch)
-    found = iptables_backend.read(run, cilium.TABLES, seen.chains) if named else iptables_backend.Read()
+    named = _named(seen.chains, cilium_leftovers.CHAINS.fullmatch)
+    found = iptables_backend.read(run, cilium_leftovers.TABLES, seen.chains) if named else iptables_backend.Read()
     for sentence in found.unread.values():
         warn(sentence)
     names = sorted(link.name for link in seen.links)
     pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
-    return cilium.of_cilium(found.rules, named, names, _programs([name for name in names if name not in pods], warn))
+    return cilium_leftovers.of_cilium(found.rules, named, names, _programs([name for name in names if name not in pods], warn))
 
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:
@@ -161,12 +160,12 @@ def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, sce
     Starts a program only if an address of the bridge has the form of a gateway. warn: gets a sentence if the rules were not read.
     """
     bridge = _bridge(link, scene.links, scene.addresses)
-    if bridge is None or not any(map(azure.may_be_gateway, bridge.addresses)):
+    if bridge is None or not any(map(azure_leftovers.may_be_gateway, bridge.addresses)):
         return frozenset()
     found = iptables_backend.read(run, {"ip6": ("nat",)}, chains_backend.read(run))
     for sentence in found.unread.values():
         warn(f"{sentence} An address of azure-vnet's pods on {bridge.name} may therefore be moved as if it were the node's.")
-    return frozenset(address for address, _subnet in azure.gateways(bridge, _subnets(_states()), found.rules))
+    return frozenset(address for address, _subnet in azure_leftovers.gateways(bridge, _subnets(_states()), found.rules))
 
 
 def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
@@ -190,15 +189,15 @@ def _nat_bridge(link: Link | None, links: t.Iterable[Link], addresses: t.Iterabl
     return found._replace(routes=tuple(str(one) for one in over if not (one.is_of_address or one.is_links_own)))
 
 
-def _states() -> list[leftovers.State]:
+def _states() -> list[state_file.State]:
     """azure-vnet's state file, if there is one."""
     try:
-        return [leftovers.state_from(files.text(leftovers.STATE_FILE))]
+        return [state_file.state_from(files.text(state_file.STATE_FILE))]
     except OSError:
         return []
 
 
-def _subnets(states: t.Iterable[leftovers.State]) -> frozenset[str]:
+def _subnets(states: t.Iterable[state_file.State]) -> frozenset[str]:
     return frozenset(subnet for state in states for subnet in state.subnets)
 
 
@@ -207,3 +206,22 @@ def _namespaces() -> list[str]:
         return sorted(os.listdir(NAMESPACES))
     except OSError:
         return []
+
+
+def azure_cns() -> Cns | None:
+    """The azure-cns that runs in this network namespace; None if there is none."""
+    for pid in processes.in_this_network((CNS,)):
+        environment = dict(pair.partition("=")[::2] for pair in files.text_or_empty(f"/proc/{pid}/environ").split("\0"))
+        arguments = files.text_or_empty(f"/proc/{pid}/cmdline").split("\0")[1:]
+        path = configuration_of(arguments, environment, _executable(pid))
+        root = f"/proc/{pid}/root" if path.startswith("/") else f"/proc/{pid}/cwd/"
+        return Cns(path, manages_state(files.text_or_empty(root + path)))
+    return None
+
+
+def _executable(pid: str) -> str:
+    """The path of the program, in the root of its process."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Removes azure-vnet's leftovers, and the files from which azure-vnet would restore them."""
+"""Removes and restores azure-vnet's ebtables rules, neighbours and routes, and the files by which it would restore its rules."""
 
 from __future__ import annotations
 
@@ -15,27 +15,39 @@ from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step
 from .._ebtables import ebtables
-from .._ebtables.ebtables_backend import PutBack, Take
+from .._ebtables.ebtables_backend import Ebtables, PutBack, Take
 from .._files import files
 from .._interfaces import interfaces_backend
-from .._netfilter import chains_backend
+from .._netfilter import chain, chains_backend
 from .._netfilter.chain import Chains, Place, Removed
 from .._platform import kernel, library, process
-from .._routing.neighbour import Neighbour
+from .._routing.neighbour import STALE, Neighbour
 from .._routing.route import Route
-from .._routing.routing_backend import DELETE, Apply, Change
+from .._routing.routing_backend import ADD, DELETE, Apply, Change, Netlink
 from .._routing.rt_names import MAIN
-from . import backup, backup_resource, leftovers
-from .backup import Node, Run
-from .backup_resource import BackupFile
-from .leftover_backends import LeftoverBackends
-from .leftovers import Evidence, Judge, Verdict
+from . import state_file
+from .backup import Node, Runs
+from .backup_resource import BackupFile, ObservedBackup
+from .ebtables_backup import File, Run
+from .judge import BRIDGE, CONFIGURATION, HOST_LINK, Evidence, Judge, Verdict, has_shapes, shape_of
 
 NO_TRACE = (
     "Option addresses had no effect. The node has ebtables rules that look like azure-vnet's, but no trace of azure-vnet: no"
     " state file, CNI configuration, binary, bridge, link or chain. So the rules are another program's, and were left. Remove"
     " them with that program, or by ebtables -D."
 )
+
+
+class LeftoverBackends(t.NamedTuple):
+    """run: starts programs that read."""
+
+    tables: Ebtables
+    links: Netlink
+    files: files.Files
+    run: process.Runner
+
+    def all(self) -> t.Sequence[Backend]:
+        return (self.tables, self.links, self.files, library.Libraries())
 
 
 class Selection(t.NamedTuple):
@@ -58,7 +70,7 @@ class ObservedLeftovers(t.NamedTuple):
     files: t.Mapping[str, files.Content]
     irregular: tuple[str, ...]
     routes: tuple[tuple[Route, int], ...]
-    backup: backup_resource.ObservedBackup
+    backup: ObservedBackup
     boot: str
     troubles: tuple[str, ...]
 
@@ -89,9 +101,7 @@ class Findings(t.NamedTuple):
     unmoved: t.Mapping[str, str] = {}
 
 
-def look(
-    backends: LeftoverBackends, kept: backup_resource.ObservedBackup, desired: Selection, traces: t.Sequence[str] = ()
-) -> ObservedLeftovers:
+def look(backends: LeftoverBackends, kept: ObservedBackup, desired: Selection, traces: t.Sequence[str] = ()) -> ObservedLeftovers:
     """Reads the node: interfaces last, because a pod that is being added has its interface before its rules and neighbours.
 
     traces: known objects that only azure-vnet creates.
@@ -99,12 +109,12 @@ def look(
     chains = backends.tables.read(desired.backends)
     neighbours, routes = tuple(backends.links.neighbours()), tuple(backends.links.routes())
     configured = cni_backend.configurations()
-    present = {path: backends.files.read(path) for path in (*leftovers.STATE_FILES, *_to_move(configured))}
+    present = {path: backends.files.read(path) for path in (*state_file.STATE_FILES, *_to_move(configured))}
     found = {path: one for path, one in present.items() if isinstance(one, files.Content)}
     irregular = tuple(path for path, one in present.items() if one is not None and path not in found)
     texts = [(path, one.text) for path, one in found.items()]
     texts += [(one.path, one.text) for run in kept.runs for one in run.files]
-    states = [(path, leftovers.state_from(text)) for path, text in texts if path == leftovers.STATE_FILE]
+    states = [(path, state_file.state_from(text)) for path, text in texts if path == state_file.STATE_FILE]
     troubles = [
         f"{path} {state.trouble}. The unreadable part is not used as evidence." for path, state in states if state.trouble
     ]
@@ -122,7 +132,7 @@ def look(
             addresses=desired.addresses,
         )
     )
-    if not evidence.has_trace and leftovers.has_shapes(chains):
+    if not evidence.has_trace and has_shapes(chains):
         evidence = evidence._replace(traces=_chains_of_iptables(backends.run))
         if desired.addresses and not evidence.has_trace:
             troubles.append(NO_TRACE)
@@ -131,9 +141,7 @@ def look(
 
 def _to_move(configured: t.Mapping[str, cni_backend.Found]) -> list[str]:
     """Configurations by which a runtime would start azure-vnet, and the one with azure-vnet's file name, whatever it contains."""
-    return [
-        path for path, one in configured.items() if not one.is_inert and (one.content.is_there or path == leftovers.CONFIGURATION)
-    ]
+    return [path for path, one in configured.items() if not one.is_inert and (one.content.is_there or path == CONFIGURATION)]
 
 
 def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[str]]:
@@ -149,7 +157,7 @@ def _with_links(evidence: Evidence) -> Evidence:
     links = interfaces_backend.read()
     named = {one.bridge for one in evidence.configurations if one.is_there}.union(*(one.bridges for one in evidence.states))
     own = [one for one in links.found if not one.namespace]
-    bridges = frozenset(one.link for one in own if leftovers.BRIDGE.fullmatch(one.link) or one.link in named)
+    bridges = frozenset(one.link for one in own if BRIDGE.fullmatch(one.link) or one.link in named)
     ports = frozenset(one.link for one in own if one.master in bridges)
     return evidence._replace(interfaces=links.found, unread=links.unread, bridges=bridges, ports=ports)
 
@@ -189,9 +197,7 @@ class AzureVnetLeftovers:
         neighbours = tuple(self._stale_neighbours(judge, observed.evidence)) if self._desired.neighbours else ()
         routes = tuple(self._stale_routes(judge, observed)) if self._desired.routes else ()
         unmoved = _unmoved(observed)
-        moved = tuple(
-            backup.File(path, one.text, one.mode, one.owner) for path, one in observed.files.items() if path not in unmoved
-        )
+        moved = tuple(File(path, one.text, one.mode, one.owner) for path, one in observed.files.items() if path not in unmoved)
         if not (removed or moved or routes or any(one.mac for one in neighbours)):
             neighbours = ()  # any packet to a former pod's address creates a failed neighbour again, which diverts nothing
         run = Run(removed, moved, neighbours, routes, observed.boot)
@@ -199,7 +205,7 @@ class AzureVnetLeftovers:
         if run.is_empty:
             return Plan(report=findings)
         node = observed.backup.here._replace(macs=judge.macs)
-        return Plan(tuple(self._steps(observed, run, node)), _shown(run), report=findings)
+        return Plan(tuple(self._steps(observed, run, node)), _shown(_rules_of(run), run), report=findings)
 
     def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
         for neighbour in evidence.neighbours:
@@ -210,7 +216,7 @@ class AzureVnetLeftovers:
         for route, protocol in observed.routes:
             if route.address and not route.unread and route.table == MAIN and len(route.links) == 1:
                 (link,) = route.links
-                is_azures = link in observed.evidence.bridges or leftovers.HOST_LINK.fullmatch(link)
+                is_azures = link in observed.evidence.bridges or HOST_LINK.fullmatch(link)
                 if is_azures and judge.route(route.address, link).is_leftover:
                     yield route, protocol
 
@@ -267,7 +273,7 @@ def _former(run: Run) -> t.Iterator[tuple[str, str]]:
     """Address and MAC of each pod whose rules the run removed."""
     for one in run.removed:
         for number in one.gone:
-            shape = leftovers.shape_of(one.place, one.rules[number])
+            shape = shape_of(one.place, one.rules[number])
             if shape and shape.kind == "pod":
                 yield shape.address, shape.mac
 
@@ -289,12 +295,171 @@ def _removed(judged: t.Sequence[Judged], chains: Chains) -> t.Iterator[Removed]:
         yield Removed(place, chains[place], frozenset(numbers))
 
 
-def _shown(run: Run) -> str:
-    rules = [
-        f"{one.place.backend} {one.place.table}: -A {one.place.chain} {one.rules[number].text}\n"
-        for one in run.removed
-        for number in sorted(one.gone)
+class ObservedRestoration(t.NamedTuple):
+    """node: the facts by which the rules are judged; None without a backup. files: the current content at each moved file's
+    path."""
+
+    node: ObservedLeftovers | None
+    files: t.Mapping[str, files.Found | None]
+    links: frozenset[str]
+    backup: ObservedBackup
+
+
+class Back(t.NamedTuple):
+    """The objects that a plan restores. rules: each with its chain. removed: newest run first. differences: a sentence for each
+    object that cannot be as it was.
+
+    left: the objects that stay in the backup, because another interface, link or file is in their place.
+    """
+
+    rules: tuple[tuple[Place, str], ...] = ()
+    removed: tuple[Removed, ...] = ()
+    files: tuple[File, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[tuple[Route, int], ...] = ()
+    differences: tuple[str, ...] = ()
+    left: Runs = ()
+
+
+class RestoredLeftovers:
+    """Ensures that the node is as it was before the backup's runs, except for objects that would now divert other traffic.
+
+    The last run is undone first. The backup is removed when nothing is left in it. The plan's report is Back.
+    """
+
+    name = "azure-vnet's leftovers"
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, backends: LeftoverBackends, kept: BackupFile) -> None:
+        self._backends = backends
+        self._backup = kept
+
+    def observe(self) -> ObservedRestoration:
+        kept = self._backup.observe()
+        if not kept.runs:
+            return ObservedRestoration(None, {}, frozenset(), kept)
+        backends = sorted({one.place.backend for run in kept.runs for one in run.removed})
+        node = look(self._backends, kept, Selection(backends=tuple(backends)))
+        found = {one.path: self._backends.files.read(one.path) for run in kept.runs for one in run.files}
+        return ObservedRestoration(node, found, frozenset(self._backends.links.links().values()), kept)
+
+    def plan(self, observed: ObservedRestoration) -> Plan:
+        """Raises Refusal if it is unknown which addresses live pods have."""
+        if observed.node is None:
+            return Plan(self._backup.steps(observed.backup, ()), report=Back())
+        hidden = observed.node.evidence.hidden
+        if hidden and any(run.removed or run.neighbours or run.routes for run in _of_this_boot(observed.node)):
+            raise Refusal(
+                f"{hidden}. A live pod there may have an address whose rules {self._backup.path} keeps, and they would divert its"
+                " traffic. Nothing was changed. Run the module on the node itself rather than in a container, and remove a"
+                " namespace that no program uses (ip netns delete)"
+            )
+        back = _back(observed, observed.node)
+        return Plan(tuple(self._steps(observed, back)), after=_shown(back.rules, back), report=back)
+
+    def _steps(self, observed: ObservedRestoration, back: Back) -> t.Iterator[Step]:
+        if back.neighbours or back.routes:
+            yield Step(f"load {library.PYROUTE2}", library.Load(library.PYROUTE2))
+        for one in back.removed:
+            backend, place = one.place.backend, one.place
+            yield Step(f"restore {len(one.gone)} rules in {place}", PutBack(backend, (one,)), Take(backend, (one,)))
+        for summary, protocol, changes in netlink_changes(ADD, back.neighbours, back.routes):
+            undo = tuple(change.inverse() for change in changes)
+            yield Step(f"restore {summary}", Apply(protocol, changes), Apply(protocol, undo))
+        for file in back.files:
+            content = files.Content(file.text, file.mode, file.owner)
+            yield Step(f"restore {file.path}", files.Put(file.path, content), files.Remove(file.path))
+        yield from self._backup.steps(observed.backup, back.left)
+
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return self._backends.all()
+
+
+def _of_this_boot(node: ObservedLeftovers) -> list[Run]:
+    """The backup's runs, newest first, without the objects that a boot has removed: rules, neighbours, routes, files in /run."""
+    runs = [
+        run if run.boot == node.boot else Run(files=tuple(one for one in run.files if one.outlives_boots), boot=run.boot)
+        for run in node.backup.runs
     ]
-    neighbours = [f"ip neigh {one}\n" for one in run.neighbours]
-    moved = [f"# {one.path}\n" for one in run.files]
-    return "".join([*moved, *rules, *neighbours, *(f"{route}\n" for route, _protocol in run.routes)])
+    return runs[::-1]
+
+
+def _back(observed: ObservedRestoration, node: ObservedLeftovers) -> Back:
+    runs, judge = _of_this_boot(node), Judge(node.evidence, node.chains)
+    back = chain.restoration([one for run in runs for one in run.removed], node.chains, judge.obstacle)
+    moved, occupied = _files(runs, observed.files)
+    links = _Links(runs, observed, node, judge)
+    left = tuple(
+        Run(
+            tuple(one._replace(gone=back.barred[one]) for one in run.removed if one in back.barred),
+            tuple(one for one in run.files if one in occupied),
+            tuple(one for one in run.neighbours if one in links.barred),
+            tuple(one for one in run.routes if one in links.barred),
+            run.boot,
+        )
+        for run in reversed(runs)
+    )
+    ended = sum(run.boot != node.boot for run in node.backup.runs)
+    of_boot = [f"{ended} of the clean-ups were before this boot, which has removed their rules, neighbours and routes"]
+    return Back(
+        back.rules,
+        back.removed,
+        tuple(one for one in moved if observed.files[one.path] is None),
+        tuple(links.neighbours.values()),
+        tuple(links.routes),
+        (
+            *(of_boot if ended else ()),
+            *back.differences,
+            *(f"{one.path}: something else exists there now, and is left" for one in occupied),
+            *links.barred.values(),
+        ),
+        tuple(run for run in left if not run.is_empty),
+    )
+
+
+def _files(runs: t.Sequence[Run], found: t.Mapping[str, files.Found | None]) -> tuple[list[File], list[File]]:
+    """The moved files to restore, and those in whose place something else is. Of a file that several runs moved, the oldest run's
+    content counts."""
+    moved = list({one.path: one for run in runs for one in run.files}.values())
+    own = [files.Content(one.text, one.mode, one.owner) for one in moved]
+    return moved, [one for one, content in zip(moved, own) if found[one.path] not in (None, content)]
+
+
+class _Links:
+    """Neighbours and routes to restore. barred: those that must not be restored, with the reason."""
+
+    def __init__(self, runs: t.Sequence[Run], observed: ObservedRestoration, node: ObservedLeftovers, judge: Judge) -> None:
+        self.neighbours: dict[tuple[str, str], Neighbour] = {}
+        self.routes: dict[tuple[Route, int], None] = {}
+        self.barred: dict[Neighbour | tuple[Route, int], str] = {}
+        there = {(one.address, one.link) for one in node.evidence.neighbours}
+        for one in (one for run in runs for one in run.neighbours if one.mac):
+            obstacle = _link_obstacle({one.link}, observed) or judge.obstacle_to(one.address, one.mac)
+            if obstacle:
+                self.barred[one] = f"ip neigh {one}: {obstacle}"
+            elif (one.address, one.link) not in there:
+                # STALE: the kernel verifies the neighbour when it uses it.
+                self.neighbours[one.address, one.link] = one if one.is_permanent else one._replace(state=STALE)
+        for route, protocol in (one for run in runs for one in run.routes):
+            obstacle = _link_obstacle(route.links, observed) or judge.obstacle_to(route.address, "")
+            if obstacle:
+                self.barred[route, protocol] = f"{route}: {obstacle}"
+            elif (route, protocol) not in node.routes:
+                self.routes[route, protocol] = None
+
+
+def _link_obstacle(links: t.AbstractSet[str], observed: ObservedRestoration) -> str:
+    missing = sorted(links - observed.links)
+    return f"there is no link {', '.join(missing)}" if missing else ""
+
+
+def _rules_of(run: Run) -> list[tuple[Place, str]]:
+    return [(one.place, one.rules[number].text) for one in run.removed for number in sorted(one.gone)]
+
+
+def _shown(rules: t.Iterable[tuple[Place, str]], others: Run | Back) -> str:
+    lines = [f"{place.backend} {place.table}: -A {place.chain} {text}\n" for place, text in rules]
+    neighbours = [f"ip neigh {one}\n" for one in others.neighbours]
+    moved = [f"# {one.path}\n" for one in others.files]
+    return "".join([*moved, *lines, *neighbours, *(f"{route}\n" for route, _protocol in others.routes)])

@@ -13,10 +13,16 @@ import typing as t
 from .._core.errors import Invalid, Refusal
 from .._core.plan import Step
 from .._files import files, managed_files
+from .._files.files import Files
 from .._files.managed_files import Entry, ManagedFiles
 from .._interfaces import interfaces_backend
-from . import backup
+from .._netfilter.iptables import Rule
+from .._platform import process
+from . import backup, ebtables_backup, facts_backend, iptables_backup, links_backup
+from .azure_leftovers import Facts
 from .backup import Backup, Codec, Node
+from .facts_backend import Former
+from .state_file import STATE_FILE
 
 MACHINE_ID = "/etc/machine-id"
 OURS = "/var/lib/kubenode"  # created if the backup is below it; any other parent must exist
@@ -38,7 +44,7 @@ class BackupFile:
     Without runs, the file and the folders that were created for it are removed. codec: the kind of backup.
     """
 
-    def __init__(self, backend: files.Files, path: str, codec: Codec = backup) -> None:
+    def __init__(self, backend: files.Files, path: str, codec: Codec) -> None:
         self.path = path
         self._codec = codec
         self._backend = backend
@@ -98,3 +104,47 @@ class BackupFile:
         return ManagedFiles(
             self._backend, [Entry(self.path, desired, self._codec.SIGNATURE)], "backup", "set backup to another folder"
         )
+
+
+class Look(t.NamedTuple):
+    """facts: None if nothing on the node is azure-vnet's. troubles: sentences about objects that could not be read."""
+
+    facts: Facts | None
+    troubles: tuple[str, ...]
+
+
+class Backups(t.NamedTuple):
+    """frames: of rules of ebtables, neighbours, routes and files; iptables: of its rules; links: of links and addresses."""
+
+    frames: BackupFile
+    iptables: BackupFile
+    links: BackupFile
+
+    def look(self, run: process.Runner) -> Look:
+        """Reads the node and the backups. Raises Failure if a table cannot be read, and the exceptions of former()."""
+        troubles: list[str] = []
+        seen = facts_backend.see(run)
+        facts = facts_backend.of_azure(run, troubles.append, seen, self.former(), is_strict=True)
+        return Look(facts, tuple(troubles))
+
+    def former(self) -> Former:
+        """The objects that earlier runs removed. Raises Refusal if a backup is invalid or another node's."""
+        frames, iptables, links = (one.observe().runs for one in self)
+        rules = tuple(
+            Rule(one.table, removed.place.chain, removed.rules[number].text)
+            for run in iptables
+            for one in run.taken
+            for removed in one.rules
+            for number in sorted(removed.gone)
+        )
+        states = tuple(one.text for run in frames for one in run.files if one.path == STATE_FILE)
+        return Former(states, rules, bool(frames or iptables or links))
+
+
+def backups(backend: Files, path: str) -> Backups:
+    """path: the common beginning of the paths of the three files."""
+    return Backups(
+        BackupFile(backend, f"{path}.json", ebtables_backup),
+        BackupFile(backend, f"{path}-iptables.json", iptables_backup),
+        BackupFile(backend, f"{path}-links.json", links_backup),
+    )

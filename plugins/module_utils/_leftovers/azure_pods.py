@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._azure_vnet.leftovers import pod_links
 from .._interfaces.interface import Interface
+from .judge import pod_links
 
 CNS = "azure-cns"
 CNS_FILE = "cns_config.json"  # beside the executable, unless an argument or the environment names another

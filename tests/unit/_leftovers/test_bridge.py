@@ -10,13 +10,13 @@ import struct
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._azure_vnet import bridge
 from ansible_collections.kubenode.datapath.plugins.module_utils._cni import cni
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import codec, fields
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid, Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_message
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import Apply
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import Link, Message, Scene
+from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import bridge
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import attributes, pack
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import route as routes
 from unit import journals
@@ -60,7 +60,7 @@ def address(text: str, length: int, on: Link, flags: int = 0x80, label: str = ""
         ([AZURE0], "azure9", (), None),
     ],
 )
-def test_the_bridge_is_azure_vnets_or_the_one_that_is_named(
+def test_the_bridge_is_leftoverss_or_the_one_that_is_named(
     links: list[Link], name: str | None, configured: tuple[str, ...], expected: str | None
 ) -> None:
     found = bridge.bridge_of(links, name, configured)

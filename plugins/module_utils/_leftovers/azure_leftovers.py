@@ -17,14 +17,14 @@ import ipaddress
 import re
 import typing as t
 
-from .._azure_vnet import leftovers
 from .._cni import cni
 from .._netfilter import iptables
 from .._netfilter.iptables import Rule, Table
+from . import judge
 from .leftover import ADDRESS, CHAIN, LINK, NAMESPACE, NEIGHBOUR, RULE, SYSCTL, Leftover
 
 VNET, CNS = "azure-vnet", "azure-cns"
-NAT_BRIDGE = leftovers.NAT_BRIDGE
+NAT_BRIDGE = judge.NAT_BRIDGE
 NAT_BRIDGE_SUBNET = "169.254.128.0/17"
 NAT_LINKS = ("azSnatveth0", "azSnatveth1")  # ovs_endpoint_snatroute_linux.go
 WIRE_SERVER, METADATA = "168.63.129.16/32", "169.254.169.254/32"  # the first is also Azure's DNS server
