@@ -23,7 +23,7 @@ from ._core.parts import Parts, Request, Spec, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
 from ._core.printable import all_printable, printable
 from ._platform import process
-from ._platform.own_root import OwnRoot
+from ._platform.own_root import own_root
 
 # What another run holds or has left: lock.PATH and checkpoint.FOLDER, of which a run that changes nothing needs no more.
 LEFT_IN_RUN = ("/run/kubenode.lock", "/run/kubenode-checkpoint")
@@ -106,7 +106,7 @@ class Module(AnsibleModule):
         under: makes the checkpoint, for a module with the options in CHECKPOINT.
         """
         require_root()
-        guards = [OwnRoot(), *own.guards] if self.params.get("immediate") else own.guards
+        guards = [own_root, *own.guards] if self.params.get("immediate") else own.guards
         if under and self.params["checkpoint"]:
             from ._checkpoint import checkpoint
 

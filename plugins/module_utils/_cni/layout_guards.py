@@ -17,24 +17,13 @@ from .._routing.policy import Policy
 from . import cilium_backend, layouts
 
 
-class CniLayouts:
+def cni_layouts(desired: Policy) -> t.Iterable[str]:
     """Warns of each desired priority, table and mark that a known CNI or cloud agent uses for another purpose."""
-
-    def __init__(self, desired: Policy) -> None:
-        self._desired = desired
-
-    def inspect(self) -> t.Iterable[str]:
-        return layouts.warnings(self._desired.rules or (), self._desired.routes or ())
+    return layouts.warnings(desired.rules or (), desired.routes or ())
 
 
-class MarkCollisions:
+def mark_collisions(mark: int, mask: int) -> t.Iterable[str]:
     """Warns if a known program uses bits of a mark that is set for another purpose."""
-
-    def __init__(self, mark: int, mask: int) -> None:
-        self._mark = mark
-        self._mask = mask
-
-    def inspect(self) -> t.Iterable[str]:
-        yield from layouts.mark_warnings(self._mark, self._mask, self._mask)
-        agent = cilium_backend.find() if kernel.is_own_root() else None
-        yield from filter(None, [layouts.cluster_warning(self._mark, self._mask, agent.cluster if agent else 0)])
+    yield from layouts.mark_warnings(mark, mask, mask)
+    agent = cilium_backend.find() if kernel.is_own_root() else None
+    yield from filter(None, [layouts.cluster_warning(mark, mask, agent.cluster if agent else 0)])

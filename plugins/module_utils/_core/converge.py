@@ -45,7 +45,7 @@ def converge(
     is as it was, or the error says what could not be undone.
     """
     selected = [resource for resource in resources if resource.plane in planes]
-    warnings = tuple(warning for guard in guards for warning in guard.inspect())
+    warnings = tuple(warning for guard in guards for warning in guard())
     surveyed = survey(selected)
     if changing(surveyed) and not check:
         from .transaction import execute  # most runs find nothing to do

@@ -137,11 +137,8 @@ class Checkpoint(t.Protocol):
         """
 
 
-class Guard(t.Protocol):
-    """Checks whether the desired state may be applied on this node."""
-
-    def inspect(self) -> t.Iterable[str]:
-        """Returns warnings. Raises Refusal if the desired state must not be applied."""
+# Checks whether the desired state may be applied on this node. Returns warnings. Raises Refusal if it must not be applied.
+Guard = t.Callable[[], t.Iterable[str]]
 
 
 class Outcome(t.NamedTuple):

@@ -16,29 +16,24 @@ from . import folders
 from .files import Files
 
 
-class RootsFolders:
+def roots_folders(*paths: str) -> t.Iterable[str]:
     """Refuses to write files where a user other than root could replace them, as ssh refuses such keys.
 
     A folder of the collection must not be a symbolic link, because the link's target may be a folder from which other programs
     load files. A folder of another name must not have existed before the collection made it, for the same reason. paths: of the
     files.
     """
-
-    def __init__(self, *paths: str) -> None:
-        self._paths = paths
-
-    def inspect(self) -> t.Iterable[str]:
-        for path in self._paths:
-            _require_no_link(path)
-            _require_own(path)
-            for folder in folders.on_the_way(path):
-                if exposure := folders.exposure(folder):
-                    raise Refusal(
-                        f"{path} may not be written: {folder} {exposure}, so that a user other than root could replace the file,"
-                        " which root loads. Nothing was changed. Examine the files in it, then run: chown root:root"
-                        f" {folder} && chmod go-w {folder}"
-                    )
-        return ()
+    for path in paths:
+        _require_no_link(path)
+        _require_own(path)
+        for folder in folders.on_the_way(path):
+            if exposure := folders.exposure(folder):
+                raise Refusal(
+                    f"{path} may not be written: {folder} {exposure}, so that a user other than root could replace the file,"
+                    " which root loads. Nothing was changed. Examine the files in it, then run: chown root:root"
+                    f" {folder} && chmod go-w {folder}"
+                )
+    return ()
 
 
 def _require_no_link(path: str) -> None:

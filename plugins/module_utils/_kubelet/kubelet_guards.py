@@ -14,7 +14,7 @@ from . import kubelet_backend
 from .kubelet_units import STARTERS
 
 
-class KubeletStarters:
+def kubelet_starters(systemd: Units, units: t.Sequence[str], before: t.Sequence[str]) -> t.Iterable[str]:
     """Warns if kubelet runs in a service that a unit of this collection is not ordered before.
 
     units: names of units of this collection. before: as for kubelet_units.ordering().
@@ -22,19 +22,12 @@ class KubeletStarters:
     Only a service that is not listed costs a query to systemd, which also knows drop-ins and aliases. A kubelet outside any
     service is ignored: a container or a login started it, and the boot has no unit to order.
     """
-
-    def __init__(self, systemd: Units, units: t.Sequence[str], before: t.Sequence[str]) -> None:
-        self._systemd = systemd
-        self._units = units
-        self._before = before
-
-    def inspect(self) -> t.Iterable[str]:
-        if not self._systemd.is_running():
-            return
-        for service in sorted(kubelet_backend.services().difference(STARTERS, self._before)):
-            late = [unit for unit in self._units if service not in self._systemd.comes_before(unit)]
-            if late:
-                yield (
-                    f"kubelet runs in {service}, which should start after {' and '.join(late)} at each boot, but is not"
-                    f" ordered so and may start earlier. Add {service} to the option before."
-                )
+    if not systemd.is_running():
+        return
+    for service in sorted(kubelet_backend.services().difference(STARTERS, before)):
+        late = [unit for unit in units if service not in systemd.comes_before(unit)]
+        if late:
+            yield (
+                f"kubelet runs in {service}, which should start after {' and '.join(late)} at each boot, but is not"
+                f" ordered so and may start earlier. Add {service} to the option before."
+            )

@@ -27,32 +27,25 @@ NETWORK_FILES = (
 )
 
 
-class BridgeUsers:
+def bridge_users(find_bridge: t.Callable[[], Link | None], rules: Netlink, reader: files.Files) -> t.Iterable[str]:
     """Warns of files from which the next boot creates the bridge again, and of policy rules and BPF programs that use it.
 
     azure-vnet creates its bridge at run time only. A boot without azure-vnet gives the network interface its address as on
     any other node.
     """
-
-    def __init__(self, bridge: t.Callable[[], Link | None], rules: Netlink, reader: files.Files) -> None:
-        self._bridge = bridge
-        self._rules = rules
-        self._files = reader
-
-    def inspect(self) -> t.Iterable[str]:
-        bridge = self._bridge()
-        if bridge is None:
-            return
-        for path in sorted(path for pattern in NETWORK_FILES for path in glob.glob(pattern)):
-            found = self._files.read(path)
-            if isinstance(found, files.Content) and re.search(rf"\b{re.escape(bridge.name)}\b", found.text):
-                yield f"{path} names {bridge.name}, so the next boot may create it again. Remove the bridge from this file."
-        for rule, _protocol in self._rules.rules():
-            if bridge.name in (rule.iif, rule.oif):
-                yield f"{rule} is about {bridge.name}. It is left, and matches nothing without the bridge. Remove the rule."
-        programs = rtnetlink.bpf_filters(bridge.name)
-        if programs:
-            yield (
-                f"{bridge.name} runs the BPF programs {', '.join(sorted(programs))}, which are removed with the bridge. Restart"
-                " the agent that attached them, so that it attaches them to the network interface."
-            )
+    bridge = find_bridge()
+    if bridge is None:
+        return
+    for path in sorted(path for pattern in NETWORK_FILES for path in glob.glob(pattern)):
+        found = reader.read(path)
+        if isinstance(found, files.Content) and re.search(rf"\b{re.escape(bridge.name)}\b", found.text):
+            yield f"{path} names {bridge.name}, so the next boot may create it again. Remove the bridge from this file."
+    for rule, _protocol in rules.rules():
+        if bridge.name in (rule.iif, rule.oif):
+            yield f"{rule} is about {bridge.name}. It is left, and matches nothing without the bridge. Remove the rule."
+    programs = rtnetlink.bpf_filters(bridge.name)
+    if programs:
+        yield (
+            f"{bridge.name} runs the BPF programs {', '.join(sorted(programs))}, which are removed with the bridge. Restart"
+            " the agent that attached them, so that it attaches them to the network interface."
+        )

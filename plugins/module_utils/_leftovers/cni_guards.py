@@ -13,31 +13,27 @@ from .._cni import cni_backend
 from .._core.errors import Refusal
 
 
-class AnotherCni:
+def another_cni() -> t.Iterable[str]:
     """Refuses if azure-vnet would set up the next pod."""
-
-    def inspect(self) -> t.Iterable[str]:
-        active = [(path, found.content) for path, found in cni_backend.configurations().items() if not found.is_inert]
-        if active and active[0][1].is_there:
-            raise Refusal(
-                f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names"
-                " azure-vnet. Nothing was changed. Install another CNI's configuration under a name that sorts before it, such as"
-                " 05-cilium.conflist"
-            )
-        return ()
+    active = [(path, found.content) for path, found in cni_backend.configurations().items() if not found.is_inert]
+    if active and active[0][1].is_there:
+        raise Refusal(
+            f"azure-vnet is this node's CNI: {active[0][0]} is the first configuration that a runtime finds, and names"
+            " azure-vnet. Nothing was changed. Install another CNI's configuration under a name that sorts before it, such as"
+            " 05-cilium.conflist"
+        )
+    return ()
 
 
-class NoMonitor:
+def no_monitor() -> t.Iterable[str]:
     """Refuses if a monitor restores azure-vnet's rules from its state file.
 
     azure-cnimonitor restores missing rules every ten seconds. Without the state file it deletes every rule, those of live pods
     included (network/monitor_linux.go, AddStateRulesToMap).
     """
-
-    def inspect(self) -> t.Iterable[str]:
-        for number, name in cni_backend.monitors().items():
-            raise Refusal(
-                f"{name} runs here (process {number}) and restores azure-vnet's rules from its state file. Nothing was changed."
-                " Delete the DaemonSet azure-cni-networkmonitor, or stop the process if something else runs it, then run again"
-            )
-        return ()
+    for number, name in cni_backend.monitors().items():
+        raise Refusal(
+            f"{name} runs here (process {number}) and restores azure-vnet's rules from its state file. Nothing was changed."
+            " Delete the DaemonSet azure-cni-networkmonitor, or stop the process if something else runs it, then run again"
+        )
+    return ()

@@ -16,50 +16,34 @@ from .networkd import Setting
 from .networkd_backend import Networkd
 
 
-class NetworkDaemons:
+def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
     """Warns of competing daemons. Refuses if nm-cloud-setup, which is hostile and can be disabled, is active."""
-
-    def __init__(self, daemons: t.Sequence[Daemon]) -> None:
-        self._daemons = daemons
-
-    def inspect(self) -> t.Iterable[str]:
-        for one in self._daemons:
-            if one.name == "nm-cloud-setup" and one.verdict == HOSTILE:
-                raise Refusal(f"{one.name} is active: {one.reason}. Nothing was changed. {one.remedy}")
-        for one in self._daemons:
-            if one.active and one.verdict in (COMPETING, HOSTILE):
-                yield f"{one.name} is active: {one.reason}. {one.remedy}"
+    for one in daemons:
+        if one.name == "nm-cloud-setup" and one.verdict == HOSTILE:
+            raise Refusal(f"{one.name} is active: {one.reason}. Nothing was changed. {one.remedy}")
+    for one in daemons:
+        if one.active and one.verdict in (COMPETING, HOSTILE):
+            yield f"{one.name} is active: {one.reason}. {one.remedy}"
 
 
-class LaterFile:
+def later_file(settings: t.Mapping[str, Setting]) -> t.Iterable[str]:
     """Refuses if networkd reads another file after this collection's drop-in, and that file contradicts it."""
-
-    def __init__(self, settings: t.Mapping[str, Setting]) -> None:
-        self._settings = settings
-
-    def inspect(self) -> t.Iterable[str]:
-        for key, setting in self._settings.items():
-            if setting.value:
-                raise Refusal(
-                    f"{setting.path} sets {key} to yes, and systemd-networkd reads it after {networkd.PATH}. Nothing was"
-                    " changed. Remove that line, or set it to no"
-                )
-        return ()
+    for key, setting in settings.items():
+        if setting.value:
+            raise Refusal(
+                f"{setting.path} sets {key} to yes, and systemd-networkd reads it after {networkd.PATH}. Nothing was"
+                " changed. Remove that line, or set it to no"
+            )
+    return ()
 
 
-class LinksOfNetworkd:
+def links_of_networkd(backend: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> t.Iterable[str]:
     """Warns of links that networkd manages and that have addresses of link_addresses. ``links`` returns their indexes by name."""
-
-    def __init__(self, backend: Networkd, links: t.Callable[[], t.Mapping[str, int]]) -> None:
-        self._backend = backend
-        self._links = links
-
-    def inspect(self) -> t.Iterable[str]:
-        for link, ifindex in self._links().items():
-            file = self._backend.managing(ifindex)
-            if file:
-                yield (
-                    f"systemd-networkd manages {link} ({file}). Whenever it configures {link}, also at boot, it removes addresses"
-                    f" that it did not set. With the last address the kernel removes the routes over {link}. Either set the"
-                    f" address in its .network file ([Address] with AddPrefixRoute=no), or set Unmanaged=yes for {link}."
-                )
+    for link, ifindex in links().items():
+        file = backend.managing(ifindex)
+        if file:
+            yield (
+                f"systemd-networkd manages {link} ({file}). Whenever it configures {link}, also at boot, it removes addresses"
+                f" that it did not set. With the last address the kernel removes the routes over {link}. Either set the"
+                f" address in its .network file ([Address] with AddPrefixRoute=no), or set Unmanaged=yes for {link}."
+            )

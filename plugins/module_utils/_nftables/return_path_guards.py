@@ -28,7 +28,7 @@ class MissingLinks:
     def __init__(self, desired: ReturnPath) -> None:
         self._desired = desired
 
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         # In the root of an image, the links are the builder's, not the node's.
         if kernel.is_own_root():
             there = sysctl.Sysctl().links()
@@ -57,7 +57,7 @@ class MarkRule:
         self._desired = desired
         self._coming = coming
 
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         if not kernel.is_own_root():
             return
         # an opaque rule may have selectors that cannot be parsed
@@ -114,7 +114,7 @@ class StrictFilter:
         self._path = path
         self._files = files
 
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         times: dict[str, list[str]] = {}
         for time, links in (("in the running kernel", self._now()), ("at the next boot", self._at_boot())):
             for link in links:

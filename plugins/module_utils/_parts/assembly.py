@@ -11,12 +11,13 @@ import contextlib
 import importlib
 import types
 import typing as t
+from functools import partial
 
 from .._core.errors import DatapathError, Failure, Invalid, WrongVariables
 from .._core.parts import CHECKPOINT, Effects, Parts, Request, requested
 from .._core.plan import Outcome, Resource
 from .._platform.node_mode import Verdict
-from .._platform.own_root import OwnRoot
+from .._platform.own_root import own_root
 from .._platform.process import Runner
 from .._profiles import composition, mode_backend, option
 from .._profiles.composition import Step
@@ -127,7 +128,7 @@ def parts(request: Request, transaction: Transaction) -> Parts:
     guards = [guard for _module, _request, contribution in built for guard in contribution.guards]
     verdict = transaction.verdict
     if any(called.params.get("immediate") for _module, called, _own in built):
-        guards.insert(0, OwnRoot(verdict.reason.rstrip("."), "Set mode to image"))
+        guards.insert(0, partial(own_root, verdict.reason.rstrip("."), "Set mode to image"))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         results, lines = dict[str, t.Any](), list[str]()

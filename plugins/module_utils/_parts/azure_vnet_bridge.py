@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from .._core import names
 from .._core.parts import CHECKPOINT, Parts, Request
@@ -16,10 +17,10 @@ from .._files.files import Files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Link, Scene
 from .._leftovers import facts_backend
-from .._leftovers.bridge_guards import BridgeUsers
+from .._leftovers.bridge_guards import bridge_users
 from .._leftovers.bridge_resource import DissolvedBridge
 from .._leftovers.resolved_backend import Resolved
-from .._platform.own_root import OwnRoot
+from .._platform.own_root import own_root
 from .._platform.sysctl import Sysctl
 from .._routing.routing_backend import Netlink
 
@@ -29,7 +30,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "interface": {"type": "str"},
     **CHECKPOINT,
 }
-ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
+ON_THE_NODE = partial(own_root, "this module works on the running node", "Run the module on the node, or omit it here")
 
 
 def parts(request: Request) -> Parts:
@@ -41,5 +42,5 @@ def parts(request: Request) -> Parts:
         return facts_backend.gateways(request.run, request.warn, link, scene)
 
     dissolved = DissolvedBridge(LinkMessages(), Resolved(request.run), Sysctl(), bridge, interface, gateways)
-    guards: list[Guard] = [ON_THE_NODE, BridgeUsers(dissolved.bridge, Netlink(), Files())]
+    guards: list[Guard] = [ON_THE_NODE, partial(bridge_users, dissolved.bridge, Netlink(), Files())]
     return Parts([dissolved], guards, lambda outcome: outcome.report(dissolved))

@@ -8,23 +8,24 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from .._core.parts import CHECKPOINT, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._ebtables import ebtables
 from .._ebtables.ebtables_backend import Ebtables
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._leftovers import backup_resource, cleanup_options, iptables_resource, links_resource
 from .._leftovers.backup_resource import Backups
-from .._leftovers.cni_guards import AnotherCni, NoMonitor
+from .._leftovers.cni_guards import another_cni, no_monitor
 from .._leftovers.ebtables_resource import AzureVnetLeftovers, LeftoverBackends, RestoredLeftovers, Selection
 from .._leftovers.iptables_resource import IptablesLeftovers, RestoredIptables
 from .._leftovers.leftover import Findings
 from .._leftovers.links_resource import LinkLeftovers, RestoredLinks
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
-from .._platform.own_root import OwnRoot
+from .._platform.own_root import own_root
 from .._routing.routing_backend import Netlink
 from .._systemd.units import Units
 
@@ -40,7 +41,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "backup": {"type": "path", "default": "/var/lib/kubenode/backup"},
     **CHECKPOINT,
 }
-ON_THE_NODE = OwnRoot("this module works on the running node", "Run the module on the node, or omit it here")
+ON_THE_NODE = partial(own_root, "this module works on the running node", "Run the module on the node, or omit it here")
 BACKENDS = {"auto": ebtables.BACKENDS, "nft": (ebtables.NFT,), "legacy": (ebtables.LEGACY,)}
 
 
@@ -63,7 +64,7 @@ def _cleaned_up(request: Request, backends: LeftoverBackends, kept: Backups) -> 
     leftovers = AzureVnetLeftovers(backends, desired, kept.frames, (kept.iptables, kept.links))
     rules = IptablesLeftovers(request.run, backends.files, kept, desired.backends)
     links = LinkLeftovers(request.run, backends.files, kept)
-    guards: list[Guard] = [ON_THE_NODE, RootsFolders(kept.frames.path), AnotherCni(), NoMonitor()]
+    guards: list[Guard] = [ON_THE_NODE, partial(roots_folders, kept.frames.path), another_cni, no_monitor]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         findings = outcome.report(leftovers)

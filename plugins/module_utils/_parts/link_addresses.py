@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .._core.errors import Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._interfaces import address_unit, link_address
 from .._interfaces.boot_link_addresses import BootLinkAddresses
 from .._interfaces.link_backend import LinkMessages
@@ -20,8 +22,8 @@ from .._interfaces.live_link_addresses import (
     LiveLinkAddresses,
 )
 from .._kubelet import kubelet_units
-from .._kubelet.kubelet_guards import KubeletStarters
-from .._network_daemons.daemon_guards import LinksOfNetworkd
+from .._kubelet.kubelet_guards import kubelet_starters
+from .._network_daemons.daemon_guards import links_of_networkd
 from .._network_daemons.networkd_backend import Networkd
 from .._platform import kernel
 from .._rp_filter.boot_record import BootRecord
@@ -59,9 +61,9 @@ def parts(request: Request) -> Parts:
         resources.insert(0, BootRecord(live, *placed))
     guards: list[Guard] = []
     if request.is_present and request.params["immediate"]:
-        guards.append(LinksOfNetworkd(Networkd(request.run), live.links))
+        guards.append(partial(links_of_networkd, Networkd(request.run), live.links))
     if desired and request.params["permanent"]:
         names = sorted({address_unit.name(one.dev) for one in desired})
-        guards += [RootsFolders(path_of(names[0]))] if request.is_present else []
-        guards.append(KubeletStarters(units, names, before))
+        guards += [partial(roots_folders, path_of(names[0]))] if request.is_present else []
+        guards.append(partial(kubelet_starters, units, names, before))
     return Parts(resources, guards, lambda outcome: {"addresses": (outcome.report(live) or Changes()).report()})

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import time
 import typing as t
+from functools import partial
 
 from .._core.parts import Parts, Request
 from .._core.plan import Guard
 from .._files import managed_files
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._network_daemons import (
     daemons_backend,
     known_daemons,
     networkd,
 )
 from .._network_daemons.daemon_guards import (
-    LaterFile,
-    NetworkDaemons,
+    later_file,
+    network_daemons,
 )
 from .._network_daemons.known_daemons import Daemon
 from .._network_daemons.networkd_backend import File, Networkd
@@ -55,9 +56,9 @@ def parts(request: Request) -> Parts:
         active = restarts or started is None or has_read(configuration, keys, started)
         daemons.insert(0, known_daemons.of_networkd(started is not None, version, settings, active))
     resource = NetworkdSettings(Files(), backend, text, keys if request.is_present else (), restarts)
-    guards: list[Guard] = [LaterFile(settings), NetworkDaemons(daemons)] if request.is_present else []
+    guards: list[Guard] = [partial(later_file, settings), partial(network_daemons, daemons)] if request.is_present else []
     if text:
-        guards.insert(0, RootsFolders(networkd.PATH))
+        guards.insert(0, partial(roots_folders, networkd.PATH))
     return Parts([resource], guards, lambda _outcome: {"daemons": [_told(one) for one in daemons]}, groundwork=[resource])
 
 

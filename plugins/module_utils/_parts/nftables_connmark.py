@@ -7,15 +7,17 @@
 
 from __future__ import annotations
 
-from .._cni.layout_guards import MarkCollisions
+from functools import partial
+
+from .._cni.layout_guards import mark_collisions
 from .._core import names
 from .._core.parts import CHECKPOINT, NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._files.managed_files import ManagedFiles, text
 from .._kubelet import kubelet_units
-from .._kubelet.kubelet_guards import KubeletStarters
+from .._kubelet.kubelet_guards import kubelet_starters
 from .._nftables import return_path_table
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import LiveTable
@@ -33,7 +35,7 @@ from .._rp_filter.live_reverse_path import (
 from .._rp_filter.reverse_path import SRC_VALID_MARK
 from .._rp_filter.reverse_path_guards import (
     BootOrder,
-    UnreadableRecord,
+    unreadable_record,
 )
 from .._systemd.units import Units, path_of
 
@@ -80,14 +82,14 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, valid, *booted, placed] if desired else [placed, *booted, valid, live]
     if kernel.is_own_root() and not request.params["immediate"]:
         resources.insert(0, BootRecord(valid, placed))
-    guards: list[Guard] = [UnreadableRecord(files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
+    guards: list[Guard] = [partial(unreadable_record, files, RECORDS[SRC_VALID_MARK])] if kernel.is_own_root() else []
     if desired:
-        guards += [MissingLinks(desired), *(MarkCollisions(mark, mask) for mark, mask in desired.bits())]
+        guards += [MissingLinks(desired), *(partial(mark_collisions, mark, mask) for mark, mask in desired.bits())]
     if desired and request.params["immediate"]:
         guards.append(MarkRule(desired, request.earlier.rules))
     if desired and request.params["permanent"]:
-        guards.append(RootsFolders(path, path_of(boot.unit), sysctl_path))
-        guards.append(KubeletStarters(units, [boot.unit], before))
+        guards.append(partial(roots_folders, path, path_of(boot.unit), sysctl_path))
+        guards.append(partial(kubelet_starters, units, [boot.unit], before))
     if not validation and not request.earlier.loosens:
         managed = valid if request.params["immediate"] and kernel.is_own_root() else None
         guards.append(StrictFilter(managed, sysctl_path if request.params["permanent"] else None, found))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from functools import partial
 
 from .._core import version
 from .._core.errors import Invalid
@@ -17,7 +18,7 @@ from .._core.plan import Outcome, Resource
 from .._files.files import Files
 from .._nftables.package_resource import InstalledPackage
 from .._platform.packages import Packages, os_release
-from .._systemd.masked_unit import Harmless, MaskedUnit, state_of
+from .._systemd.masked_unit import MaskedUnit, harmless, state_of
 from .._systemd.units import Units
 
 SERVICE = "nftables.service"
@@ -51,7 +52,7 @@ def parts(request: Request) -> Parts:
     is_masking = request.is_present and request.params["service"] == "masked"
     # The mask comes first, so that the package's scripts cannot start the unit.
     resources: list[Resource] = [mask, package] if is_masking else [package] if request.is_present else [package, mask]
-    guards = [] if is_masking else [Harmless(files, units, SERVICE)]
+    guards = [] if is_masking else [partial(harmless, files, units, SERVICE)]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         for warning in package.warnings():

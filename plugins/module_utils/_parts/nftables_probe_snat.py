@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 if t.TYPE_CHECKING:  # so that Ansible copies it to the node, for archive()
     from .._probe_snat import ipv6_program  # noqa: F401
@@ -16,9 +17,9 @@ from .._core import names
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._kubelet import kubelet_units
-from .._kubelet.kubelet_guards import KubeletStarters
+from .._kubelet.kubelet_guards import kubelet_starters
 from .._nftables.boot_table import BootTable
 from .._nftables.live_table import HandedOverTable, LiveTable
 from .._nftables.nft_backend import Nft
@@ -86,8 +87,8 @@ def parts(request: Request) -> Parts:
     others = probe_guards.OtherTranslators(request.params["interface"])
     guards = _guards(desired, others, owner, nft if request.params["immediate"] else None)
     if is_placed and request.params["permanent"]:
-        guards.append(RootsFolders(path, path_of(boot.unit)))
-        guards.append(KubeletStarters(units, [boot.unit], before))
+        guards.append(partial(roots_folders, path, path_of(boot.unit)))
+        guards.append(partial(kubelet_starters, units, [boot.unit], before))
     return Parts(
         resources,
         guards,
@@ -110,14 +111,14 @@ def _archive() -> str:
 
 
 def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None) -> list[Guard]:
-    """The guards of the desired table. A refusal applies to both planes, the warnings of ProbePath to the running kernel.
+    """The guards of the desired table. A refusal applies to both planes, the warnings of probe_path to the running kernel.
 
     nft: None if the running kernel is not the node's.
     """
     if desired is None:
         return []
-    chosen: list[Guard] = [probe_guards.EbpfHostRouting(others), probe_guards.HealthProbeFilters(others)]
-    chosen.append(probe_guards.CiliumNodePorts(others))
-    chosen += [probe_guards.AgentBaker(desired, nft)] if owner else []
-    chosen += [probe_guards.ProbePath(desired)] if nft else []
+    chosen: list[Guard] = [partial(probe_guards.ebpf_host_routing, others), partial(probe_guards.health_probe_filters, others)]
+    chosen.append(partial(probe_guards.cilium_node_ports, others))
+    chosen += [partial(probe_guards.agent_baker, desired, nft)] if owner else []
+    chosen += [partial(probe_guards.probe_path, desired)] if nft else []
     return chosen

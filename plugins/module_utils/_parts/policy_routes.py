@@ -8,17 +8,18 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from .._cloud.clouds import CHOICES
-from .._cni.layout_guards import CniLayouts
+from .._cni.layout_guards import cni_layouts
 from .._core import names
 from .._core.errors import Failure, Invalid
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Plane, Resource
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._kubelet import kubelet_units
-from .._kubelet.kubelet_guards import KubeletStarters
+from .._kubelet.kubelet_guards import kubelet_starters
 from .._listener.boot_policy import BootPolicy
 from .._platform.carried_library import CarriedLibrary
 from .._platform.library import PYROUTE2
@@ -140,10 +141,10 @@ def parts(request: Request) -> Parts:
         return {"rules": done.rules.report(), "routes": done.routes.report()}
 
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
-    guards: list[Guard] = [CniLayouts(listed)] if request.is_present else []
+    guards: list[Guard] = [partial(cni_layouts, listed)] if request.is_present else []
     if is_permanent and not kept.is_empty:
-        guards += [RootsFolders(path, path_of(boot.unit))] if request.is_present or is_moving else []
-        guards.append(KubeletStarters(systemd, [boot.unit], before))
+        guards += [partial(roots_folders, path, path_of(boot.unit))] if request.is_present or is_moving else []
+        guards.append(partial(kubelet_starters, systemd, [boot.unit], before))
     groundwork = [] if library.is_desired else [library]
     return Parts(resources, guards, report, groundwork, effects=Effects(rules=rules))
 

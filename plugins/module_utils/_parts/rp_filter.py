@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from .._core import names
 from .._core.parts import CHECKPOINT, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Outcome, Resource
 from .._files import managed_files
 from .._files.files import Files
-from .._files.folder_guards import RootsFolders
+from .._files.folder_guards import roots_folders
 from .._platform import kernel
 from .._platform.sysctl import Sysctl, configuration
 from .._rp_filter import boot_record, reverse_path_guards
@@ -63,12 +64,12 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [live, placed] if desired else [placed, live]
     if links and not request.params["immediate"]:
         resources.insert(0, boot_record.BootRecord(live, placed))
-    chosen: list[Guard] = [reverse_path_guards.UnreadableRecord(files, RECORDS[RP_FILTER])] if links else []
+    chosen: list[Guard] = [partial(reverse_path_guards.unreadable_record, files, RECORDS[RP_FILTER])] if links else []
     if desired and links:
         later = path if request.params["permanent"] else None
         chosen.append(reverse_path_guards.ReversePathLinks(desired, links, later, request.params["immediate"]))
     if desired and text and request.params["permanent"]:
-        chosen.append(RootsFolders(path))
+        chosen.append(partial(roots_folders, path))
         chosen.append(reverse_path_guards.BootOrder(desired, path, {**others, path: text}))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:

@@ -13,21 +13,15 @@ from .._core.errors import Refusal
 from . import kernel
 
 
-class OwnRoot:
+def own_root(desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> t.Iterable[str]:
     """Refuses to change the running kernel from a root that does not belong to it.
 
     desired: the option that asks for the change, for the error. remedy: what to do.
     """
-
-    def __init__(self, desired: str = "immediate is true", remedy: str = "Set immediate to false here") -> None:
-        self._desired = desired
-        self._remedy = remedy
-
-    def inspect(self) -> t.Iterable[str]:
-        if not kernel.is_own_root():
-            raise Refusal(
-                f"{self._desired}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
-                f" running kernel is another system's. Nothing was changed. {self._remedy}; or, in a pod on its node, enter the"
-                " node's root, by the connection kubenode.datapath.nsenter or by a chroot into it"
-            )
-        return ()
+    if not kernel.is_own_root():
+        raise Refusal(
+            f"{desired}, but this root is not process 1's (a chroot, an image that is being built, or a container): the"
+            f" running kernel is another system's. Nothing was changed. {remedy}; or, in a pod on its node, enter the"
+            " node's root, by the connection kubenode.datapath.nsenter or by a chroot into it"
+        )
+    return ()

@@ -76,116 +76,90 @@ class OtherTranslators:
             return probe_need.unknown(str(failure))._asdict()
 
 
-class EbpfHostRouting:
+def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
     """Refuses a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
-
-    def __init__(self, others: OtherTranslators) -> None:
-        self._others = others
-
-    def inspect(self) -> t.Iterable[str]:
-        signs = self._others.host_routing_signs
-        if signs:
-            raise Refusal(
-                f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
-                " translates probes itself. Nothing was changed. Set state to absent for this node"
-            )
-        return ()
+    signs = others.host_routing_signs
+    if signs:
+        raise Refusal(
+            f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
+            " translates probes itself. Nothing was changed. Set state to absent for this node"
+        )
+    return ()
 
 
-class HealthProbeFilters:
+def health_probe_filters(others: OtherTranslators) -> t.Iterable[str]:
     """Refuses a link on which Microsoft's BPF programs already translate probes."""
-
-    def __init__(self, others: OtherTranslators) -> None:
-        self._others = others
-
-    def inspect(self) -> t.Iterable[str]:
-        filters = self._others.health_probe_filters
-        if filters:
-            raise Refusal(
-                f"{self._others.link} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
-                " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
-            )
-        return ()
+    filters = others.health_probe_filters
+    if filters:
+        raise Refusal(
+            f"{others.link} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
+            " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
+        )
+    return ()
 
 
-class CiliumNodePorts:
+def cilium_node_ports(others: OtherTranslators) -> t.Iterable[str]:
     """Refuses a link on which Cilium's BPF programs answer IPv6 node ports, and warns where that is in doubt."""
-
-    def __init__(self, others: OtherTranslators) -> None:
-        self._others = others
-
-    def inspect(self) -> t.Iterable[str]:
-        found, link = self._others.cilium, self._others.link
-        if found is None:
-            return
-        if found.takes_probes:
-            raise Refusal(
-                f"{found.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
-                " externalTrafficPolicy Local"
-            )
-        doubt = found.doubt(link)
-        if doubt:
-            yield doubt
+    found, link = others.cilium, others.link
+    if found is None:
+        return
+    if found.takes_probes:
+        raise Refusal(
+            f"{found.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
+            " externalTrafficPolicy Local"
+        )
+    doubt = found.doubt(link)
+    if doubt:
+        yield doubt
 
 
-class AgentBaker:
+def agent_baker(desired: ProbeSnat, nft: Nft | None) -> t.Iterable[str]:
     """For a node on which AgentBaker's unit owns the table: refuses a desired table that differs from the unit's.
 
     Warns if the current table is the unit's, because that one translates more than probes. nft: reads the table; None for an
     image, which has none yet.
     """
-
-    def __init__(self, desired: ProbeSnat, nft: Nft | None) -> None:
-        self._desired = desired
-        self._nft = nft
-
-    def inspect(self) -> t.Iterable[str]:
-        theirs = agentbaker_resource.TABLE
-        if self._desired != theirs:
-            raise Refusal(
-                f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with"
-                f" the desired {self._desired.summary()}. Nothing was changed. Leave the options at their defaults on this"
-                f" node, or replace that unit: set agentbaker to take_over, permanent to true and table to {theirs.name}"
-            )
-        table = agentbaker_resource.loaded_table()
-        if self._nft and self._nft.read(table.family, table.name) == table:
-            (probe,) = theirs.probes
-            yield (
-                f"Table {table.name}, which {agentbaker_resource.UNIT} loads, translates {probe.source} to {probe.translated}"
-                f" in packets to every destination, also to {' and '.join(NOT_PROBED)}: these are DHCPv6 replies and multicast"
-                " listener queries of the router, and never probes. A firewall that accepts DHCPv6 replies from fe80::/10 alone,"
-                " as ufw does, drops them, and the node loses the IPv6 address that it has by DHCPv6. If there is such a"
-                f" firewall, have it accept UDP from {probe.translated} port 547 to port 546 on {theirs.interface}, or replace"
-                " that unit: set agentbaker to take_over."
-            )
+    theirs = agentbaker_resource.TABLE
+    if desired != theirs:
+        raise Refusal(
+            f"{agentbaker_resource.UNIT} of the node's image is enabled and loads {theirs.summary()}, which conflicts with"
+            f" the desired {desired.summary()}. Nothing was changed. Leave the options at their defaults on this"
+            f" node, or replace that unit: set agentbaker to take_over, permanent to true and table to {theirs.name}"
+        )
+    table = agentbaker_resource.loaded_table()
+    if nft and nft.read(table.family, table.name) == table:
+        (probe,) = theirs.probes
+        yield (
+            f"Table {table.name}, which {agentbaker_resource.UNIT} loads, translates {probe.source} to {probe.translated}"
+            f" in packets to every destination, also to {' and '.join(NOT_PROBED)}: these are DHCPv6 replies and multicast"
+            " listener queries of the router, and never probes. A firewall that accepts DHCPv6 replies from fe80::/10 alone,"
+            " as ufw does, drops them, and the node loses the IPv6 address that it has by DHCPv6. If there is such a"
+            f" firewall, have it accept UDP from {probe.translated} port 547 to port 546 on {theirs.interface}, or replace"
+            " that unit: set agentbaker to take_over."
+        )
 
 
-class ProbePath:
+def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
     """Warns of settings that block translated probes. The module does not own these settings, so it does not change them."""
-
-    def __init__(self, desired: ProbeSnat) -> None:
-        self._desired = desired
-
-    def inspect(self) -> t.Iterable[str]:
-        link, translated = self._desired.interface, self._desired.probes[0].translated
-        forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
-        if self._desired.priority >= CONNTRACK_PRIORITY:
-            yield (
-                f"priority {self._desired.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): connection"
-                " tracking would see each probe under two addresses and not match the reply to a service's probe. Use -300."
-            )
-        leaves_by = rtnetlink.link_towards(translated)
-        if leaves_by != link:
-            way = f"leave by {leaves_by}" if leaves_by else "find no route"
-            yield (
-                f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
-                " Add the route, by router advertisement or by hand."
-            )
-        if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
-            yield ("net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods. Set it to 1.")
-        elif forwarding == 1 and accept_ra == 1:
-            yield (
-                f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
-                " advertisements, and a default route learned from one expires. Set it to 2, or to 0 if a network"
-                " daemon handles the advertisements."
-            )
+    link, translated = desired.interface, desired.probes[0].translated
+    forwarding, accept_ra = (kernel.setting(f"net/ipv6/conf/{link}/{key}") for key in ("forwarding", "accept_ra"))
+    if desired.priority >= CONNTRACK_PRIORITY:
+        yield (
+            f"priority {desired.priority} is not before connection tracking ({CONNTRACK_PRIORITY}): connection"
+            " tracking would see each probe under two addresses and not match the reply to a service's probe. Use -300."
+        )
+    leaves_by = rtnetlink.link_towards(translated)
+    if leaves_by != link:
+        way = f"leave by {leaves_by}" if leaves_by else "find no route"
+        yield (
+            f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
+            " Add the route, by router advertisement or by hand."
+        )
+    if kernel.setting("net/ipv6/conf/all/forwarding") == 0:
+        yield ("net.ipv6.conf.all.forwarding is 0, 1 is expected: the node does not forward probes to pods. Set it to 1.")
+    elif forwarding == 1 and accept_ra == 1:
+        yield (
+            f"net.ipv6.conf.{link}.accept_ra is 1 and the node forwards: the kernel then ignores router"
+            " advertisements, and a default route learned from one expires. Set it to 2, or to 0 if a network"
+            " daemon handles the advertisements."
+        )

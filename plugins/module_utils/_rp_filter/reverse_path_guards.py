@@ -30,7 +30,7 @@ class ReversePathLinks:
         self._path = path
         self._is_immediate = is_immediate
 
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         so = ", so there is nothing to set in the running kernel" if self._is_immediate else ""
         then = f"{self._path} sets it when it appears" if self._path else "run this again when it is there"
         for name in self._desired.names:
@@ -47,23 +47,17 @@ class ReversePathLinks:
         return f" If {nearest[0]} is meant, correct interfaces." if nearest else ""
 
 
-class UnreadableRecord:
+def unreadable_record(backend: files.Files, path: str) -> t.Iterable[str]:
     """Warns about lines in the record at ``path`` that this collection did not write. Such lines are skipped."""
-
-    def __init__(self, backend: files.Files, path: str) -> None:
-        self._backend = backend
-        self._path = path
-
-    def inspect(self) -> t.Iterable[str]:
-        found = self._backend.read(self._path)
-        numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
-        if numbers:
-            lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-            yield (
-                f"{self._path}, {lines}: expected an entry written by this collection, but found something else, which is"
-                " ignored. If it was the entry of a setting that this collection has changed, the former value is lost, and"
-                " state absent leaves the current value. Compare the settings with what you expect."
-            )
+    found = backend.read(path)
+    numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
+    if numbers:
+        lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+        yield (
+            f"{path}, {lines}: expected an entry written by this collection, but found something else, which is"
+            " ignored. If it was the entry of a setting that this collection has changed, the former value is lost, and"
+            " state absent leaves the current value. Compare the settings with what you expect."
+        )
 
 
 class BootOrder:
@@ -86,7 +80,7 @@ class BootOrder:
         self._setting = setting
         self._is_chosen = is_chosen
 
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         folder, _slash, name = self._path.rpartition("/")
         if folder not in sysctl_files.FOLDERS or not name.endswith(".conf"):
             yield (

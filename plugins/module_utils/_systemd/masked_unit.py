@@ -38,23 +38,16 @@ def state_of(backend: files.Files, systemd: units.Units, unit: str) -> State:
     )
 
 
-class Harmless:
+def harmless(backend: files.Files, systemd: units.Units, unit: str) -> t.Iterable[str]:
     """Warns of a unit that flushes every table of the node when it is started, stopped or reloaded."""
-
-    def __init__(self, backend: files.Files, systemd: units.Units, unit: str) -> None:
-        self._backend = backend
-        self._systemd = systemd
-        self._unit = unit
-
-    def inspect(self) -> t.Iterable[str]:
-        state = state_of(self._backend, self._systemd, self._unit)
-        if state.masked or not (state.has_links or state.active):
-            return ()
-        words = [word for word, is_so in (("enabled", state.has_links), ("active", state.active)) if is_so]
-        return (
-            f"{self._unit} is {' and '.join(words)}: its start, stop and reload flush every nftables table of the node,"
-            " including those of kube-proxy and the CNI. Set service to masked if the node does not need it.",
-        )
+    state = state_of(backend, systemd, unit)
+    if state.masked or not (state.has_links or state.active):
+        return ()
+    words = [word for word, is_so in (("enabled", state.has_links), ("active", state.active)) if is_so]
+    return (
+        f"{unit} is {' and '.join(words)}: its start, stop and reload flush every nftables table of the node,"
+        " including those of kube-proxy and the CNI. Set service to masked if the node does not need it.",
+    )
 
 
 class ObservedMask(t.NamedTuple):

@@ -174,12 +174,12 @@ def test_a_run_that_waited_for_another_finds_its_work_done() -> None:
 
 
 class Warns:
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         return ["the road is wet"]
 
 
 class Refuses:
-    def inspect(self) -> t.Iterable[str]:
+    def __call__(self) -> t.Iterable[str]:
         raise Refusal("not here")
 
 

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core import nam
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
 from ansible_collections.kubenode.datapath.plugins.module_utils._files import folders
 from ansible_collections.kubenode.datapath.plugins.module_utils._files.files import Files, MakeFolder
-from ansible_collections.kubenode.datapath.plugins.module_utils._files.folder_guards import RootsFolders
+from ansible_collections.kubenode.datapath.plugins.module_utils._files.folder_guards import roots_folders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="folders are given to other users")
 
@@ -32,7 +32,7 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def inspect(path: Path) -> None:
-    assert list(RootsFolders(str(path)).inspect()) == []
+    assert list(roots_folders(str(path))) == []
 
 
 def test_folders_that_only_root_can_write_are_accepted(etc: Path) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons
     known_daemons,
     networkd,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import LinksOfNetworkd
+from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.daemon_guards import links_of_networkd
 from ansible_collections.kubenode.datapath.plugins.module_utils._network_daemons.known_daemons import (
     COMPETING,
     HARMLESS,
@@ -180,7 +181,7 @@ def test_links_that_get_addresses_and_are_networkds_are_told(tmp_path: Path, sta
     links.mkdir(parents=True)
     if state is not None:
         (links / "3").write_text(state)
-    guard = LinksOfNetworkd(Networkd(Script({}), str(tmp_path)), lambda: {"eth1": 3, "eth2": 4})
-    told = list(guard.inspect())
+    guard = partial(links_of_networkd, Networkd(Script({}), str(tmp_path)), lambda: {"eth1": 3, "eth2": 4})
+    told = list(guard())
     assert bool(told) == warned
     assert all(one.startswith("systemd-networkd manages eth1 (/etc/systemd/network/eth1.network).") for one in told)

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._files import fi
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables import package_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.package_resource import HOLD, RECORD
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import packages
-from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.masked_unit import Harmless, MaskedUnit, state_of
+from ansible_collections.kubenode.datapath.plugins.module_utils._systemd.masked_unit import MaskedUnit, harmless, state_of
 from unit.fakes import FakePackages, FakeUnits, RootedFiles, Script
 
 UNIT = "nftables.service"
@@ -279,7 +279,7 @@ def test_a_service_that_may_flush_is_told(node: Node, enabled: bool, active: boo
     if masked:
         node.files.perform(files.Put(MASK, files.Target("/dev/null")))
     assert state_of(node.files, t.cast(t.Any, node.units), UNIT) == (enabled, active, masked)
-    warnings = " ".join(Harmless(node.files, t.cast(t.Any, node.units), UNIT).inspect())
+    warnings = " ".join(harmless(node.files, t.cast(t.Any, node.units), UNIT))
     assert (warned in warnings) if warned else not warnings
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.live_t
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import UNREAD, Table
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import agentbaker_resource
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.agentbaker_resource import UNIT, ReplacedUnit
-from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_guards import AgentBaker
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_guards import agent_baker
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import ProbeSnat
 from unit.fakes import Broken, FakeUnits, RootedFiles
 
@@ -168,9 +168,9 @@ def test_a_drop_in_of_the_operator_is_not_replaced(image: Image) -> None:
 
 @pytest.mark.parametrize("desired", [ProbeSnat(name="other"), ProbeSnat(interface="eth1"), ProbeSnat(priority=-290)])
 def test_another_table_beside_the_unit_is_refused_with_both_ways_out(desired: ProbeSnat) -> None:
-    assert list(AgentBaker(ProbeSnat(), None).inspect()) == []
+    assert list(agent_baker(ProbeSnat(), None)) == []
     with pytest.raises(Refusal, match="set agentbaker to take_over, permanent to true and table to azureSLBProbe") as refused:
-        list(AgentBaker(desired, None).inspect())
+        list(agent_baker(desired, None))
     assert desired.summary() in str(refused.value)
 
 
