@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A module with a checkpoint has an action that confirms it. Without one, the node would roll every change back."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = "ansible_collections.kubenode.datapath.plugins.module_utils._parts"
+ROUTED = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
+MODULES = [
+    path.stem
+    for path in sorted((ROOT / "plugins/modules").glob("*.py"))
+    if (ROOT / f"plugins/module_utils/_parts/{path.stem}.py").exists()
+    and "checkpoint" in getattr(importlib.import_module(f"{PARTS}.{path.stem}"), "OPTIONS", {})
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_checkpoint_is_confirmed_by_an_action(module: str) -> None:
+    action = ROUTED.get(module, {}).get("action_plugin", f"kubenode.datapath.{module}").rpartition(".")[2]
+    assert "Checkpoint" in (text := (ROOT / f"plugins/action/{action}.py").read_text()) or "_checkpoint.execute" in text
+
+
+def test_the_modules_are_all() -> None:
+    assert {*ROUTED} < {*MODULES}
+    assert {"policy_routes", "rp_filter"} < {*MODULES}
