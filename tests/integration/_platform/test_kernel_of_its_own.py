@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import memory_group
 from lab import Lab, Node
@@ -73,7 +74,7 @@ def advance(node: VmNode, seconds: int) -> None:
     node.run(["date", "--set", f"{seconds} seconds"])
 
 
-@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+@pytest.mark.parametrize("jump", sampled([HOUR, -HOUR], lambda jump: jump < 0))
 def test_a_clock_that_is_set_after_a_run_restarts_networkd_at_most_once(clock: VmNode, jump: int) -> None:
     assert is_changed(clock)
     advance(clock, jump)
@@ -81,7 +82,7 @@ def test_a_clock_that_is_set_after_a_run_restarts_networkd_at_most_once(clock: V
     assert not is_changed(clock)
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, HOUR), (-HOUR, 0), (0, -HOUR)])
+@pytest.mark.parametrize(("before", "after"), sampled([(0, HOUR), (-HOUR, 0), (0, -HOUR)], lambda jump: jump[1] != 0))
 def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, before: int, after: int) -> None:
     """before, after: how far the clock is set before and after the file is written."""
     advance(clock, before)
