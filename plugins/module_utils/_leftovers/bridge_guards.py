@@ -37,8 +37,8 @@ def bridge_users(find_bridge: t.Callable[[], Link | None], rules: Netlink, reade
     if bridge is None:
         return
     for path in sorted(path for pattern in NETWORK_FILES for path in glob.glob(pattern)):
-        found = reader.read(path)
-        if isinstance(found, files.Content) and re.search(rf"\b{re.escape(bridge.name)}\b", found.text):
+        content = reader.read(path)
+        if isinstance(content, files.Content) and re.search(rf"\b{re.escape(bridge.name)}\b", content.text):
             yield f"{path} names {bridge.name}, so the next boot may create it again. Remove the bridge from this file."
     for rule, _protocol in rules.rules():
         if bridge.name in (rule.iif, rule.oif):

@@ -51,12 +51,9 @@ class IptablesLeftovers:
     def plan(self, observed: ObservedIptables) -> Plan:
         facts = observed.node.facts
         places = tuple(f"({backend})" for backend in self._desired)
-        found = [
-            one
-            for one in (azure_leftovers.find(facts) if facts else ())
-            if one.kind in (RULE, CHAIN) and one.place.endswith(places)
-        ]
-        told = findings(found, observed.node.troubles)
+        leftovers = azure_leftovers.find(facts) if facts else ()
+        selected = [leftover for leftover in leftovers if leftover.kind in (RULE, CHAIN) and leftover.place.endswith(places)]
+        told = findings(selected, observed.node.troubles)
         if not facts or not told.removed:
             return Plan(report=told)
         rules = [(one.place, one.text) for one in told.removed if one.kind == RULE]

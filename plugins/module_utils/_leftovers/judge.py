@@ -24,10 +24,10 @@ from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface
 from .._netfilter.chain import Chains, Place, Rule
 from .._routing.neighbour import Neighbour
+from .backup import MAC
 from .state_file import Endpoint, Nic, State
 
 REMOVE, KEEP, DOUBTFUL = "remove", "keep", "doubtful"
-MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 CONFIGURATION = f"{cni.FOLDER}/10-azure.conflist"
 BRIDGE = re.compile(r"azure\d+")

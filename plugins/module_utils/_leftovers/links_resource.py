@@ -56,8 +56,9 @@ class LinkLeftovers:
 
     def plan(self, observed: ObservedLinks) -> Plan:
         facts = observed.node.facts
-        found = [one for one in (azure_leftovers.find(facts) if facts else ()) if one.kind not in (RULE, CHAIN)]
-        told = findings(found, observed.node.troubles)
+        leftovers = azure_leftovers.find(facts) if facts else ()
+        links = [leftover for leftover in leftovers if leftover.kind not in (RULE, CHAIN)]
+        told = findings(links, observed.node.troubles)
         run = _run(observed, told.removed)
         if not (run.links or run.gateways):
             return Plan(report=told)

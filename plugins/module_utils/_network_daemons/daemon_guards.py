@@ -18,12 +18,12 @@ from .networkd_backend import Networkd
 
 def network_daemons(daemons: t.Sequence[Daemon]) -> t.Iterable[str]:
     """Warns of competing daemons. Refuses if nm-cloud-setup, which is hostile and can be disabled, is active."""
-    for one in daemons:
-        if one.name == "nm-cloud-setup" and one.verdict == HOSTILE:
-            raise Refusal(f"{one.name} is active: {one.reason}. Nothing was changed. {one.remedy}")
-    for one in daemons:
-        if one.active and one.verdict in (COMPETING, HOSTILE):
-            yield f"{one.name} is active: {one.reason}. {one.remedy}"
+    for daemon in daemons:
+        if daemon.name == "nm-cloud-setup" and daemon.verdict == HOSTILE:
+            raise Refusal(f"{daemon.name} is active: {daemon.reason}. Nothing was changed. {daemon.remedy}")
+    for daemon in daemons:
+        if daemon.active and daemon.verdict in (COMPETING, HOSTILE):
+            yield f"{daemon.name} is active: {daemon.reason}. {daemon.remedy}"
 
 
 def later_file(settings: t.Mapping[str, Setting]) -> t.Iterable[str]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import time
@@ -47,10 +48,16 @@ def setting(key: str) -> int | None:
     return int(lines[0]) if lines else None
 
 
+@functools.cache
+def _first_process_start() -> float:
+    """When process 1 started, by the clock of the boot, which nobody sets."""
+    ticks = int(_text("/proc/1/stat").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def uptime() -> float:
     """Seconds since process 1 started. In a container it is younger than the kernel, as are the links."""
-    ticks = int(_text("/proc/1/stat").rpartition(")")[2].split()[19])  # proc_pid_stat(5): 22
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - _first_process_start()
 
 
 def booted_at() -> float:

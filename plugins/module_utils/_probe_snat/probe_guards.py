@@ -100,15 +100,15 @@ def health_probe_filters(others: OtherTranslators) -> t.Iterable[str]:
 
 def cilium_node_ports(others: OtherTranslators) -> t.Iterable[str]:
     """Refuses a link on which Cilium's BPF programs answer IPv6 node ports, and warns where that is in doubt."""
-    found, link = others.cilium, others.link
-    if found is None:
+    cilium, link = others.cilium, others.link
+    if cilium is None:
         return
-    if found.takes_probes:
+    if cilium.takes_probes:
         raise Refusal(
-            f"{found.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
+            f"{cilium.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
             " externalTrafficPolicy Local"
         )
-    doubt = found.doubt(link)
+    doubt = cilium.doubt(link)
     if doubt:
         yield doubt
 

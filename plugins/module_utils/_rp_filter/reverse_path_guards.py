@@ -49,8 +49,8 @@ class ReversePathLinks:
 
 def unreadable_record(backend: files.Files, path: str) -> t.Iterable[str]:
     """Warns about lines in the record at ``path`` that this collection did not write. Such lines are skipped."""
-    found = backend.read(path)
-    numbers = reverse_path.unreadable(found.text) if isinstance(found, files.Content) else []
+    record = backend.read(path)
+    numbers = reverse_path.unreadable(record.text) if isinstance(record, files.Content) else []
     if numbers:
         lines = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
         yield (

@@ -48,8 +48,8 @@ class Quotes:
         """The element of a map in the event's table; empty if it has none."""
         words = ["get", "element", event.family, event.table, name, f"{{ {key} }}"]
         done = self._run([process.find("nft") or "nft", *words], None)
-        found = ELEMENTS.search(done.stdout) if not done.rc else None
-        return found[1] if found else ""
+        elements = ELEMENTS.search(done.stdout) if not done.rc else None
+        return elements[1] if elements else ""
 
     def is_by_chance(self, events: t.Iterable[Event]) -> bool:
         """True if a chain that a packet met has a rule that matches by chance."""

@@ -48,6 +48,10 @@ class Surroundings:
             if route.get("to") == "default"
             for hop in (route, *(route.get("nexthops") or ()))
         }
+        self._networks = {
+            name: [network for address in link.get("addresses") or () if (network := _network(address))]
+            for name, link in self.links.items()
+        }
         self._own = {
             _packed(str(one.get("address")).partition("/")[0]): name
             for name, link in self.links.items()
@@ -79,11 +83,8 @@ class Surroundings:
 
     def is_pod(self, link: str) -> bool:
         """True if a pod, or another network namespace of the node, is at the other end."""
-        return self.kind(link) in POD_KINDS and link not in self._uplinks and not self._has_network(link)
-
-    def _has_network(self, link: str) -> bool:
-        """True if a link has an address in a network, as the cards of a node that runs in a container. A pod's has a host's."""
-        return any(map(_network, self.links.get(link, {}).get("addresses") or ()))
+        # A card of a node that runs in a container has an address in a network. A link to a pod has that of a host alone.
+        return self.kind(link) in POD_KINDS and link not in self._uplinks and not self._networks.get(link)
 
     def bridge(self, link: str) -> str:
         """The bridge that a link is a port of; empty for none."""
@@ -161,8 +162,7 @@ class Surroundings:
 
     def _is_on_link(self, bridge: str, address: bytes) -> bool:
         """Whether a pod at a bridge reaches an address without the node, which is its gateway to other networks."""
-        given = self.links[bridge].get("addresses") or ()
-        networks = [network for one in given if (network := _network(one))]
+        networks = self._networks[bridge]
         return not networks or any(ipaddress.ip_address(address) in network for network in networks)
 
     def trouble(self, link: str, frame: Frame) -> str:
@@ -210,14 +210,14 @@ class Surroundings:
             self._assumed.append(sentence)
 
 
-def _network(given: Entry) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(address: Entry) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     """The network of a link's address; None for the address of a host alone, such as that of a link to one pod."""
     try:
-        found = ipaddress.ip_interface(str(given.get("address")))
+        interface = ipaddress.ip_interface(str(address.get("address")))
     except ValueError:
         return None
-    is_alone = bool(given.get("peer")) or found.network.num_addresses == 1 or found.ip.is_link_local
-    return None if is_alone else found.network
+    is_alone = bool(address.get("peer")) or interface.network.num_addresses == 1 or interface.ip.is_link_local
+    return None if is_alone else interface.network
 
 
 def _is_link_local(address: bytes) -> bool:

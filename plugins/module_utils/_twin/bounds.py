@@ -59,7 +59,7 @@ def _check_texts(snapshot: Entry) -> None:
         if option != "snapshot.ipsets":
             at_most(option, text.count("\n"), MOST_LINES, "lines")
     at_most("snapshot.nftables_text", texts["snapshot.nftables_text"].count(","), MOST_ELEMENTS, "elements of sets")
-    bodies = [body for one in snapshot.get("nftables") or () for body in one.values() if isinstance(body, dict)]
+    bodies = [body for entry in snapshot.get("nftables") or () for body in entry.values() if isinstance(body, dict)]
     elements = sum(len(body["elem"]) for body in bodies if isinstance(body.get("elem"), (list, tuple)))
     elements += sum(_anonymous(body.get("expr")) for body in bodies)
     at_most("snapshot.nftables", elements, MOST_ELEMENTS, "elements of sets")
@@ -71,8 +71,8 @@ def _anonymous(value: object) -> int:
         return sum(map(_anonymous, value))
     if not isinstance(value, dict):
         return 0
-    own = value.get("set")
-    return (len(own) if isinstance(own, (list, tuple)) else 0) + sum(map(_anonymous, value.values()))
+    elements = value.get("set")
+    return (len(elements) if isinstance(elements, (list, tuple)) else 0) + sum(map(_anonymous, value.values()))
 
 
 class Sets:

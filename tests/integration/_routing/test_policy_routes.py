@@ -24,7 +24,7 @@ from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing import policy, rt_names, rule_order
 from lab import Lab, Node, playbook, steps, watched
-from lab.node import NamespaceNode
+from lab.node import LOCK, NamespaceNode
 from lab.steps import Steps
 from lab.waiting import until
 from unit import strategies
@@ -334,7 +334,7 @@ def test_a_run_killed_while_it_moves_the_file_is_completed_or_undone_by_the_next
             break
         way = ways[number % len(ways)]
         run(node, **way)
-        node.run(["rm", "-f", "/run/kubenode.lock"])
+        node.run(["rm", "-f", LOCK])
         assert node.snapshot() == (clean if "state" in way else moved)
         assert not run(node, **way)["changed"]
     else:
