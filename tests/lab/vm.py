@@ -28,13 +28,14 @@ from lab.machine import Machine
 from lab.prober import Prober
 from lab.qmp import Qmp
 from lab.ssh import PORT, Ssh
-from lab.waiting import until
+from lab.waiting import report, until
 
 _QEMU = "qemu-system-x86_64"
 _MEMORY = 512  # MiB
 _SLOTS = 4  # for cards that are plugged in while it runs
-BOOT_LIMIT = 300.0  # seconds; an idle machine needs ten, but emulation is slow on a busy one
-_STUCK_LIMIT = 120.0  # seconds until a reboot counts as stuck: at times emulation stops where the kernel restarts the machine
+BOOT_LIMIT = 600.0  # seconds; an idle machine needs ten, but emulation is slow on a busy one
+_STUCK_LIMIT = 120.0  # seconds until a reboot counts as stuck: at times emulation stops where the kernel restarts or starts
+_END = 2000  # characters of the console in a message
 _END_LIMIT = 10.0  # seconds for qemu to end; it takes a tenth
 _RESTARTING = "reboot: Restarting system"  # the kernel's last words: its disks are synchronised
 _CARD_LIMIT = 10  # seconds for the kernel to find a card; it takes one
@@ -140,15 +141,20 @@ class VmNode(BootingNode):
         """Wait until the node, whose ``boot_id()`` was ``before``, has rebooted. If it is stuck, press its reset button."""
         self._ssh.hang_up()
         self.forget_services()
-        started, pressed = time.monotonic(), False
+        started = moved = time.monotonic()
+        written = ""
         while not self._listens() or self.boot_id() in ("", before):
             self._ssh.hang_up()
-            waited = time.monotonic() - started
-            if not pressed and waited > _STUCK_LIMIT and _RESTARTING in self._console.read_text(errors="replace"):
-                pressed, started = True, time.monotonic()
+            now, console = time.monotonic(), self._console.read_text(errors="replace")
+            if console != written:
+                moved, written = now, console
+            if now > moved + _STUCK_LIMIT and _RESTARTING in console:
+                moved = now
                 self._qmp.execute("system_reset")
-            if waited > timeout:
-                raise LabError(f"{self.name} did not reboot within {timeout:g} s; see {self._console}")
+            if now > started + timeout:
+                raise LabError(
+                    f"{self.name} did not reboot within {timeout:g} s. {report()}. The end of {self._console}:\n{console[-_END:]}"
+                )
             time.sleep(0.2)
         self.wait_until_booted()
 
