@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TOOLCHAIN = $(PYTHON) tests/toolchain.py
 
-.PHONY: help demo test quick bench lint sanity sanity-next unit docs integration userland cluster faults molecule image fuzz mutants clean clean-cache
+.PHONY: help demo test quick bench lint sanity sanity-next unit docs integration cores userland cluster faults molecule image fuzz mutants clean clean-cache
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,9 @@ docs:  ## the documentation as a site, in .build/docs/html
 
 integration:  ## modules against a real kernel (root)
 	@$(TOOLCHAIN) integration
+
+cores:  ## the roles on the ansible-cores between the oldest and the newest, which make test takes (root)
+	@$(TOOLCHAIN) cores
 
 userland:  ## the modules on a node of another Debian release, SYSTEM=sid, across a boot (root)
 	@$(TOOLCHAIN) userland

@@ -4,7 +4,7 @@
 """All that `make` does: each part of the test is a list of checks, run one after another; two parts run at a time.
 
     toolchain.py integration lint sanity unit cluster faults molecule image    run these parts, with a summary at the end
-    toolchain.py quick sanity_next docs fuzz mutants           so are these, which are no part of the test
+    toolchain.py quick sanity_next docs cores fuzz mutants     so are these, which are no part of the test
     toolchain.py demo | bench | userland | all_cluster | all_faults    a program or a suite by itself
     toolchain.py check CHECK ...                               some checks of lint, as ruff or mypy
     toolchain.py sanity TEST [FILE ...]                        one test of ansible-test sanity, on these files or all
@@ -122,6 +122,10 @@ def sanity() -> Iterator[Check]:
     yield from ansible_test(installation.CORES)
 
 
+# Tests that read the code alone, and answer alike with each core. Each installs its own tools first.
+OF_THE_CODE = ("pep8", "pylint", "shellcheck", "yamllint")
+
+
 def sanity_next() -> Iterator[Check]:
     """Runs the sanity tests of the next ansible-core. Not part of `make test`, because a pre-release may be wrong."""
     yield from ansible_test(installation.NEXT_CORE)
@@ -150,7 +154,7 @@ def ansible_test(cores: dict[str, tuple[range, str]], *options: str) -> Iterator
         only = [f"--python=3.{usable[0]}"] if imported_by.issuperset(usable) else []
         imported_by.update(usable)
         if core != newest and not options:
-            only += ["--skip-test", "pylint"]  # it reads the code alone; it takes longer than all other tests
+            only += [word for test in OF_THE_CODE for word in ("--skip-test", test)]
         command = [str(tools / "ansible-test"), "sanity", *only, *options]
         yield Check(f"ansible-core {core} on Python 3.{usable[0]}", command, env, tree)
 
@@ -233,18 +237,30 @@ def docs() -> Iterator[Check]:
     say(f"the site is {html}/index.html")
 
 
+# Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
+HALVES = ["--numprocesses=2", "--dist=loadfile"]
+
+
 def integration() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    # Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
-    halves = ["--numprocesses=2", "--dist=loadfile"]
-    yield from pytest("integration", installation.main_venv(), *halves, "--verbose", "--durations=20")
-    *older, _newest = installation.CORES
-    for core in older:
-        tools = installation.core_venv(core)
-        if tools:
-            yield from pytest("integration", tools, *halves, "--verbose", mark="each_core", name=f"roles on ansible-core {core}")
-        else:
-            leave_out(f"no role was run with ansible-core {core}: no Python for it is here")
+    yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
+    yield from roles_on(next(iter(installation.CORES)))
+
+
+def cores() -> Iterator[Check]:
+    """The roles on those ansible-cores between the oldest and the newest, which `make test` leaves out."""
+    prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
+    _oldest, *middle, _newest = installation.CORES
+    for core in middle:
+        yield from roles_on(core)
+
+
+def roles_on(core: str) -> Iterator[Check]:
+    tools = installation.core_venv(core)
+    if tools:
+        yield from pytest("integration", tools, *HALVES, "--verbose", mark="each_core", name=f"roles on ansible-core {core}")
+    else:
+        leave_out(f"no role was run with ansible-core {core}: no Python for it is here")
 
 
 def cluster() -> Iterator[Check]:
@@ -331,13 +347,16 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
         status, begun = None, ""
         while status is None:
             time.sleep(0.05)
-            status = child.poll()
+            ended, wait_status, usage = os.wait4(child.pid, os.WNOHANG)
+            if ended:
+                status = child.returncode = os.waitstatus_to_exitcode(wait_status)
             *lines, begun = (begun + written.read()).split("\n")
             if status is not None and begun:
                 lines.append(begun)
             sys.stdout.write("".join(f"{prefix}{line}\n" for line in lines))
             sys.stdout.flush()
-    say(f"=== {check.name}: {'passed' if status == 0 else 'FAILED'} in {time.monotonic() - started:.1f} s")
+    spent = f"{time.monotonic() - started:.1f} s, {usage.ru_utime + usage.ru_stime:.0f} s of processors"
+    say(f"=== {check.name}: {'passed' if status == 0 else 'FAILED'} in {spent}")
     return status == 0
 
 
@@ -375,7 +394,22 @@ def run_parts(names: list[str]) -> int:
 
 PARTS = {
     part.__name__: part
-    for part in (lint, sanity, sanity_next, unit, docs, integration, cluster, faults, molecule, image, quick, fuzz, mutants)
+    for part in (
+        lint,
+        sanity,
+        sanity_next,
+        unit,
+        docs,
+        integration,
+        cores,
+        cluster,
+        faults,
+        molecule,
+        image,
+        quick,
+        fuzz,
+        mutants,
+    )
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import namespace
 from lab.container import SystemdNode
@@ -133,7 +134,7 @@ def starts(node: SystemdNode) -> int:
     return int(node.run(["systemctl", "show", "--value", "--property=NRestarts", UNIT]).stdout)
 
 
-@pytest.mark.parametrize("system", ["bullseye", "bookworm", "trixie"])
+@pytest.mark.parametrize("system", sampled(["bullseye", "bookworm", "trixie"], lambda system: system == "bookworm"))
 def test_one_that_is_killed_is_soon_back_and_one_that_fails_is_tried_for_ever_and_slowly(podman: Podman, system: str) -> None:
     node = SystemdNode(system, podman, podman.image(system))
     node.start()
