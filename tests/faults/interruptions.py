@@ -117,7 +117,7 @@ class Place:
 
     def strike(self, strike: Strike) -> list[str]:
         """Start a run and strike it; return what is left of it after LIMIT. A run that ends before is not struck."""
-        with (self._folder / "log").open("w") as log:
+        with (self._folder / "log").open("w") as log, contextlib.ExitStack() as held:
             make = subprocess.Popen(
                 ["make", "--file", self._folder / "Makefile"], env=self._environment, stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True,
@@ -125,7 +125,7 @@ class Place:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 make.wait(strike.moment)
             processes = _descendants(make.pid)
-            namespaces = {_namespace(pid) for pid in processes} - {_namespace(os.getpid()), ""}
+            namespaces = {_namespace(pid, held) for pid in processes} - {_namespace(os.getpid()), ""}
             struck = time.monotonic()
             if make.poll() is None:
                 if strike.target == "group":
@@ -192,10 +192,13 @@ def _identity(pid: int) -> str:
     return ""
 
 
-def _namespace(pid: int) -> str:
-    """The PID namespace of a process; empty if it has ended."""
+def _namespace(pid: int, held: contextlib.ExitStack | None = None) -> str:
+    """The PID namespace of a process; empty if it has ended. While it is held, no later one gets its number."""
+    path = f"/proc/{pid}/ns/pid"
     with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        if held:
+            held.callback(os.close, os.open(path, os.O_RDONLY))
+        return os.readlink(path)
     return ""
 
 

@@ -40,7 +40,9 @@ class BootingNode(ClusterNode):
         until(f"{self.name} has booted", is_booted, self, limit=timeout)
         if state not in states:
             failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
-            raise LabError(f"{self.name} booted, but some units failed:\n{failed}")
+            names = [line.split()[0] for line in failed.splitlines()]
+            shown = self.run(["systemctl", "status", "--no-pager", "--full", "--lines=30", *names], check=False).stdout
+            raise LabError(f"{self.name} booted, but some units failed:\n{failed}{shown}")
         return state
 
     def last_lines(self) -> str:
