@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ VOLATILE = (
 """What ``tree`` leaves out, with all below: the notes of systemd and of a package manager, of which ``packages`` tells what is
 there, and images, which containerd removes when it likes."""
 
+_TURNING = re.compile(r"<NO-CARRIER,\S*LOWER_UP>")  # a carrier that the state of the link does not follow yet
+_TRIES = 30
+
 
 def network(machine: Machine) -> dict[str, Any]:
     """nft's ruleset, rules and routes of both families and all tables, links, addresses and their sysctls.
@@ -56,7 +60,7 @@ def network(machine: Machine) -> dict[str, Any]:
     Read with the host's own programs, so that no replaced program on the node is counted or called; by one process that enters
     the node, as tests take hundreds of snapshots.
     """
-    told = machine.run_from_host(["sh", "-ec", _READ])
+    told = _settled(machine)
     read = dict(part.split("\n", 1) for part in told.split(_PART)[1:])
     state: dict[str, Any] = {"nft": read["nft"]}
     for family in _FAMILIES:
@@ -67,6 +71,16 @@ def network(machine: Machine) -> dict[str, Any]:
     state["addresses"] = _unnumbered(read["addresses"])
     state["sysctls"] = sorted(_lines(read["sysctls"]))
     return state
+
+
+def _settled(machine: Machine) -> str:
+    """What the programs print once the kernel has told all of itself that a link has a carrier, in up to a second."""
+    for _try in range(_TRIES):
+        told = machine.run_from_host(["sh", "-ec", _READ])
+        if not _TURNING.search(told):
+            break
+        time.sleep(0.1)
+    return told
 
 
 def differences(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
