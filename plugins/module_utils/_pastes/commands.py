@@ -25,6 +25,8 @@ class Part(t.NamedTuple):
     """What one command printed. kind: one of the above. family: "ipv4", "ipv6", or "" if the command does not say.
 
     table: of routes or of iptables, as the command names it, or the setting that it asks for. is_pod: True if it ran in a pod.
+    chain: of iptables, if the command names one. is_cut: True if the command passes its output through a filter, such as grep.
+    is_save: True if the command prints all tables, as iptables-save does. namespace: in which ``ip netns exec`` ran the command.
     """
 
     kind: str
@@ -32,6 +34,18 @@ class Part(t.NamedTuple):
     family: str = ""
     table: str = ""
     is_pod: bool = False
+    chain: str = ""
+    is_cut: bool = False
+    is_save: bool = False
+    namespace: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the output has all lines, as far as it shows: no filter in the command, and no dots in place of lines."""
+        return not (self.is_cut or any(line.strip() in _DOTS for line in self.lines))
+
+
+_DOTS = ("...", "[...]", "(...)", "\u2026", "<snip>")  # in place of lines that somebody left out
 
 
 # A command after a prompt, or on a separate line, where prose may begin with the name of a program. A pod's command follows
@@ -60,6 +74,7 @@ _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
     rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b))\s*(?P<command>\S.*)"
 )
+_NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
 _SHELL = re.compile(
     r"(?:sudo\s+)?((?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec)\s.*\s(?:/bin/)?\w*sh(?:\s+-\w+)*)"
 )
@@ -68,10 +83,11 @@ _OF_THE_NODE = re.compile(
     r"kube-proxy|calico-node|canal|cilium|aws-node|azure-(?:cns|npm)|terway|weave-net|flannel|kube-router|antrea-agent|ovnkube"
     r"|node-shell|debug\s+node|/host\b|-control-plane\b|-worker\d*\b|\bk3d-|minikube|-t\s+1\s"
 )
+_CUTTING = re.compile(r"\|\s*(?:sudo\s+)?(?:[efz]?grep|rg|head|tail|awk|sed|cut)\b")
 END = "```"  # of a fence, which may stand behind the last line
 _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|pre|code|p|br)\b.*)\s*")  # of Markdown and HTML
 _MARKS = "`*: "  # around a command that a text names
-_REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190).*")  # an arrow to a line
+_REMARK = re.compile(r"\s+(?:<[-=]{2,}|\u2190|//\s).*")  # an arrow to a line, or a remark behind it
 _QUOTE = re.compile(r"^(?:> ?)+")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
@@ -85,7 +101,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
-    (IPTABLES_LIST, r"Chain \S+ \((?:policy|\d+ references)"),
+    (IPTABLES_LIST, r"Chain (?:\S+ \((?:policy|\d+ references)|[A-Z][\w-]+\s*$)"),
     (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),
     (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
     (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
@@ -103,12 +119,11 @@ _BRIDGE_WORDS = re.compile(
 def parts(name: str, text: str) -> list[Part]:
     """The parts of a text. name: of the command that printed it, or of its file; may name no command.
 
-    Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines.
+    Where prompts name commands, they divide the text. A text without the name of a command is divided by the form of its lines. A
+    command that printed nothing is a part too.
     """
     found = _Reader(_named(name)).read(text)
-    return [
-        one for part in found if any(map(str.strip, part.lines)) for one in (_looked_at(part) if part.kind == UNKNOWN else [part])
-    ]
+    return [one for part in found for one in (_looked_at(part) if part.kind == UNKNOWN else [part])]
 
 
 class _Reader:
@@ -144,7 +159,10 @@ class _Reader:
             self._is_in_pod = False
         if command:
             is_pod = bool(command["pod"]) and not _OF_THE_NODE.search(line) or self._is_in_pod
-            self._begin(_told(command["tool"], is_pod or self._start.is_pod))
+            tool = re.split(r"\s*[|>]", command["tool"], maxsplit=1)[0]
+            space = _NAMESPACE.match(command["pod"] or "")
+            told = _told(tool, is_pod or self._start.is_pod)
+            self._begin(told._replace(is_cut=bool(_CUTTING.search(line)), namespace=space[1] if space else ""))
         elif other:
             self._enter(other["command"], prompt.strip())
             self._begin(Part(UNKNOWN, (), "", "", self._is_in_pod or self._start.is_pod))
@@ -167,7 +185,8 @@ class _Reader:
 def _named(name: str) -> Part:
     """The part whose command a name contains: ``ip-route-show-table-1003``, ``ip6tables-save``, ``ip -6 rule``."""
     words = re.sub(r"\.(txt|log|out|json)$", "", name.strip())
-    is_pod = "pod" in re.split(r"[\W_]+", words.lower())
+    name_words = re.split(r"[\W_]+", words.lower())
+    is_pod = "pod" in name_words and not {"node", "host"} & {*name_words}
     found = re.match(r"(?:sudo[- ])?(ip6?tables|ebtables|ipset|ipvsadm|nft|sysctl|route|ifconfig|ip)(?:[-_ ]|$)", words)
     if not found:
         return Part(UNKNOWN, (), is_pod=is_pod)
@@ -179,8 +198,9 @@ def _named(name: str) -> Part:
 
 # Of iptables, in a command line or in a file's name. Short options are often clustered: -xvnL, -nvt nat.
 _TABLE_OPTION = re.compile(r"(?:^|\s)-\w*t\s+(\w+)|(?:^|\s)-t(\w+)|--table[= ](\w+)|-t-(\w+)")
-_RULES_OPTION = re.compile(r"(?:^|\s)-[nvw]*S\b|--list-rules\b")
-_LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list(?!-rules)\b")
+_RULES_OPTION = re.compile(r"(?:^|[\s_-])-?[nvw]*S\b|--list-rules?\b")
+_CHAIN_OPTION = re.compile(r"(?:-[a-zA-Z]*[LS]|--list(?:-rules?)?)[ _-]+([A-Z][\w-]+|cali-[\w-]+)")
+_LIST_OPTION = re.compile(r"(?:^|[\s_-])-?[nvxw46]*L[nvxw]*(?=$|[\s_-])|(?:^|[\s-])list(?!-rule)\b")
 
 
 def _told(command: str, is_pod: bool) -> Part:
@@ -194,7 +214,9 @@ def _told(command: str, is_pod: bool) -> Part:
         of = next(filter(None, table.groups()), "") if table else "filter" if _RULES_OPTION.search(command) else ""
         if not is_list and "save" not in command and not _RULES_OPTION.search(command):
             return Part(UNKNOWN, (), family, of, is_pod)  # words before an output of any kind
-        return Part(IPTABLES_LIST if is_list else IPTABLES, (), family or "ipv4", of, is_pod)
+        chain = _CHAIN_OPTION.search(command)
+        kind = IPTABLES_LIST if is_list else IPTABLES
+        return Part(kind, (), family or "ipv4", of, is_pod, chain[1] if chain else "", is_save="save" in command and not of)
     if program == "ebtables":
         table = re.search(r"(?:-t\s*|-t-)(\w+)", command)
         return Part(EBTABLES if "save" in command else EBTABLES_LIST, (), "", table[1] if table else "", is_pod)

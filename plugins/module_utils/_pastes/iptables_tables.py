@@ -27,8 +27,13 @@ TARGETS = (
 )  # fmt: skip
 # What kube-proxy and kubelet write into the chains that a paste often lacks (pkg/proxy/iptables/proxier.go, pkg/util/iptables).
 HELPERS = {
-    "KUBE-MARK-MASQ": "-j MARK --set-xmark 0x4000/0x4000",
-    "KUBE-MARK-DROP": "-j MARK --set-xmark 0x8000/0x8000",
+    "KUBE-MARK-MASQ": ("-j MARK --set-xmark 0x4000/0x4000",),
+    "KUBE-MARK-DROP": ("-j MARK --set-xmark 0x8000/0x8000",),
+    "KUBE-FORWARD": (
+        "-m conntrack --ctstate INVALID -j DROP",
+        "-m mark --mark 0x4000/0x4000 -j ACCEPT",
+        "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+    ),
 }
 FIREWALL = "-m mark --mark 0x8000/0x8000 -j DROP"  # of kubelet's KUBE-FIREWALL
 MASQUERADING = (
@@ -69,6 +74,8 @@ class Table:
         self.policies: dict[str, str] = {}
         self._rules: dict[tuple[str, str], None] = {}
         self.is_whole = False  # whether a paste has the table's header; the output of a grep has none
+        self.is_complete = False  # whether a paste has all of its rules, from the first to COMMIT, or as a listing of all chains
+        self.assumed_policies: list[str] = []  # the built-in chains whose policies no paste has
 
     @property
     def rules(self) -> t.Collection[tuple[str, str]]:
@@ -243,6 +250,12 @@ def _known_jumps(name: str, chain: str) -> tuple[tuple[str, str], ...]:
     return ()
 
 
+def unconnected(table: Table, name: str) -> list[str]:
+    """The chains with rules to which no rule jumps."""
+    jumped = _jumped(table)
+    return [chain for chain in dict.fromkeys(chain for chain, _rule in table.rules) if chain not in {*jumped, *BUILT_IN[name]}]
+
+
 def _jumped(table: Table) -> set[str]:
     return {target for _chain, rule in table.rules for target in _jumps(rule)}
 
@@ -250,12 +263,14 @@ def _jumped(table: Table) -> set[str]:
 def _declare(table: Table, family: str, name: str, chain: str, has_rules: bool, assumed: list[str]) -> None:
     if chain in BUILT_IN[name]:
         table.policies[chain] = "ACCEPT"
+        table.assumed_policies.append(chain)
         assumed.append(f"The policy of chain {chain} ({family} {name}) is not in the paste. It is assumed to be ACCEPT.")
         return
     table.policies[chain] = "-"
     if not has_rules and chain in HELPERS:
-        table.add(chain, HELPERS[chain])
-        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be: {HELPERS[chain]}.")
+        for rule in HELPERS[chain]:
+            table.add(chain, rule)
+        assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be: {'; '.join(HELPERS[chain])}.")
     elif not has_rules:
         assumed.append(f"Chain {chain} ({family} {name}) is not in the paste. It is assumed to be empty.")
 

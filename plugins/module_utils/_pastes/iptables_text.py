@@ -12,19 +12,21 @@ import shlex
 
 from . import iptables_list
 from .commands import Ignore, Part
-from .iptables_tables import Table, Tables, likely_table
+from .iptables_tables import BUILT_IN, Table, Tables, likely_table
 
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6", "": "ip"}
 HEADER = re.compile(r"\*(\w+)")
 CHAIN = re.compile(r":(\S+) (\S+)(?: \[\d+:\d+\])?")
 RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (\S+) ?(.*)")
 _POLICY = re.compile(r"-([PN]) (\S+)(?: (\S+))?(?: .*)?")
-_LISTED_CHAIN = re.compile(r"Chain (\S+) \((?:policy (\w+)|\d+ references?).*\)")
+_LISTED_CHAIN = re.compile(r"Chain (\S+)(?: \((?:policy (\w+)|\d+ references?).*\)|\s*$)")
+_COUNTED = re.compile(r"\s*(?:\d+ +)?\d+[KMGTPE]? +\d+[KMGTPE]? ")  # a line of iptables -v
 
 
 def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
     """Adds the rules that iptables-save or ``iptables -S`` printed, whole or through grep."""
     family, name = FAMILIES[part.family], part.table
+    is_all = part.is_whole and not part.chain
     for line in part.lines:
         text = line.strip()
         header, chain, rule, policy = (one.fullmatch(text) for one in (HEADER, CHAIN, RULE, _POLICY))
@@ -34,6 +36,8 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
             table = tables.setdefault((family, name), Table())
         if header:
             table.is_whole = True
+        elif text == "COMMIT" and name:
+            tables.setdefault((family, name), Table()).is_complete |= is_all
         elif rule and _is_whole(rule[2]):
             table.add(rule[1], rule[2])
         elif rule:
@@ -45,6 +49,17 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
             table.policies[policy[2]] = policy[3] if policy[1] == "P" else "-"
         elif text not in ("", "COMMIT") and not text.startswith("#"):
             ignore("is no rule of iptables", line)
+    if part.table and is_all and any(map(_POLICY.fullmatch, map(str.strip, part.lines))):  # of iptables -S
+        tables.setdefault((family, part.table), Table()).is_complete = True
+
+
+def is_of_all_tables(part: Part) -> bool:
+    """Whether a part has the rules of all tables of its family: those without a line have no rules."""
+    heads = [line for line in part.lines if HEADER.fullmatch(line.strip())]
+    ends = [line for line in part.lines if line.strip() == "COMMIT"]
+    is_empty = part.is_save and not any(map(str.strip, part.lines))
+    is_closed = bool(heads) and len(heads) == len(ends)
+    return part.is_whole and (is_empty or (is_closed and (part.is_save or len(heads) > 1)))
 
 
 def _is_whole(rule: str) -> bool:
@@ -58,7 +73,7 @@ def _is_whole(rule: str) -> bool:
 
 def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> None:
     """Adds the rules that ``iptables -L`` printed, with or without -v and -n."""
-    chain, has_interfaces = "", False
+    chain, has_interfaces = part.chain, False
     shown: list[dict[str, list[str]]] = [{}]  # of each table, the rules by chain
     policies: list[dict[str, str]] = [{}]
     for line in part.lines:
@@ -68,7 +83,7 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
             if chain in policies[-1]:  # the listing of another table, without its command
                 shown.append({})
                 policies.append({})
-            policies[-1][chain] = head[2] or "-"
+            policies[-1][chain] = head[2] or _usual_policy(chain)
         elif "target" in words[:4]:
             has_interfaces = "in" in words
         elif words and chain:
@@ -77,6 +92,8 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
                 ignore("has a match that is not read from iptables -L, or a host's name", line)
             else:
                 shown[-1].setdefault(chain, []).append(rule)
+                policies[-1].setdefault(chain, _usual_policy(chain))
+                has_interfaces |= bool(_COUNTED.match(line))
     if not policies[-1]:
         return
     if not has_interfaces:
@@ -85,10 +102,17 @@ def listed(part: Part, tables: Tables, assumed: list[str], ignore: Ignore) -> No
     for of_chain, rules in zip(policies, shown):
         name = part.table or likely_table(of_chain, [rule for own in rules.values() for rule in own])
         found = tables.setdefault((FAMILIES[part.family], name), Table())
-        found.policies.update(of_chain)
+        found.policies.update({own: policy for own, policy in of_chain.items() if policy})
+        is_all = part.is_whole and not part.chain and {*BUILT_IN.get(name, ())} <= {*of_chain, "INPUT"}
+        found.is_complete |= is_all and has_interfaces
         for own, lines in rules.items():
             for rule in lines:
                 found.add(own, rule)
+
+
+def _usual_policy(chain: str) -> str:
+    """That of a chain whose head does not show it: a built-in chain has one that is not known, others have none."""
+    return "" if chain in BUILT_IN["mangle"] else "-"
 
 
 ACCEPT = "-j ACCEPT"

@@ -116,7 +116,10 @@ def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
     if not chains or any(_TABLE.match(line.strip()) for line in lines):
         return [*lines]
     name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
-    assumed.append(f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be ip {name}.")
+    family = _family(lines)
+    assumed.append(
+        f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be {family} {name}."
+    )
     bases = []
     if not any(" hook " in line for line in lines):
         for chain, hook in ((chain, _HOOK.fullmatch(chain)) for chain in chains):
@@ -126,7 +129,13 @@ def _within_table(lines: t.Sequence[str], assumed: list[str]) -> list[str]:
                 assumed.append(f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}.")
     first = next(place for place, line in enumerate(lines) if _CHAIN.match(line))
     last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
-    return [*lines[:first], f"table ip {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
+    return [*lines[:first], f"table {family} {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
+
+
+def _family(lines: t.Iterable[str]) -> str:
+    """The family of a table that may have the rules."""
+    words = {word for line in lines for word in line.split()}
+    return "inet" if "nfproto" in words or {"ip", "ip6"} <= words else "ip6" if {"ip6", "icmpv6"} & words else "ip"
 
 
 def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[str], ignore: Ignore) -> str:
@@ -142,7 +151,8 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[s
         if depth or table:
             line = _without_comments(line)
             if re.search(r"\bxt (?:match|target)|# ?xt_|^\s*include\b", line):
-                ignore("is printed by nft without its contents", line)
+                if is_wanted:
+                    ignore("is printed by nft without its contents", line)
             else:
                 own.append(line)
             depth += text.count("{") - text.count("}")

@@ -13,9 +13,10 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import Unfit
+from .._snapshot import open_facts as snapshot_facts
 from .._snapshot import settings as effective_settings
 from .._snapshot.snapshot import FORMAT, SUBSETS
-from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text
+from . import commands, ip_text, iptables_tables, iptables_text, netfilter_text, open_facts
 from .commands import Part
 from .iptables_tables import Tables
 
@@ -71,11 +72,24 @@ class _Reader:
         self._ruleset_text: list[Part] = []
         self._ruleset: list[Entry] | None = None
         self._pods: list[list[Entry]] = []
+        self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
+        parts = list[Part]()
         for name, text in sorted(dump.items()):
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            for part in commands.parts(str(name), str(text)):
-                self._take(part)
+            parts += commands.parts(str(name), str(text))
+        for part in self._of_one_namespace(parts):
+            self._take(part)
+
+    def _of_one_namespace(self, parts: list[Part]) -> list[Part]:
+        """The parts. If all are of one named namespace, as one that a router runs in, they are the node's."""
+        names = sorted({part.namespace for part in parts if part.kind} - {""})
+        if not names or any(part.kind and not part.is_pod for part in parts):
+            return parts
+        if len(names) > 1:
+            raise Invalid("dump", f"outputs of the namespaces {', '.join(names)}", "outputs of one of them: leave out the others")
+        self.assumed.append(f"All outputs are of the network namespace {names[0]}, which is taken for the node.")
+        return [part._replace(is_pod=False) for part in parts]
 
     def _ignore(self, reason: str, line: str) -> None:
         kind = re.sub(r"\(.*\)", "", reason)
@@ -105,16 +119,28 @@ class _Reader:
             commands.EBTABLES: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.EBTABLES_LIST: lambda: netfilter_text.ebtables(part, self._bridge_filters, self._ignore),
             commands.IPSET: lambda: self._sets.update(netfilter_text.ipsets(part, self._ignore)),
-            commands.NFT: lambda: self._ruleset_text.append(part),
             commands.NFT_JSON: lambda: self._add_ruleset(netfilter_text.nft_json(part, self._ignore)),
             commands.IPVS: lambda: self._last("ipvs", part, netfilter_text.virtual_servers(part, self._ignore)),
             commands.SYSCTL: lambda: self._add_settings(netfilter_text.settings(part, self._ignore)),
         }
-        if kind in readers:
-            readers[kind]()
-        else:
+        if kind == commands.NFT:  # read when the tables of iptables are known
+            self._ruleset_text.append(part)
+            return
+        if kind not in readers:
             for line in part.lines:
                 self._ignore("belongs to no command that is known", line)
+            return
+        before = sum(self._counts.values())
+        readers[kind]()
+        self._show(part, before)
+
+    def _show(self, part: Part, before: int) -> None:
+        """Notes which output was read. With a line that was not understood it counts as cut. before: the number of such lines."""
+        is_understood = sum(self._counts.values()) == before
+        self._shown.add(part if is_understood else part._replace(is_cut=True))
+        if part.kind in (commands.IPTABLES, commands.IPTABLES_LIST) and not is_understood:
+            for (family, _name), table in self._filters.items():
+                table.is_complete &= family != iptables_text.FAMILIES[part.family]
 
     def _last(self, subset: str, part: Part, found: list[t.Any]) -> None:
         """Adds the entries. The output of the same command replaces an earlier one."""
@@ -140,6 +166,24 @@ class _Reader:
         for family in FAMILIES:
             for link, values in found[family].items():
                 self._settings[family].setdefault(link, {}).update(values)
+
+    def _add_kernels_rules(self) -> set[str]:
+        """Adds the kernel's own rules, where outputs have others only: few nodes are without them. Returns their families."""
+        rules, families = self._found.get("rules") or [], set[str]()
+        for family in sorted({rule["family"] for rule in rules}):
+            own = [rule for rule in rules if rule["family"] == family]
+            if not any(not rule["priority"] for rule in own):
+                known = {rule["priority"] for rule in own}
+                kernels = ((0, "255"), (32766, "254"), *([(32767, "253")] if family == "ipv4" else []))
+                added = [
+                    {"priority": priority, "family": family, "table": table, "protocol": "kernel"}
+                    for priority, table in kernels
+                    if priority not in known
+                ]
+                self.assumed.append(f"The output of the {family} rules lacks the first one. The kernel's own are assumed.")
+                self._found["rules"] = rules = sorted([*rules, *added], key=lambda rule: int(rule["priority"]))
+                families.add(family)
+        return families
 
     def _tell_tables(self) -> None:
         """Sentences about routing tables whose rules or routes no output has."""
@@ -182,13 +226,18 @@ class _Reader:
     def pasted(self, interface: str) -> Pasted:
         iptables_tables.settle(self._filters, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
-        ruleset_text = "".join(netfilter_text.nft_text(part, without, self.assumed, self._ignore) for part in self._ruleset_text)
+        ruleset_text = ""
+        for part in self._ruleset_text:
+            before = sum(self._counts.values())
+            ruleset_text += netfilter_text.nft_text(part, without, self.assumed, self._ignore)
+            self._show(part, before)
         iptables = iptables_tables.entries(self._filters, self.assumed, self._ignore)
         lacking = iptables_tables.lacking_sets(self._filters, self._sets, self.assumed)
         for found in self._found.values():
             for one in found:
                 one.pop("_place", None)
         self._add_martians()
+        with_kernels = self._add_kernels_rules()
         if self._answers and not self._found.get("routes"):
             self._found["routes"] = self._answers
             self.assumed.append("No output has the routes. What ip route get answered is assumed to be all of them.")
@@ -205,6 +254,7 @@ class _Reader:
             raise Invalid(
                 "dump", "texts in which no command's output was recognised", "outputs of ip, iptables-save and such tools"
             )
+        has_addresses = any(one["addresses"] for one in told.get("links") or ())
         links = _Links(told.get("links"), self.assumed)
         links.complete(told, self._filters, self._bridge_filters, interface)
         for pod in self._pods:
@@ -224,7 +274,10 @@ class _Reader:
                 )
                 for family, of_family in ((family, self._settings[family]) for family in FAMILIES)
             }
+        facts = open_facts.found(self._shown, told, self._filters, self._tables, with_kernels, has_addresses)
+        told["open"] = [*facts, *(snapshot_facts.elements(one["name"])._asdict() for one in lacking)]
         snapshot: Entry = {"format": FORMAT, **{subset: told.get(subset) for subset in SUBSETS}, "unread": _unread(links.found)}
+        snapshot["open"] = told["open"]
         return Pasted({**snapshot, **({"nftables_text": ruleset_text} if ruleset_text else {})}, self.assumed, self.ignored)
 
 
@@ -282,7 +335,7 @@ class _Links:
         for one in [bridge for bridge in self.found if bridge["kind"] == "bridge"]:
             has_ports = any(port["master"] == one["name"] for port in self.found)
             if not has_ports and "NO-CARRIER" not in one["flags"]:
-                port = ip_text.blank_link(f"{one['name'][:10]}-port")
+                port = ip_text.blank_link(f"veth-{one['name'][:10]}")
                 self.found.append({**port, "kind": "veth", "master": one["name"], "settings": {"hairpin": 1}})
                 self._assumed.append(
                     f"The ports of {one['name']} are not in the paste. One is assumed, behind which all pods are."

@@ -97,7 +97,7 @@ def from_options(given: t.Mapping[str, t.Any]) -> Packet:
         raise Invalid("packet.source", None, "given, because the packet comes in by an interface")
     if source_family != destination_family:
         raise Invalid("packet.source", given["source"], "an address of the same family as packet.destination")
-    if destination_family == IPV6 and str(given.get("protocol")) == "icmp":
+    if str(given.get("protocol")) == "icmpv6" or (destination_family == IPV6 and str(given.get("protocol")) == "icmp"):
         given = {**given, "protocol": ICMPV6}
     protocol = _parsed(given, "protocol", lambda value: fields.name_or_number(value, IP_PROTOCOLS, "a protocol", 1, 255))
     ports = {name: _port(given, name, protocol) for name in ("source_port", "destination_port")}

@@ -133,7 +133,7 @@ def test_rules_have_what_policy_routes_calls_them() -> None:
 
 def test_a_table_with_a_name_is_the_same_table_in_rules_and_routes() -> None:
     snapshot = read(ip_rule="100: from all lookup blue\n", report="$ ip route show table blue\ndefault via 10.0.0.1 dev eth0\n")
-    assert snapshot["rules"][0]["table"] == snapshot["routes"][0]["table"]
+    assert next(rule for rule in snapshot["rules"] if rule["priority"] == 100)["table"] == snapshot["routes"][0]["table"]
 
 
 @pytest.mark.parametrize(

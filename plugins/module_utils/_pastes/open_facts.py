@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""What pastes leave open: outputs that are not there, and those that were cut."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._snapshot import open_facts
+from .._snapshot.open_facts import Fact
+from . import commands, iptables_text
+from .commands import Part
+from .ip_text import TableNames
+from .iptables_tables import BUILT_IN, Tables, unconnected
+
+Entry = dict[str, t.Any]
+FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
+BRIDGED = ("filter", "nat")  # tables of ebtables
+ALL_TABLES = "all"  # as ip route names them
+
+
+class Shown:
+    """The commands whose outputs the pastes have."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        self._parts.append(part)
+
+    def of(self, *kinds: str, family: str = "") -> list[Part]:
+        """The parts of a kind. family: of which the output is; commands of ip that do not say so print IPv4, or all addresses."""
+        return [part for part in self._parts if part.kind in kinds and family in ("", part.family or "ipv4")]
+
+    def is_whole(self, *kinds: str, family: str = "") -> bool:
+        return any(part.is_whole for part in self.of(*kinds, family=family))
+
+    def has_all_tables(self, family: str) -> bool:
+        """Whether the rules of all tables of iptables are shown."""
+        return any(map(iptables_text.is_of_all_tables, self.of(commands.IPTABLES, family=family)))
+
+    def has_table(self, family: str, name: str) -> bool:
+        """Whether all routes of a table are shown, which may be none."""
+        names = (name, ALL_TABLES, *([""] if name == "main" else []))
+        return any(part.is_whole and part.table in names for part in self.of(commands.ROUTE, commands.ROUTE_N, family=family))
+
+    def lacks_table_of_nft(self, family: str, name: str) -> bool:
+        """Whether the ruleset of nft shows that iptables has no such table.
+
+        The rules of one that is there are translated by the extensions of iptables, which leave out masks of marks, for example.
+        """
+        head = f"table {family} {name} {{"
+        parts = self.of(commands.NFT, commands.NFT_JSON)
+        return self.is_whole(commands.NFT, commands.NFT_JSON) and not any(
+            head in line or f'"name": "{name}"' in line for part in parts for line in part.lines
+        )
+
+
+def found(
+    shown: Shown, told: Entry, tables: Tables, names: TableNames, with_kernels: t.Container[str], has_addresses: bool
+) -> list[Entry]:
+    """The facts, with the family of packets that they are about, and with the number of a routing table.
+
+    told: the subsets of the snapshot. with_kernels: families to whose rules those of the kernel were added. has_addresses:
+    whether outputs have the addresses of the links.
+    """
+    facts = list[Entry]()
+    for family in FAMILIES:
+        of_family = [*_of_tables(shown, told, tables, family), *_of_routing(shown, told, names, family, family in with_kernels)]
+        facts += [{**entry, "family": family} for entry in of_family]
+    return facts + [fact._asdict() for fact in _of_node(shown, told, has_addresses)]
+
+
+def _of_tables(shown: Shown, told: Entry, tables: Tables, long_family: str) -> t.Iterator[Entry]:
+    """The rules of iptables."""
+    family = FAMILIES[long_family]
+    for entry in told["iptables"] or ():
+        if entry["family"] == family:
+            yield from (open_facts.chain(family, entry["table"], name)._asdict() for name in entry["lacking"])
+    if shown.has_all_tables(long_family):
+        return
+    for name in BUILT_IN:
+        table = tables.get((family, name))
+        if table is None:
+            # Few nodes have rules in table security, which is for SELinux.
+            if not shown.lacks_table_of_nft(family, name) and name != "security":
+                yield open_facts.table(family, name)._asdict()
+            continue
+        yield from (open_facts.policy(family, name, chain)._asdict() for chain in table.assumed_policies)
+        if not table.is_complete:
+            yield from (open_facts.jump(family, name, chain)._asdict() for chain in unconnected(table, name))
+            yield open_facts.cut(family, name)._asdict()
+
+
+def _of_routing(shown: Shown, told: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[Entry]:
+    rules = [rule for rule in told.get("rules") or () if rule["family"] == family]
+    routes = [route for route in told.get("routes") or () if route["family"] == family]
+    if is_completed or not shown.is_whole(commands.RULE, family=family):
+        yield {**open_facts.RULES_OPEN._asdict(), "is_cut": bool(rules)}
+    has_routes = bool(shown.of(commands.ROUTE, commands.ROUTE_N, commands.ROUTE_GET, family=family))
+    if not routes and not has_routes:
+        yield open_facts.routes()._asdict()
+        return
+    if has_routes and not shown.is_whole(commands.ROUTE, commands.ROUTE_N, family=family):
+        yield {**open_facts.routes()._asdict(), "is_cut": True}
+    filled = {str(route["table"]) for route in routes}
+    for number in dict.fromkeys(["254", *(str(rule["table"]) for rule in rules if rule.get("table"))]):
+        name = names.name(number)
+        if number not in (*filled, "253", "255") and not shown.has_table(family, name):
+            yield {**open_facts.routes(name)._asdict(), "table": number}
+
+
+def _of_node(shown: Shown, told: Entry, has_addresses: bool) -> t.Iterator[Fact]:
+    links = told.get("links") or ()
+    if not has_addresses or not shown.is_whole(commands.LINK, commands.IFCONFIG):
+        yield open_facts.ADDRESSES_OPEN
+    if not shown.is_whole(commands.NFT, commands.NFT_JSON):
+        yield open_facts.NFT_OPEN
+        if any(link["kind"] == "bridge" for link in links) and not shown.is_whole(commands.EBTABLES):
+            known = {entry["table"] for entry in told["ebtables"] or ()}
+            yield from (open_facts.cut("bridge", name) if name in known else open_facts.table("bridge", name) for name in BRIDGED)
+    if not shown.is_whole(commands.NEIGHBOUR):
+        yield open_facts.NEIGHBORS_OPEN
+    if told.get("ipvs") is None and any(link["name"].startswith("kube-ipvs") for link in links):
+        yield open_facts.IPVS_OPEN

@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""Facts that a snapshot leaves open. Each has an id that stays the same, such as ``chain:ip filter MY-POLICY``."""
+
+from __future__ import annotations
+
+import typing as t
+
+RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
+    "rp_filter", "chain", "policy", "set", "routes", "rules", "addresses", "ipvs"
+)  # fmt: skip
+NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
+
+
+class Fact(t.NamedTuple):
+    """fact: the id. what: a sentence that says what is open. ask: a command whose output would tell."""
+
+    fact: str
+    what: str
+    ask: str
+
+    @property
+    def kind(self) -> str:
+        return self.fact.partition(":")[0]
+
+    @property
+    def subject(self) -> str:
+        """What stands behind the kind, such as ``ip filter MY-POLICY``; empty if there is only one fact of the kind."""
+        return self.fact.partition(":")[2]
+
+
+def save(family: str, table: str) -> str:
+    """The command that prints a table of iptables, or of ebtables."""
+    if family == "bridge":
+        return f"ebtables-save -t {table}"
+    return f"{'ip6tables' if family == 'ip6' else 'iptables'}-save -t {table}"
+
+
+def chain(family: str, table: str, name: str) -> Fact:
+    return Fact(
+        f"{CHAIN}:{family} {table} {name}", f"The rules of chain {name} ({family} {table}) are open.", save(family, table)
+    )
+
+
+def policy(family: str, table: str, name: str) -> Fact:
+    what = f"The policy of chain {name} ({family} {table}) is open."
+    return Fact(f"{POLICY}:{family} {table} {name}", what, save(family, table))
+
+
+def elements(name: str) -> Fact:
+    return Fact(f"{SET}:{name}", f"The elements of the set {name} are open.", f"ipset save {name}")
+
+
+def table(family: str, name: str) -> Fact:
+    return Fact(f"{TABLE}:{family} {name}", f"Whether table {name} ({family}) has rules is open.", save(family, name))
+
+
+def cut(family: str, name: str) -> Fact:
+    what = f"Only some rules of table {name} ({family}) are known."
+    return Fact(f"{CUT}:{family} {name}", what, save(family, name))
+
+
+def jump(family: str, table_name: str, name: str) -> Fact:
+    what = f"Which rule jumps to chain {name} ({family} {table_name}) is open."
+    return Fact(f"{JUMP}:{family} {table_name} {name}", what, save(family, table_name))
+
+
+def rp_filter(link: str) -> Fact:
+    return Fact(
+        f"{RP_FILTER}:{link}",
+        f"The reverse-path filter of {link} is open.",
+        f"sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.{link.replace('.', '/')}.rp_filter",
+    )
+
+
+def routes(name: str = "") -> Fact:
+    """name: of a table; all tables if it is left out."""
+    if not name:
+        return Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
+    return Fact(f"{ROUTES}:{name}", f"The routes of table {name} are open.", f"ip route show table {name}")
+
+
+def forwarding(key: str) -> Fact:
+    """key: the setting by which a node forwards, which is the id."""
+    return Fact(key, "Whether the node forwards is open.", f"sysctl {key}")
+
+
+RULES_OPEN = Fact(RULES, "The rules by which routing tables are chosen are open.", "ip rule; ip -6 rule")
+NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nft list ruleset")
+NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
+IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")
+ADDRESSES_OPEN = Fact(ADDRESSES, "Which links and addresses the node has is open.", "ip addr")
